@@ -126,6 +126,13 @@ def end(error: UserError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
+def _spare_last_collection() -> None:
+    """Leave what is there at the end to the end of the process: a last collection takes a tenth of a second."""
+    # Triton, which torchvision loads, prints a page about each object of its own that was not collected.
+    if "triton" not in sys.modules:
+        gc.freeze()
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
@@ -134,8 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _warn_of_secrets(list(sys.argv[1:] if arguments is None else arguments))
     # Of a command that looks at a long journal, collections took a tenth of the time, and found nothing.
     gc.set_threshold(NEW_OBJECTS)
-    # What is there at the end goes with the process: a last collection would take a tenth of a second of any command.
-    atexit.register(gc.freeze)
+    atexit.register(_spare_last_collection)
     try:
         with sigterm_as_ctrl_c():
             app(args=arguments)

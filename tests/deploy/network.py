@@ -78,7 +78,7 @@ class Network:
 
     def processes(self, name: str) -> str:
         """Return the command lines of all living processes of a host, whose first process waits for no dead ones."""
-        lines = self.hosts[name].run("ps", "-eo", "stat=,args=").splitlines()
+        lines = self.hosts[name].run("ps", "-ewwo", "stat=,args=").splitlines()
         return "\n".join(line for line in lines if not line.startswith("Z"))
 
     def kill(self) -> None:

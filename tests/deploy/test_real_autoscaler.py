@@ -69,7 +69,7 @@ def cluster(workers: int) -> str:
 
 def workers_of(host: Host) -> int:
     """Return how many workers run: each node has one raylet, the head, too."""
-    return sum("/raylet/raylet " in line for line in host.run("ps", "-eo", "args").splitlines()) - 1
+    return sum("/raylet/raylet " in line for line in host.run("ps", "-ewwo", "args").splitlines()) - 1
 
 
 def history(base: Path) -> History:

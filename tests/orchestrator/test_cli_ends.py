@@ -1,5 +1,7 @@
 """How an error ends a command: one line, the exit code, and where it has to be, the process at once."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,10 @@ def test_an_error_of_the_software_keeps_its_traceback(monkeypatch: pytest.Monkey
     fail_with(monkeypatch, RuntimeError("a bug"))
     with pytest.raises(RuntimeError, match="a bug"):
         cli.main([])
+
+
+def test_libraries_print_nothing_at_the_end_of_a_command() -> None:
+    # As a command does that computes features: torchvision loads torch._dynamo, and that Triton where it is installed.
+    program = "import torch._dynamo.utils; from orchestrator.cli import main; main(['list', 'losses'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -43,11 +43,13 @@ def add_trial(
     dataset: str = "pets",
     state: TrialState = TrialState.FINISHED,
     error: str = "no luck",
+    params: dict[str, float] | None = None,
 ) -> Trial:
-    """Write down a trial with one ``val/rsum`` an epoch and its end."""
+    """Write down a trial with one ``val/rsum`` an epoch and its end; without parameters, with those of a default."""
     experiment = make_experiment(datasets=[dataset])
     cell = next(cell for cell in experiment.cells() if cell.loss == loss)
-    params = {"temperature": 0.1} if loss == "nt_xent" else {"margin": 0.2}
+    default = {"temperature": 0.1} if loss == "nt_xent" else {"margin": 0.2}
+    params = default if params is None else params
     number = len(ledger.history.study(cell.name)) if number is None else number
     trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
     append(ledger, "trial_started", trial=trial.id, gpus=0.0)

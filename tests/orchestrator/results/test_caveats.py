@@ -84,3 +84,22 @@ def test_mixed_versions_are_said_with_the_verdict(
 ) -> None:
     write(tmp_path / "tiny", environment(versions={"torch": "2.15.0", "ray": "2.60.0"})).close()
     assert f"rained with {BOTH}; values may differ" in read_output(output, tmp_path / "tiny", monkeypatch, capsys)
+
+
+def test_settings_that_trained_exactly_as_the_best_are_said_to_have_no_effect(ledger: Ledger) -> None:
+    start(ledger, make_experiment(losses=["triplet_sh"]))
+    study = "pets-vsepp-triplet_sh"
+    for margin in (0.2, 0.4, 0.6):
+        add_trial(ledger, [10.0, 20.0 if margin < 0.5 else 19.0], params={"margin": margin}, loss="triplet_sh")
+    assert caveats(list(ledger.history.trials.values())) == [
+        f"2 of 3 settings of {study} differ in margin and have the same val/rsum in each epoch, the highest: "
+        "what they differ in had no effect."
+    ]
+
+
+@pytest.mark.parametrize("curves", [([20.0], [20.0]), ([10.0, 20.0], [11.0, 20.0])], ids=["an epoch", "another curve"])
+def test_equal_best_values_alone_say_nothing_about_effects(ledger: Ledger, curves: tuple[list[float], ...]) -> None:
+    start(ledger, make_experiment(losses=["triplet_sh"]))
+    for margin, curve in zip((0.2, 0.4), curves, strict=True):
+        add_trial(ledger, curve, params={"margin": margin}, loss="triplet_sh")
+    assert caveats(list(ledger.history.trials.values())) == []
