@@ -73,9 +73,10 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     from rich.text import Text
 
     from orchestrator.journal.trial import Stage
-    from orchestrator.results.sentences import statements
-    from orchestrator.results.summary import conclude
+    from orchestrator.results.sentences import caveats_of, statements
+    from orchestrator.results.summary import Summary
     from orchestrator.search.display import race_lines
+    from orchestrator.search.resuming import command_for
     from orchestrator.search.trial_table import count_words, trials_table
     from orchestrator.tables.pareto import pareto_tables
     from orchestrator.tables.terminal import draw
@@ -91,10 +92,12 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += [f"to resume: {now.command}"] if now.command else []
     fronts = []
-    # If no process runs the experiment, the statements below include its races.
-    lines += race_lines(now.history) if now.holder is not None else []
+    lines += race_lines(now.history)
     if now.holder is None and now.history.experiment:
-        summary = conclude(now.history)
+        summary = Summary(now.history)
         fronts = [draw(front, make_console().width) for front in pareto_tables(summary)]
-        lines += [f"{name}: {said}" for name in summary.caveats for said in statements(name, summary)]
+        for name in summary.datasets:
+            said = [*statements(name, summary, brief=True), *caveats_of(name, summary)]
+            lines += [f"{name}: {sentence}" for sentence in said]
+        lines += [f"with all statistics: {command_for(['summarise'], now.directory)}"]
     return Group(*tables, *fronts, *(Text(line) for line in lines))

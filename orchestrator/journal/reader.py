@@ -65,8 +65,9 @@ class JournalReader:
             file.seek(self._offset)
             rest = b""
             while piece := file.read(PIECE):
-                records, whole = whole_records(rest + piece, self.path, self.count)
-                rest = (rest + piece)[whole:]
+                unread = rest + piece
+                records, whole = whole_records(unread, self.path, self.count)
+                rest = unread[whole:]
                 self._offset, self.count = self._offset + whole, self.count + len(records)
                 self._head = head[: self._offset]
                 yield from records

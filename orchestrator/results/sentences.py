@@ -19,7 +19,8 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     Args:
         dataset: Name of the dataset.
         summary: Summary of the experiment.
-        brief: Whether to return only the findings, the compared candidates and what would change the verdict.
+        brief: Whether to leave out statistics and caveats: the findings, the compared candidates and what would change
+            the verdict are left.
     """
     verdict = summary.verdicts.get(dataset)
     sentences = [UNCONFIRMED] if verdict is None else _in_words(verdict)
@@ -37,7 +38,12 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
         sentences += describe_optimism(summary.optimism[dataset])
     opened = summary.test_openings.get(dataset, 0)
     sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
-    return [*sentences, *(sentence.rstrip(".") for sentence in summary.caveats.get(dataset, ()))]
+    return [*sentences, *caveats_of(dataset, summary)]
+
+
+def caveats_of(dataset: str, summary: Summary) -> list[str]:
+    """Return the sentences that qualify a dataset's results, without full stops."""
+    return [sentence.rstrip(".") for sentence in summary.caveats.get(dataset, ())]
 
 
 def verdict_sentences(verdict: DatasetVerdict) -> list[str]:

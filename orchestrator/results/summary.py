@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from orchestrator.experiment.sections import Objective
@@ -20,49 +21,121 @@ from orchestrator.results.judged import JudgedVerdict, judged_verdicts
 from orchestrator.results.optimism import Optimism, optimism_of
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 from orchestrator.results.race import Race
-from orchestrator.results.space_edges import Edge, describe_edges, space_edges
+from orchestrator.results.space_edges import describe_edges, space_edges
 from orchestrator.results.winner import Winner, best_metrics, identity_of, winners_of
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The results of an experiment, without the list of its trials.
+    """The results of an experiment so far, without the list of its trials.
 
-    Attributes:
-        experiment: Name of the experiment.
-        metric: The metric that the experiment maximises.
-        objectives: The objectives, of which this metric is the first.
-        ended_by: See ``History.ended_by``.
-        fronts: Dataset -> Pareto front, where there are several objectives.
-        winners: Dataset -> winner.
-        verdicts: Dataset -> verdict, where the confirmation of the dataset is over.
-        races: Dataset -> race, where the confirmation of the dataset is a race.
-        equal_budget: Dataset -> comparison of its losses at equal budgets.
-        optimism: Dataset -> how much higher the search's values were than those of fresh seeds.
-        judged: Dataset that has a verdict -> verdicts by people's judgements of pairs; empty where the dataset has no
-            judgements.
-        confirm_looks: Dataset -> how often its test split was opened for repeats.
-        test_openings: Dataset -> how often its test split was opened.
-        caveats: Dataset -> sentences about the trials that could not win, about how well early epochs rank trials,
-            about ranges whose ends hold the best settings, and about what makes the losses comparable.
-        early_epochs: Study -> how well each epoch ranks trials as the end does.
+    Each result is computed when it is first asked for, and kept: of thousands of trials some results take a while, and
+    most readers ask for few.
+
+    Args:
+        history: History of the experiment, which does not change as long as the summary is in use.
     """
 
-    experiment: str
-    metric: str
-    objectives: Sequence[Objective]
-    ended_by: str | None
-    fronts: Mapping[str, Sequence[Point]]
-    winners: Mapping[str, Winner]
-    verdicts: Mapping[str, DatasetVerdict]
-    races: Mapping[str, Race]
-    equal_budget: Mapping[str, EqualBudget]
-    optimism: Mapping[str, Optimism]
-    judged: Mapping[str, Sequence[JudgedVerdict]]
-    confirm_looks: Mapping[str, int]
-    test_openings: Mapping[str, int]
-    caveats: Mapping[str, Sequence[str]]
-    early_epochs: Mapping[str, EarlyEpochs]
+    history: History
+
+    @property
+    def experiment(self) -> str:
+        """Name of the experiment."""
+        return self.history.name
+
+    @property
+    def metric(self) -> str:
+        """The metric that the experiment maximises."""
+        return self.history.metric
+
+    @cached_property
+    def objectives(self) -> Sequence[Objective]:
+        """The objectives, of which ``metric`` is the first."""
+        return goals_of(self.history)
+
+    @property
+    def ended_by(self) -> str | None:
+        """See ``History.ended_by``."""
+        return self.history.ended_by
+
+    @cached_property
+    def fronts(self) -> Mapping[str, Sequence[Point]]:
+        """Dataset -> Pareto front, where there are several objectives."""
+        return pareto_fronts(self.history, self.objectives) if len(self.objectives) > 1 else {}
+
+    @cached_property
+    def winners(self) -> Mapping[str, Winner]:
+        """Dataset -> winner."""
+        return winners_of(self.history, self.verdicts)
+
+    @cached_property
+    def verdicts(self) -> Mapping[str, DatasetVerdict]:
+        """Dataset -> verdict, where the confirmation of the dataset is over."""
+        return verdicts_of(self.history)
+
+    @cached_property
+    def races(self) -> Mapping[str, Race]:
+        """Dataset -> race, where the confirmation of the dataset is a race."""
+        return races_of(self.history)
+
+    @cached_property
+    def equal_budget(self) -> Mapping[str, EqualBudget]:
+        """Dataset -> comparison of its losses at equal budgets."""
+        return equal_budgets(self.history)
+
+    @cached_property
+    def optimism(self) -> Mapping[str, Optimism]:
+        """Dataset -> how much higher the search's values were than those of fresh seeds."""
+        return optimism_of(self.history)
+
+    @cached_property
+    def judged(self) -> Mapping[str, Sequence[JudgedVerdict]]:
+        """Dataset that has a verdict -> verdicts by people's judgements of pairs; empty without judgements."""
+        return {dataset: judged_verdicts(self.history, verdict) for dataset, verdict in self.verdicts.items()}
+
+    @property
+    def confirm_looks(self) -> Mapping[str, int]:
+        """Dataset -> how often its test split was opened for repeats."""
+        return self.history.confirm_looks
+
+    @property
+    def test_openings(self) -> Mapping[str, int]:
+        """Dataset -> how often its test split was opened."""
+        return self.history.test_openings
+
+    @cached_property
+    def datasets(self) -> Sequence[str]:
+        """Datasets with a trial, in the order of their first trials."""
+        return list(dict.fromkeys(trial.config.dataset for trial in self.history.trials.values()))
+
+    @cached_property
+    def caveats(self) -> Mapping[str, Sequence[str]]:
+        """Dataset -> sentences that qualify its results.
+
+        They are about the trials that could not win, how well early epochs rank trials, ranges whose ends hold the best
+        settings, and what makes the losses comparable.
+        """
+        edges, compared = space_edges(self.history, self._studies), comparability(self.history)
+        found = {}
+        for dataset in self.datasets:
+            trials = [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
+            early = describe_early_epochs(of_dataset(self.early_epochs, trials))
+            found[dataset] = [
+                *caveats(trials),
+                *early,
+                *describe_edges(edges, trials),
+                *compared.get(dataset, ()),
+            ]
+        return found
+
+    @cached_property
+    def early_epochs(self) -> Mapping[str, EarlyEpochs]:
+        """Study -> how well each epoch ranks trials as the end does."""
+        return early_epochs(self.history, self._studies)
+
+    @cached_property
+    def _studies(self) -> Mapping[str, Sequence[Point]]:
+        return points_by_study(self.history.trials.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain values for JSON."""
@@ -89,40 +162,8 @@ class Summary:
 
 
 def summarise(history: History) -> dict[str, Any]:
-    """Return the content of ``summary.json``: what ``conclude`` returns, and ``trials``, the list of all trials."""
-    return {**conclude(history).to_dict(), "trials": [_row(trial, history) for trial in history.trials.values()]}
-
-
-def conclude(history: History) -> Summary:
-    """Return the results of an experiment so far."""
-    verdicts, goals = verdicts_of(history), goals_of(history)
-    datasets = dict.fromkeys(trial.config.dataset for trial in history.trials.values())
-    studies = points_by_study(history.trials.values())
-    early, edges, compared = early_epochs(history, studies), space_edges(history, studies), comparability(history)
-    return Summary(
-        experiment=history.name,
-        metric=history.metric,
-        objectives=goals,
-        ended_by=history.ended_by,
-        fronts=pareto_fronts(history, goals) if len(goals) > 1 else {},
-        winners=winners_of(history, verdicts),
-        verdicts=verdicts,
-        races=races_of(history),
-        equal_budget=equal_budgets(history),
-        optimism=optimism_of(history),
-        judged={dataset: judged_verdicts(history, verdict) for dataset, verdict in verdicts.items()},
-        confirm_looks=dict(history.confirm_looks),
-        test_openings=dict(history.test_openings),
-        caveats={name: [*_caveats(history, name, early, edges), *compared.get(name, ())] for name in datasets},
-        early_epochs=early,
-    )
-
-
-def _caveats(
-    history: History, dataset: str, early: Mapping[str, EarlyEpochs], edges: Mapping[str, Sequence[Edge]]
-) -> list[str]:
-    trials = [trial for trial in history.trials.values() if trial.config.dataset == dataset]
-    return [*caveats(trials), *describe_early_epochs(of_dataset(early, trials)), *describe_edges(edges, trials)]
+    """Return the content of ``summary.json``: the results, and ``trials``, the list of all trials."""
+    return {**Summary(history).to_dict(), "trials": [_row(trial, history) for trial in history.trials.values()]}
 
 
 def _row(trial: Trial, history: History) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, Tr
 from orchestrator.results.confirming import races_of
 from orchestrator.results.race_words import describe_race, describe_round
 from orchestrator.results.sentences import statements
-from orchestrator.results.summary import Summary, conclude
+from orchestrator.results.summary import Summary
 from orchestrator.search.heartbeat import EpochClock, Heartbeat
 from orchestrator.search.pace import seconds_left
 from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, common_prefix, count_words, trials_table
@@ -235,7 +235,7 @@ def describe_end(trial: Trial) -> str:
 
 def print_summary(history: History, show: Callable[..., None] | None = None) -> None:
     """Print the winner of each dataset with its verdict, the trials that could not win, and how trials ended."""
-    summary = conclude(history)
+    summary = Summary(history)
     # On a terminal, lines break between words at its width; in a file, each sentence is a line.
     is_folded = show is None and sys.stdout.isatty()
     console = make_console(plain_width=160)

@@ -71,11 +71,14 @@ def command_to_resume(directory: Path, history: History, verb: str | None = None
     """
     if history.finished or not history.experiment:
         return None
-    resolved = directory.resolve()
-    place = ["--output", path_text(resolved.parent)]
     options = [part for name, value in history.options.items() for part in (f"--{name}", value)]
-    verbs = _verb(history) if verb is None else [verb]
-    return shlex.join(["orchestrator", *verbs, resolved.name, *place, *options])
+    return command_for(_verb(history) if verb is None else [verb], directory, options)
+
+
+def command_for(verb: Sequence[str], directory: Path, options: Sequence[str] = ()) -> str:
+    """Return a command about an experiment, as a person types it in the working directory."""
+    resolved = directory.resolve()
+    return shlex.join(["orchestrator", *verb, resolved.name, "--output", path_text(resolved.parent), *options])
 
 
 def how_to_resume(directory: Path, history: History, stages: Collection[Stage]) -> str:

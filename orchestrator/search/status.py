@@ -1,7 +1,8 @@
 """How an experiment stands, read from its journal by anybody: stages, trials by state, budget, and what came of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from orchestrator.experiment.journalled import experiment_of
@@ -51,7 +52,7 @@ class Status:
     """How an experiment stands.
 
     Attributes:
-        name: Of its folder.
+        directory: The experiment's directory.
         holder: Process and host that run it; ``None`` where nobody does.
         history: What its journal says.
         stages: Those that have begun, or are certain to come.
@@ -59,12 +60,17 @@ class Status:
         command: The command that resumes it; ``None`` where it runs, or where nothing is left to do.
     """
 
-    name: str
+    directory: Path
     holder: Holder | None
     history: History
     stages: Sequence[StageStatus]
     budget: Mapping[str, tuple[float, float]]
     command: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the experiment."""
+        return self.directory.name
 
     @property
     def words(self) -> str:
@@ -117,7 +123,7 @@ def status_of(followed: Followed) -> Status:
         # Where the process was killed, the journal does not say that its actors are gone.
         history.actors.gpus.clear()
     if not history.experiment:
-        return Status(directory.name, holder, history, (), {})
+        return Status(directory, holder, history, (), {})
     experiment = experiment_of(history)
     stages = [_stage(history, Stage.SEARCH, sum(experiment.trials_in(cell) for cell in experiment.cells()))]
     repeats = history.stage(Stage.CONFIRM)
@@ -125,7 +131,7 @@ def status_of(followed: Followed) -> Status:
         total = most_trainings(current_plans(experiment, history), history)
         stages.append(_stage(history, Stage.CONFIRM, total))
     command = command_to_resume(directory, history) if holder is None else None
-    return Status(directory.name, holder, history, stages, _used(experiment.budget, followed), command)
+    return Status(directory, holder, history, stages, _used(experiment.budget, followed), command)
 
 
 def _stage(history: History, stage: Stage, total: int) -> StageStatus:
@@ -134,15 +140,22 @@ def _stage(history: History, stage: Stage, total: int) -> StageStatus:
 
 def _used(budget: Budget, followed: Followed) -> dict[str, tuple[float, float]]:
     """Return what of each limit is used, up to the newest record."""
-    searched = followed.history.stage(Stage.SEARCH)
-    metric = followed.history.metric
-    # At each trial's best epoch, which its study may choose by another metric.
-    means = [mean for point in points_of(searched) if (mean := point.mean(metric)) is not None]
-    used = {
-        "hours": followed.history.spending.seconds / 3600,
-        "gpu_hours": followed.history.spending.gpu_seconds / 3600,
-        "target": max(means, default=0.0),
-        "plateau": float(min((followed.meter.since_best(trial.study) for trial in searched), default=0)),
+    history = followed.history
+
+    def reached() -> float:
+        # At each trial's best epoch, which its study may choose by another metric.
+        means = [point.mean(history.metric) for point in points_of(history.stage(Stage.SEARCH))]
+        return max((mean for mean in means if mean is not None), default=0.0)
+
+    def since_best() -> float:
+        studies = {trial.study for trial in history.stage(Stage.SEARCH)}
+        return float(min(map(followed.meter.since_best, studies), default=0))
+
+    used: dict[str, Callable[[], float]] = {
+        "hours": lambda: history.spending.seconds / 3600,
+        "gpu_hours": lambda: history.spending.gpu_seconds / 3600,
+        "target": reached,
+        "plateau": since_best,
     }
     limits = budget.model_dump()
-    return {name: (value, float(limits[name])) for name, value in used.items() if limits[name] is not None}
+    return {name: (find(), float(limits[name])) for name, find in used.items() if limits[name] is not None}

@@ -16,7 +16,7 @@ from orchestrator.journal.read_history import read_history
 from orchestrator.results.confirmed import metrics_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure
-from orchestrator.results.summary import Summary, conclude
+from orchestrator.results.summary import Summary
 from orchestrator.tables import Row, Table, cocos_tables, retrieval_table, rows_of
 from orchestrator.tables.equal_budget import equal_budget_tables
 from orchestrator.tables.judged import judged_tables
@@ -49,7 +49,7 @@ def read_result(directory: Path) -> Result:
         JournalError: If there is no journal, or it is damaged.
     """
     history = read_history(directory)
-    summary = conclude(history)
+    summary = Summary(history)
     rows: list[Row] = [row for verdict in summary.verdicts.values() for row in rows_of(verdict)]
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values()):
         if dataset not in summary.verdicts:

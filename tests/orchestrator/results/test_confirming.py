@@ -22,7 +22,7 @@ from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race_words import race_outcome
 from orchestrator.results.sentences import statements
 from orchestrator.results.spending import RESERVE
-from orchestrator.results.summary import conclude, summarise
+from orchestrator.results.summary import Summary, summarise
 from orchestrator.results.verdict import LEVEL, Verdict
 from orchestrator.search.display import PlainDisplay, Progress, race_lines
 from orchestrator.search.followed import Followed
@@ -213,7 +213,7 @@ def test_status_and_summary_tell_who_is_in_and_who_left_and_why(
     assert (told["ended"], told["left"]) == (None, {"pets-vsepp-nt_xent-0002": {"how": "trailed", "seeds": 2}})
     confirm(ledger, RACING)
     look(ledger)
-    said = statements("pets", conclude(ledger.history))
+    said = statements("pets", Summary(ledger.history))
     assert any(one.startswith("race: over after ") and "because the trainings are used up" in one for one in said)
     used = races_of(ledger.history)["pets"].used
     assert read_status(Followed(tmp_path)).stages[1].to_dict()["total"] == used

@@ -16,7 +16,7 @@ from orchestrator.results.equal_budget import FEWEST, equal_budgets, searched_lo
 from orchestrator.results.needed_seeds import MOST, needed_seeds
 from orchestrator.results.optimism import Incumbent, optimism_of
 from orchestrator.results.sentences import statements
-from orchestrator.results.summary import conclude
+from orchestrator.results.summary import Summary
 from orchestrator.tables import FORMATS
 from orchestrator.tables.equal_budget import equal_budget_tables
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
@@ -106,7 +106,7 @@ def test_with_few_trials_nothing_is_said(tmp_path: Path) -> None:
         add(ledger, "nt_xent", float(value))
     add(ledger, "triplet_sh", None)
     assert equal_budgets(ledger.history) == {}
-    assert equal_budget_tables(conclude(ledger.history)) == []
+    assert equal_budget_tables(Summary(ledger.history)) == []
     assert build_page(ledger.history).figures["budget"].options == []
 
 
@@ -130,7 +130,7 @@ def test_a_search_too_small_for_curves_still_tells_its_optimism(tmp_path: Path) 
     assert optimism_of(ledger.history)["pets"].incumbents == [Incumbent(1, best.id, 60.0, 57.0, 2)]
     (option,) = build_page(ledger.history).figures["incumbents"].options
     assert "3.00 higher than with fresh seeds" in option.panels[0].caption
-    assert any("3.00 higher than with fresh seeds" in one for one in statements("pets", conclude(ledger.history)))
+    assert any("3.00 higher than with fresh seeds" in one for one in statements("pets", Summary(ledger.history)))
 
 
 def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> No
     assert [(one.after, one.value) for one in found.incumbents] == [(1, 50), (2, 51), (3, 52), (4, 53), (8, 60)]
     assert found.incumbents[-1] == Incumbent(after=8, trial=best.id, value=60.0, confirmed=55.0, seeds=2)
     assert found.excess == pytest.approx((60 - 55 + 53 - 52.5) / 2)
-    said = statements("pets", conclude(ledger.history))
+    said = statements("pets", Summary(ledger.history))
     assert (
         "in the search, val/rsum of the confirmed candidates that it trained to their end was 2.75 higher than with "
         "fresh seeds, on average" in said

@@ -15,7 +15,7 @@ from orchestrator.results.candidates import Verdict
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.judged import image_values, judged_verdicts
 from orchestrator.results.sentences import statements
-from orchestrator.results.summary import conclude, summarise
+from orchestrator.results.summary import Summary, summarise
 from orchestrator.tables.judged import judged_tables
 from orchestrator.tables.rows import rows_of
 from tests.support.experiments import confirm_two_losses, make_experiment, start
@@ -92,7 +92,7 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     assert judged.survives
     assert list(judged.verdicts) == ["rsum", "map_r", "rsum_condensed", "map_r_condensed"]
     assert all(one.decided_by == "seeds_and_images" for one in judged.verdicts.values())
-    said = statements("pets", conclude(started.history))
+    said = statements("pets", Summary(started.history))
     assert any(
         one.startswith("with the pairs that people judged to fit (Flickr8k's experts and crowd) the verdict survives")
         for one in said
@@ -108,7 +108,7 @@ def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Led
     (judged,) = judged_verdicts(started.history, verdict)
     assert (verdict.verdict, judged.survives) == (Verdict.BETTER, False)
     assert judged.verdicts["rsum"].verdict is Verdict.TIE
-    said = statements("pets", conclude(started.history), brief=True)
+    said = statements("pets", Summary(started.history), brief=True)
     assert any("the verdict does not survive: rsum tie (" in one for one in said)
     (told,) = summarise(started.history)["judged"]["pets"]
     assert (told["name"], told["title"], told["survives"]) == ("flickr8k", "Flickr8k's experts and crowd", False)
@@ -121,7 +121,7 @@ def test_what_not_all_candidates_were_judged_by_says_nothing(started: Ledger, ch
     ranks: list[JudgedRanks | None] = [judged_ranks(seed, 5.0) for seed in range(6)]
     ranks[5] = None if change == "not judged" else judged_ranks(5, 5.0, digest="cd" * 32)
     confirmed(started, ranks)
-    summary = conclude(started.history)
+    summary = Summary(started.history)
     assert summary.judged == {"pets": []}
     assert not any("judged" in one for one in statements("pets", summary))
 
@@ -136,7 +136,7 @@ def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(starte
 def test_a_table_shows_the_candidates_with_judged_pairs(started: Ledger, tmp_path: Path) -> None:
     confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
     (verdict,) = verdicts_of(started.history).values()
-    (table,) = judged_tables(rows_of(verdict), conclude(started.history))
+    (table,) = judged_tables(rows_of(verdict), Summary(started.history))
     assert [row.loss for row in table.rows] == ["nt_xent", "triplet_sh"]
     shown = {column.metric for column in table.layout.columns}
     assert {"i2t_map_r", "t2i_r_precision", "rsum_annotated", "rsum_condensed"} <= shown

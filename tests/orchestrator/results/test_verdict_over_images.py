@@ -11,7 +11,7 @@ import pytest
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.confirmed import BEGUN_BEFORE, verdicts_of
 from orchestrator.results.sentences import statements
-from orchestrator.results.summary import conclude
+from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import LEVEL, Candidate, DatasetVerdict, Verdict, judge
 from orchestrator.search.preparation import start as start_experiment
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
@@ -182,9 +182,9 @@ def test_from_the_journal_on_images_are_judged(ledger: Ledger) -> None:
     assert (verdict.verdict, verdict.decided_by) == (Verdict.BETTER, "seeds_and_images")
     (comparison,) = verdict.comparisons
     assert comparison.over_images is not None and comparison.over_images.smallest_difference == 5
-    said = statements("pets", conclude(ledger.history))
+    said = statements("pets", Summary(ledger.history))
     assert "on new images of this kind: probability above 0.99; by at least 5: above 0.99" in said[0]
-    brief = statements("pets", conclude(ledger.history), brief=True)
+    brief = statements("pets", Summary(ledger.history), brief=True)
     assert [one.partition(":")[0] for one in brief] == ["better", "compared", "what would change it"]
     assert said[: len(brief)] == brief
 

@@ -85,6 +85,8 @@ def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
     command = "orchestrator resume tiny --output 'my runs' --data-root /data"
     assert "search: 1 finished, 1 half trained, 1 not begun of 3" in shown["table"]
     assert f"to resume: {command}" in shown["table"]
+    assert "pets: unconfirmed" in shown["table"]
+    assert "with all statistics: orchestrator summarise tiny --output 'my runs'" in shown["table"]
     said = json.loads(shown["--json"])
     assert said["command"] == command
     assert said["stages"]["search"]["half_trained"] == said["stages"]["search"]["not_begun"] == 1
