@@ -21,22 +21,17 @@ _AFTER = b',"state":"'
 _STATES = {b'%b"' % state.encode(): state for state in TrialState}
 
 
-def read_epoch(content: bytes, begin: int, end: int) -> EpochEnded | None:
+def read_epoch(body: bytes) -> EpochEnded | None:
     """Return the record of a line, or ``None`` where the line is no epoch in the form that this version writes.
 
     Args:
-        content: Bytes of a journal, of which only the metrics are copied.
-        begin: Where the line begins.
-        end: Where the line's checksum begins.
+        body: The line without its checksum and closing brace.
     """
-    head = _HEAD.match(content, begin, end)
+    head = _HEAD.match(body)
     if head is None:
         return None
-    metrics_begin = head.end()
-    metrics_end = content.rfind(_AFTER, metrics_begin, end)
-    if metrics_end < 0:
-        return None
-    metrics, state = content[metrics_begin:metrics_end], content[metrics_end + len(_AFTER) : end]
+    end = body.rfind(_AFTER)
+    metrics, state = body[head.end() : end], body[end + len(_AFTER) :]
     # ``Metrics`` reads only numbers, neither objects nor lists.
     is_flat = metrics.endswith(b"}") and metrics.rfind(b"{") == 0 and b"[" not in metrics
     if not is_flat or state not in _STATES:

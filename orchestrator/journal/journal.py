@@ -117,7 +117,7 @@ class Journal:
         body = _encode({**number, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields})
         # Made before the line is written, so that no journal holds a record that cannot be read.
         line = _seal(body)
-        record = _record_of(line, 0, len(line) + _SEAL_FROM)
+        record = _record_of(line[:_SEAL_FROM])
         try:
             self._write(line)
         except OSError:
@@ -229,15 +229,15 @@ def _seal(body: str) -> bytes:
 
 def _decode(line: bytes) -> Line | None:
     """Return the values of a line, or ``None`` where it is damaged."""
-    seal = _find_seal(line, memoryview(line), 0, len(line))
-    values: Line | None = None if seal is None else from_json(line[:seal] + b"}")
+    body = _body_of(line, 0, len(line))
+    values: Line | None = None if body is None else from_json(body + b"}")
     return values
 
 
-def _record_of(content: bytes, begin: int, seal: int) -> Record:
-    """Return the record of a line that begins at ``begin``, and whose checksum begins at ``seal``."""
+def _record_of(body: bytes) -> Record:
+    """Return the record of a line without its checksum and closing brace."""
     # Most lines are epochs, whose numbers are parsed only on access.
-    return read_epoch(content, begin, seal) or parse(from_json(content[begin:seal] + b"}"))
+    return read_epoch(body) or parse(from_json(body + b"}"))
 
 
 def _check_format(first: Line, path: Path) -> None:
@@ -263,16 +263,15 @@ def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Reco
     """
     records: list[Record] = []
     whole = 0
-    # One line at a time and without a copy of it: copies would take longer than all checksums.
-    view = memoryview(content)
+    # One line at a time: a list of all lines, a second copy of the piece, would take longer than all checksums.
     while end := content.find(b"\n", whole) + 1:
-        seal, number = _find_seal(content, view, whole, end), known + len(records)
-        if seal is None:
+        body, number = _body_of(content, whole, end), known + len(records)
+        if body is None:
             break
         if number == 0:
-            _check_format(from_json(content[whole:seal] + b"}"), path)
+            _check_format(from_json(body + b"}"), path)
         try:
-            record = _record_of(content, whole, seal)
+            record = _record_of(body)
         except RecordError as error:
             raise JournalError(f"{path}: line {number + 1}: {error}; restore the file from a backup") from None
         if record.n != number:
@@ -282,19 +281,13 @@ def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Reco
     return records, whole
 
 
-def _find_seal(content: bytes, view: memoryview, begin: int, end: int) -> int | None:
-    """Return where the checksum of a line begins; ``None`` where the checksum is wrong or missing.
-
-    Args:
-        content: Bytes of a journal.
-        view: View of the same bytes.
-        begin: Where the line begins.
-        end: Where the line ends, after its newline.
-    """
+def _body_of(content: bytes, begin: int, end: int) -> bytes | None:
+    """Return a line without its checksum and closing brace; ``None`` where the checksum is wrong or missing."""
     # A line may be shorter than a checksum.
-    seal = max(begin, end + _SEAL_FROM)
-    written = b'%b%08x"}\n' % (_CHECKSUM, zlib.crc32(b"}", zlib.crc32(view[begin:seal])))
-    return seal if content[seal:end] == written else None
+    body_end = max(begin, end + _SEAL_FROM)
+    body = content[begin:body_end]
+    seal = b'%b%08x"}\n' % (_CHECKSUM, zlib.crc32(b"}", zlib.crc32(body)))
+    return body if content[body_end:end] == seal else None
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:

@@ -13,7 +13,6 @@ from orchestrator.journal.epoch_lines import read_epoch
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.metrics import Metrics
 from orchestrator.journal.records import parse
-from orchestrator.journal.trial_records import EpochEnded
 from tests.support.long_journals import write_journal
 
 NAMES = st.sampled_from(["val/rsum", "val/rsum_best", "rsum", 'a","val/rsum', 'a{"rsum', "é", "", "train/loss"])
@@ -25,12 +24,6 @@ EPOCH = {"n": 7, "time": 5.25, "elapsed": 0.5, "kind": "epoch", "trial": "a-0001
 def body(line: dict[str, Any]) -> bytes:
     """Return a line as the journal writes it, without its checksum and closing brace."""
     return json.dumps(line, separators=(",", ":"), ensure_ascii=True).encode()[:-1]
-
-
-def epoch_of(line: bytes) -> EpochEnded | None:
-    """Read a line that others surround."""
-    before, after = b'{"n":6,"metrics":{"a":1},"state":"finished"}\n', b',"crc":"00000000"}\n{"n":8,"state":"running"}'
-    return read_epoch(before + line + after, len(before), len(before) + len(line))
 
 
 def made(text: dict[str, float]) -> Metrics:
@@ -73,7 +66,7 @@ def test_a_line_gives_the_record_that_json_gives(changes: dict[str, Any], state:
     line = {name: value for name, value in {**EPOCH, **changes}.items() if value is not None}
     line |= {"metrics": {"val/rsum": 8.5, "train/loss": 1e-9, "val/i2t_medr": 3}, "state": state}
     expected = parse(json.loads(json.dumps(line)))
-    assert (epoch_of(body(line)) or parse(line)) == expected
+    assert (read_epoch(body(line)) or parse(line)) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +79,7 @@ def test_a_line_gives_the_record_that_json_gives(changes: dict[str, Any], state:
     ],
 )
 def test_other_lines_are_left_to_json(changes: dict[str, Any]) -> None:
-    assert epoch_of(body({**EPOCH, "metrics": {}, "state": "running", **changes})) is None
+    assert read_epoch(body({**EPOCH, "metrics": {}, "state": "running", **changes})) is None
 
 
 def test_the_epochs_of_a_journal_are_those_of_its_lines(tmp_path: Path) -> None:
@@ -94,4 +87,4 @@ def test_the_epochs_of_a_journal_are_those_of_its_lines(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     epochs = [{name: line[name] for name in line if name != "crc"} for line in lines if line["kind"] == "epoch"]
     assert [record.to_dict() for record in read_journal(path) if record.kind == "epoch"] == epochs
-    assert all(epoch_of(body(line)) is not None for line in epochs)
+    assert all(read_epoch(body(line)) is not None for line in epochs)
