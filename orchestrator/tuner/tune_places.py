@@ -4,8 +4,8 @@ By itself Ray Tune asks a searcher for one trial at a time, and gives an actor t
 actor is still starting, and ends the starting actor. So actors start one after the other, and where a trial takes less
 time than the start of an actor, no second actor ever runs. With ``Places`` as many trials wait as there are free
 places, and one more, or several more where an autoscaler is to see that more nodes are wanted. An actor that becomes
-free takes the first waiting trial that has no actor yet. The attributes read here are private to the locked version of
-Ray; the test of this module fails where another version of Ray keeps them elsewhere.
+free takes the first trial that waits for room, so that no actor is ended while it starts. The attributes read here are
+private to the locked version of Ray; the test of this module fails where another version of Ray keeps them elsewhere.
 """
 
 import time
@@ -46,9 +46,11 @@ class Places:
         self._controller = controller
         if not controller._actor_cache.num_cached_objects:
             return None
+        # The trials in the order in which they were issued. Tune's own list of pending trials loses a trial as soon as
+        # an actor was requested for it, so that list does not hold the trials that wait for room.
         waiting = (
             trial
-            for trial in controller._pending_trials_list
+            for trial in controller._trials
             if trial in controller._pending_trials and not _has_place(controller, trial)
         )
         return next(waiting, None)
