@@ -19,8 +19,8 @@ TRIES = 5
 def shared_ray() -> Iterator[None]:
     """Start a Ray for the length of a ``with`` block.
 
-    Ray gives its workers the least share of a busy machine. Other tests make this machine busy, and once they left so
-    little for minutes that no second worker started; the workers of this Ray get as much as the tests.
+    Ray gives its workers the least share of a busy machine. Other tests make this machine busy, so the workers of this
+    Ray get as much as the tests.
     """
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, {"RAY_worker_niceness": "0"}))
