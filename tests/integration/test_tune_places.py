@@ -28,13 +28,17 @@ START_SECONDS = 8.0
 
 @dataclass(frozen=True)
 class Attended(FakeWorkload):
-    """Trials that take less time than an actor to start, until two have been there at once."""
+    """Trials that take less time than an actor to start, until two have run at once.
+
+    Each actor leaves a file in ``folder`` when its process loads this workload; ``driver`` is the process that does not
+    train.
+    """
 
     folder: Path = Path()
     driver: int = field(default_factory=os.getpid)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrive in a process: that of an actor takes its time, unless the actor is the first."""
+        """Load the workload, which takes ``START_SECONDS`` in the process of each actor but the first."""
         vars(self).update(state)
         if os.getpid() != self.driver:
             (self.folder / f"{os.getpid()}.actor").touch()
@@ -82,8 +86,8 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
     wait_until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "all CPUs are free")
     run_search(experiment, Attended(folder=tmp_path), output, quiet=True)
     assert (tmp_path / "together").exists()
-    # No actor was ended while it started, to be started once more.
-    assert len(list(tmp_path.glob("*.actor"))) == min(ray.cluster_resources()["CPU"], limit or math.inf)
+    # An actor that is ended while it starts is followed by another. On many CPUs the trials end before all actors start.
+    assert len(list(tmp_path.glob("*.actor"))) <= min(ray.cluster_resources()["CPU"], limit or math.inf)
 
 
 @dataclass(frozen=True)
