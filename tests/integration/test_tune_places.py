@@ -86,7 +86,8 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
     wait_until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "all CPUs are free")
     run_search(experiment, Attended(folder=tmp_path), output, quiet=True)
     assert (tmp_path / "together").exists()
-    # An actor that is ended while it starts is followed by another. On many CPUs the trials end before all actors start.
+    # An actor that is ended while it starts is followed by another: the count would exceed the CPUs.
+    # On many CPUs the trials may end before all actors have started: the count may be less.
     assert len(list(tmp_path.glob("*.actor"))) <= min(ray.cluster_resources()["CPU"], limit or math.inf)
 
 
