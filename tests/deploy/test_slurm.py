@@ -23,8 +23,13 @@ PROGRAMS = {
     "srun": """echo "srun $SRUN_CPUS_PER_TASK $*" >> said; while [ "${1#--}" != "$1" ]; do shift; done; exec "$@" """,
     "scontrol": """echo "scontrol $*" >> said; [ "$1" = show ] && printf '%s\\n' $NODES; true""",
     "getent": """[ "$KNOWN" = no ] || printf '%s\n' "10.0.0.1 STREAM $2" "10.0.0.1 DGRAM" """,
+    # The head answers when its step runs, however late that is.
     "ray": """echo "ray $* $RAY_AUTH_MODE $RAY_health_check_period_ms" >> said
-      [ "$1" != health-check ] || { [ "$HEAD" = well ]; exit; }
+      if [ "$1" = health-check ]; then
+        [ "$HEAD" = well ] || exit 1
+        for _ in {1..600}; do grep -q '^ray start --head' said && exit; sleep 0.1; done
+        exit 1
+      fi
       for argument in "$@"; do case "$argument" in --temp-dir=*) mkdir -p "${argument#--temp-dir=}";; esac; done
       trap 'kill $!; exit 0' TERM; sleep 600 & wait $!""",
     # Other nodes join when their step runs, however late that is.
