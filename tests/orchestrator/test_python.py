@@ -30,7 +30,8 @@ def directory(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     ledger = Ledger(folder / "journal.jsonl")
     start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
-    good, other = add_trial(ledger, [1.0, 3.0, 2.0]), add_trial(ledger, [2.0, 1.0], loss="triplet_sh")
+    good = add_trial(ledger, [1.0, 3.0, 2.0], epoch_seconds=20.0)
+    other = add_trial(ledger, [2.0, 1.0], loss="triplet_sh")
     add_trial(ledger, [0.5], state=TrialState.DIVERGED, error="train/loss is nan")
     repeats = [add_repeat(ledger, good, index, 10 + index, 5.0 + index) for index in range(2)]
     repeats += [add_repeat(ledger, other, index, 10 + index, 2.0 + index) for index in range(2)]
@@ -107,6 +108,8 @@ def test_verdicts_candidates_and_winners_are_those_of_the_summary(directory: Pat
 def test_the_drawings_of_the_report_are_figures_of_plotly_in_its_colours(directory: Path) -> None:
     figures = icr.load(directory).figures
     assert {name.partition(": ")[0] for name in figures} >= {"trials", "curves", "spent"}
+    finished = next(trace for trace in figures["spent"].data if trace.name == "finished")
+    assert max(finished.x) == 1.0  # Three epochs of 20 s, in minutes.
     ids = {text for trace in figures["trials"].data for text in trace.text or ()}
     assert "pets-vsepp-nt_xent-0000" in ids
     for name, figure in figures.items():
