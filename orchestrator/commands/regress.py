@@ -80,7 +80,7 @@ def run(
     report: Annotated[Path | None, typer.Option(help="Copy the HTML page to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Rerun a suite's baselines and compare them with accepted results. Exit code 5: one got worse, or failed.
+    """Rerun a suite's baselines and compare them with accepted results. Exit code 5: one got worse, changed, or failed.
 
     The same command resumes an interrupted rerun.
     """
@@ -185,7 +185,8 @@ def _print(done: "Rerun", *, as_json: bool) -> None:
 
 def _notify(done: "Rerun", result: "SuiteResult") -> None:
     from orchestrator.regression.webhook import notify
+    from orchestrator.regression.words import headline
 
-    problem = notify(f"{result.suite}: {result.finding}", done.summary.content)
+    problem = notify(f"{result.suite}: {headline(result)}", done.summary.content)
     if problem is not None:
         say(f"warning: {problem}", error=True)

@@ -8,7 +8,7 @@ the suite's false-alarm rate:
   finding is *inconclusive*.
 - *Gradients* (training loss and COCOS counts): two-sided, has the mean moved? A change is found where it is significant
   and the observed change is at least a share of the accepted mean. A loss whose gradients changed may leave recalls
-  unchanged.
+  unchanged, or raise them: the finding is *changed*, and neither better nor worse.
 - *Drift*: the question of the scores, against the first accepted runs (see ``drift.py``).
 
 Within a group every test has the same level: the group's rate divided by the number of its tests [Bonferroni] and,
@@ -53,11 +53,15 @@ class Finding(StrEnum):
     IMPROVEMENT = "improvement"
     """Significantly better, by a difference that matters: worth accepting."""
     REGRESSION = "regression"
-    """Significantly worse, or other gradients, by a difference that matters."""
+    """Significantly worse, by a difference that matters."""
+    CHANGED = "changed"
+    """Other gradients, by a difference that matters, without a score that is significantly worse."""
     INCONCLUSIVE = "inconclusive"
     """The seeds neither show a drop that matters nor exclude it."""
     FAILED = "failed"
     """A training of the cell diverged or failed: as bad as a regression."""
+    IDENTICAL = "identical"
+    """Every seed that the accepted run has too gave the accepted numbers to the last digit."""
     UNKNOWN = "unknown"
     """No reference exists."""
 
@@ -65,9 +69,11 @@ class Finding(StrEnum):
 SEVERITY = (
     Finding.FAILED,
     Finding.REGRESSION,
+    Finding.CHANGED,
     Finding.INCONCLUSIVE,
     Finding.IMPROVEMENT,
     Finding.OK,
+    Finding.IDENTICAL,
     Finding.UNKNOWN,
 )
 """The findings, worst first: the worst finding of a suite's cells is the finding of the suite."""
@@ -190,7 +196,7 @@ def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: f
     spread, change = max(own, least), new.mean - accepted.mean
     error = standard_error(spread, (accepted.seeds, new.seeds))
     rule = Rule(level.each, matters * abs(accepted.mean), both_ways=True)
-    finding = Finding.REGRESSION if rule.finds(change, error, freedom) else Finding.OK
+    finding = Finding.CHANGED if rule.finds(change, error, freedom) else Finding.OK
     test = _Test(rule, float(rule.p(change, error, freedom)), spread, freedom, least)
     return _change(metric, (accepted, new), test, finding, None)
 

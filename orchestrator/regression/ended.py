@@ -12,7 +12,7 @@ from trainables.json_files import read_state
 SUMMARY = "summary.json"
 """File of a rerun that has ended; a rerun without this file is resumed."""
 
-SLIPS = ("regression", "failed")
+SLIPS = ("regression", "changed", "failed")
 """Findings for which ``regress`` ends with exit code 5."""
 
 
@@ -34,7 +34,7 @@ class EndedRerun:
 
     @property
     def slipped(self) -> bool:
-        """Whether the rerun found a regression or a failure."""
+        """Whether the rerun found a regression, other gradients, or a failure."""
         return self.finding in SLIPS
 
     @classmethod

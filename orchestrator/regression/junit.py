@@ -4,10 +4,10 @@ from xml.etree import ElementTree
 
 from orchestrator.regression.changes import Finding
 from orchestrator.regression.verdict import CellResult, SuiteResult
-from orchestrator.regression.words import decisive, describe
+from orchestrator.regression.words import conclusion, decisive, describe
 from orchestrator.text.values import visible
 
-BAD = {Finding.REGRESSION: "failure", Finding.FAILED: "error", Finding.UNKNOWN: "skipped"}
+BAD = {Finding.REGRESSION: "failure", Finding.CHANGED: "failure", Finding.FAILED: "error", Finding.UNKNOWN: "skipped"}
 """Finding -> the XML element that marks a test case with this finding; test cases with other findings pass."""
 
 
@@ -31,7 +31,8 @@ def to_junit(result: SuiteResult, seconds: float) -> str:
 def _add_case(suite: ElementTree.Element, result: SuiteResult, cell: CellResult) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=visible(result.suite), name=visible(cell.name))
     # CI systems show one test case at a time, so each failed case names every cause.
-    lines = [*map(describe, decisive(cell)), *cell.causes, *cell.notes]
+    sentence = [line] if (line := conclusion(cell)) else []
+    lines = [*sentence, *map(describe, decisive(cell)), *cell.causes, *cell.notes]
     text = visible("\n".join(lines))
     outcome = BAD.get(cell.finding)
     if outcome is None:

@@ -2,13 +2,15 @@
 
 from orchestrator.regression.changes import POWER, Change, Finding
 from orchestrator.regression.verdict import CellResult, SuiteResult
-from orchestrator.regression.words import causes_in_words, decisive, describe, own_causes
+from orchestrator.regression.words import causes_in_words, conclusion, decisive, describe, headline, own_causes
 from orchestrator.text.terminal import make_console
 
 STYLES = {
     Finding.OK: "green",
+    Finding.IDENTICAL: "green",
     Finding.IMPROVEMENT: "green",
     Finding.REGRESSION: "red",
+    Finding.CHANGED: "yellow",
     Finding.FAILED: "red",
     Finding.INCONCLUSIVE: "yellow",
     Finding.UNKNOWN: "yellow",
@@ -23,7 +25,7 @@ def print_result(result: SuiteResult) -> None:
     console = make_console(plain_width=160)
     for line in causes_in_words(result):
         console.print(Text(line), soft_wrap=True)
-    table = Table(title=Text(f"{result.suite}: {result.finding}", style=STYLES[result.finding]))
+    table = Table(title=Text(f"{result.suite}: {headline(result)}", style=STYLES[result.finding]))
     for heading in ("cell", "finding"):
         table.add_column(heading)
     for heading in ("accepted", "new", "difference", "p (lower)", "detectable", "seeds", "identical"):
@@ -33,7 +35,7 @@ def print_result(result: SuiteResult) -> None:
         table.add_row(*head, *_numbers(cell.score or cell.published, cell.mean), str(cell.seeds), str(cell.identical))
     console.print(table)
     for cell in result.cells:
-        if cell.finding not in (Finding.OK, Finding.IMPROVEMENT):
+        if cell.finding not in (Finding.OK, Finding.IDENTICAL, Finding.IMPROVEMENT):
             console.print(Text(f"{cell.name}: {cell.finding}", style=STYLES[cell.finding]))
             for line in explain(result, cell):
                 console.print(Text(f"  {line}"), soft_wrap=True)
@@ -48,7 +50,8 @@ def print_result(result: SuiteResult) -> None:
 
 def explain(result: SuiteResult, cell: CellResult) -> list[str]:
     """Return a line for each number of the cell that slipped, for each cause of this cell alone, and for each note."""
-    return [*map(describe, decisive(cell)), *own_causes(result, cell), *cell.notes]
+    sentence = [line] if (line := conclusion(cell)) else []
+    return [*sentence, *map(describe, decisive(cell)), *own_causes(result, cell), *cell.notes]
 
 
 def _numbers(change: Change | None, mean: float | None) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The verdict on a rerun of a suite: each cell's numbers are compared, and the worst finding is the suite's finding."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -70,8 +70,8 @@ class CellResult:
 
     @property
     def slipped(self) -> bool:
-        """Whether the cell regressed, failed, or is inconclusive, so that a reader should look for a cause."""
-        return self.finding in (Finding.REGRESSION, Finding.FAILED, Finding.INCONCLUSIVE)
+        """Whether the cell regressed, changed, failed, or is inconclusive, so that a reader should look for a cause."""
+        return self.finding in (Finding.REGRESSION, Finding.CHANGED, Finding.FAILED, Finding.INCONCLUSIVE)
 
     @property
     def needed(self) -> int | None:
@@ -175,12 +175,15 @@ def _levels(suite: Suite, runs: Mapping[str, CellRuns], past: _Past) -> _Levels:
 
 def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Levels) -> CellResult:
     old = past.known.get(name)
-    score = None if old is None else _score(suite, suite.score, _measure(old, suite.score), new, levels.scores)
-    gradients = () if old is None else _gradients(suite, old, new, levels.gradients)
+    is_identical = old is not None and _is_identical(old, new)
+    score, gradients = (None, ()) if old is None else _against_accepted(suite, old, new, levels, is_identical)
     drift = _drift(suite, name, new, past, levels.drift)
     published = _published(suite, name, new, levels.scores)
-    decisive = [one for one in (score, *gradients, drift) if one] or [one for one in (published,) if one]
-    findings = [one.finding for one in decisive] + ([Finding.FAILED] if new.missing else [])
+    decisive = [change for change in (score, *gradients, drift) if change]
+    if not decisive and not is_identical and published:
+        decisive = [published]
+    findings = [change.finding for change in decisive if not is_identical or change.finding is not Finding.OK]
+    findings += [Finding.IDENTICAL] * is_identical + [Finding.FAILED] * bool(new.missing)
     result = CellResult(
         name=name,
         finding=overall(findings),
@@ -200,6 +203,33 @@ def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Le
     return replace(result, causes=tuple(what_changed(old.conditions, new.conditions)))
 
 
+def _against_accepted(
+    suite: Suite, old: CellRuns, new: CellRuns, levels: _Levels, is_identical: bool
+) -> tuple[Change | None, tuple[Change, ...]]:
+    """Compare score and gradients with the accepted run; of an identical cell only the seeds that both runs have."""
+    if is_identical:
+        old, new = _only(old, new.values), _only(new, old.values)
+    score = _score(suite, suite.score, _measure(old, suite.score), new, levels.scores)
+    if is_identical and score is not None:
+        # Equal numbers exclude a drop, however few seeds a test would call too few.
+        score = replace(score, finding=Finding.IDENTICAL, needed=None)
+    return score, _gradients(suite, old, new, levels.gradients)
+
+
+def _is_identical(old: CellRuns, new: CellRuns) -> bool:
+    """Whether there are seeds that both runs have, and each of them gave the same numbers.
+
+    Training is deterministic, so one equal seed says that nothing changed which a further seed could show: that seed
+    would only add the spread between seeds, which is no change.
+    """
+    shared = old.values.keys() & new.values.keys()
+    return bool(shared) and all(old.values[seed] == new.values[seed] for seed in shared)
+
+
+def _only(runs: CellRuns, seeds: Collection[int]) -> CellRuns:
+    return replace(runs, values={seed: values for seed, values in runs.values.items() if seed in seeds})
+
+
 def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
     """Return each cause that all slipped cells share; the row about all cells is left out, as it has no conditions."""
     slipped = [cell.causes for cell in cells if cell.slipped and cell.name != TOGETHER]
@@ -211,15 +241,17 @@ def _judge_together(
 ) -> tuple[CellResult, ...]:
     """Compare all cells at once: for each seed, the mean over the cells of value / accepted mean."""
     both = [name for name in runs if name in known]
+    identical = {name for name in both if _is_identical(known[name], runs[name])}
+    before = {name: _only(known[name], runs[name].values) if name in identical else known[name] for name in both}
+    after = {name: _only(runs[name], known[name].values) if name in identical else runs[name] for name in both}
     changes: list[Change] = []
     for metric in SHARED:
-        old = _shared({name: known[name] for name in both}, known, metric)
-        new = _shared({name: runs[name] for name in both}, known, metric)
+        old, new = _shared(before, known, metric), _shared(after, known, metric)
         if len(both) > 1 and old is not None and new is not None and old.seeds > 1:
             changes.append(compare_gradient(metric, old, new, matters=suite.gradients_matter, level=level))
     if not changes:
         return ()
-    finding = overall([change.finding for change in changes])
+    finding = Finding.IDENTICAL if len(identical) == len(both) else overall([change.finding for change in changes])
     seeds = changes[0].seeds[1]
     return (CellResult(TOGETHER, finding, None, tuple(changes), None, None, None, seeds, 0, (), ()),)
 
@@ -255,7 +287,7 @@ def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: Level) -> tupl
     found = []
     for name in _gradient_names(new, old):
         before, after = _measure(old, name), _measure(new, name)
-        if before is not None and after is not None:
+        if before is not None and after is not None and max(before.seeds, after.seeds) > 1:
             found.append(compare_gradient(name, before, after, matters=suite.gradients_matter, level=level))
     return tuple(found)
 

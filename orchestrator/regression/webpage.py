@@ -1,4 +1,4 @@
-"""A suite's result as one HTML page that loads no other file: first the cells that slipped, then every number."""
+"""A suite's result as one HTML page that loads no other file: first what changed, then every number."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,8 @@ from orchestrator.regression.accepted import Accepted, CellRuns
 from orchestrator.regression.changes import POWER, Change, Finding
 from orchestrator.regression.drift import WINDOW
 from orchestrator.regression.verdict import CellResult, SuiteResult
-from orchestrator.regression.words import causes_in_words, decisive, describe, own_causes
+from orchestrator.regression.words import causes_in_words, conclusion, decisive, describe, headline, own_causes
 from orchestrator.report.render import stylesheet, templates
-
-HEADLINES = {
-    Finding.OK: "No baseline slipped",
-    Finding.IMPROVEMENT: "A baseline got better",
-    Finding.REGRESSION: "A baseline slipped",
-    Finding.INCONCLUSIVE: "The seeds do not tell",
-    Finding.FAILED: "A training failed",
-    Finding.UNKNOWN: "Nothing to compare with",
-}
 
 WIDTH = 320
 """Width of the strip of dots and of the trend, in units of the SVG drawing."""
@@ -74,6 +65,7 @@ class Section:
         trend: The cell's reruns; ``None`` where this rerun is the first.
         because: A line for each comparison that decided the finding.
         causes: A line for each condition that changed for this cell alone.
+        conclusion: The sentence about the cell as a whole; ``None`` where the numbers say it all.
     """
 
     cell: CellResult
@@ -81,6 +73,7 @@ class Section:
     trend: Trend | None
     because: tuple[str, ...]
     causes: tuple[str, ...]
+    conclusion: str | None
 
 
 def render_page(
@@ -107,13 +100,14 @@ def render_page(
             trend=_trend(cell),
             because=tuple(describe(change) for change in decisive(cell)),
             causes=own_causes(result, cell),
+            conclusion=conclusion(cell),
         )
         for cell in result.cells
     ]
     page = templates("regression").get_template("page.html.j2")
     return page.render(
         result=result,
-        headline=HEADLINES[result.finding],
+        headline=headline(result),
         sections=sections,
         causes=causes_in_words(result),
         score=score,
@@ -131,8 +125,10 @@ def render_page(
 
 TONES = {
     Finding.OK: "better",
+    Finding.IDENTICAL: "better",
     Finding.IMPROVEMENT: "better",
     Finding.REGRESSION: "worse",
+    Finding.CHANGED: "tie",
     Finding.FAILED: "worse",
     Finding.INCONCLUSIVE: "tie",
     Finding.UNKNOWN: "tie",

@@ -130,6 +130,8 @@ def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
         pytest.param("regression", -HOURS, True, id="what was accepted before slipped"),
         pytest.param("failed", -HOURS, True, id="a training failed"),
         pytest.param("regression", HOURS, False, id="it was accepted since"),
+        pytest.param("changed", None, True, id="other gradients"),
+        pytest.param("identical", None, False, id="identical"),
         pytest.param("ok", -HOURS, False, id="nothing slipped"),
         pytest.param("inconclusive", None, False, id="nobody can tell"),
     ],

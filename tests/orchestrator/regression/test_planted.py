@@ -37,6 +37,9 @@ SUITE = make_suite(
 ACCEPTED_SEEDS, NEW_SEEDS = range(1, 6), range(6, 9)
 """Other seeds, so that unchanged code does not just give the same numbers again."""
 
+CAUGHT = (Finding.REGRESSION, Finding.CHANGED)
+"""A score that fell, or other gradients."""
+
 Change = Callable[[TrialConfig], TrialConfig]
 
 
@@ -76,7 +79,7 @@ def find(reference: Accepted, cell: int, runs: CellRuns) -> tuple[Finding, list[
     """Return what is found about one cell when the others are as they were, and which numbers slipped."""
     result = judge(reference, {cell: runs}).cells[cell]
     changes = [change for change in (result.score, *result.gradients) if change is not None]
-    return result.finding, [change.metric for change in changes if change.finding is Finding.REGRESSION]
+    return result.finding, [change.metric for change in changes if change.finding in CAUGHT]
 
 
 @pytest.mark.parametrize("cell", range(3), ids=["triplet", "smooth_ap", "wsabie"])
@@ -88,7 +91,7 @@ def test_a_flipped_sign_is_caught(reference: Accepted, data: Dataset, monkeypatc
     right = smooth_ap.SmoothAP.__call__
     monkeypatch.setattr(smooth_ap.SmoothAP, "__call__", lambda self, *inputs: -right(self, *inputs))
     finding, slipped = find(reference, 1, train(SUITE, 1, NEW_SEEDS, data))
-    assert finding is Finding.REGRESSION
+    assert finding in CAUGHT
     assert "last/train/loss" in slipped
 
 
@@ -96,18 +99,18 @@ def test_another_margin_is_caught_by_what_contributes(reference: Accepted, data:
     finding, slipped = find(
         reference, 0, train(SUITE, 0, NEW_SEEDS, data, lambda config: replace(config, loss_parameters={"margin": 0.1}))
     )
-    assert finding is Finding.REGRESSION
+    assert finding in CAUGHT
     assert slipped
 
 
 def test_a_dropped_clipping_is_caught(reference: Accepted, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *arguments: None)
-    assert find(reference, 2, train(SUITE, 2, NEW_SEEDS, data))[0] is Finding.REGRESSION
+    assert find(reference, 2, train(SUITE, 2, NEW_SEEDS, data))[0] in CAUGHT
 
 
 def test_shuffled_captions_are_caught(reference: Accepted, data: Dataset) -> None:
     runs = {cell: train(SUITE, cell, NEW_SEEDS, shuffled(data, 0.02)) for cell in range(len(SUITE.cells))}
-    assert judge(reference, runs).finding is Finding.REGRESSION
+    assert judge(reference, runs).finding in CAUGHT
 
 
 def shuffled(data: Dataset, share: float) -> Dataset:

@@ -44,7 +44,7 @@ def test_one_cell_that_slipped_makes_the_suite_slip() -> None:
     assert result.counts() == {"regression": 1, "ok": 1}
 
 
-def test_gradients_that_changed_are_a_regression_though_recall_is_the_same() -> None:
+def test_gradients_that_changed_are_a_change_though_recall_is_the_same() -> None:
     result = judge_suite(
         make_suite(),
         new(nt_xent=runs(SAME, count=35), triplet=runs(SAME)),
@@ -52,8 +52,8 @@ def test_gradients_that_changed_are_a_regression_though_recall_is_the_same() -> 
     )
     cell = result.cells[0]
     assert cell.score is not None and cell.score.finding is Finding.OK
-    assert [one.finding for one in cell.gradients] == ["regression"]
-    assert cell.finding is Finding.REGRESSION
+    assert [one.finding for one in cell.gradients] == ["changed"]
+    assert cell.finding is Finding.CHANGED
 
 
 def test_identical_seeds_are_counted() -> None:
@@ -63,6 +63,42 @@ def test_identical_seeds_are_counted() -> None:
         accepted(nt_xent=runs(OLD), triplet=runs(OLD)),
     )
     assert [cell.identical for cell in result.cells] == [3, 0]
+
+
+@pytest.mark.parametrize("further", [[], [250.0], [350.0], [250.0, 251.0, 252.0]], ids=str)
+@pytest.mark.parametrize("shared", [1, 2, 3])
+def test_a_cell_with_equal_shared_seeds_is_identical_whatever_further_seeds_say(
+    shared: int, further: list[float]
+) -> None:
+    old, rerun = runs(OLD[:shared]), runs([*OLD[:shared], *further])
+    # The other cell has no change either, so that neither has the row about both.
+    result = judge_suite(make_suite(matters=1.0), new(nt_xent=rerun, triplet=rerun), accepted(nt_xent=old, triplet=old))
+    assert {cell.finding for cell in result.cells} == {result.finding} == {Finding.IDENTICAL}
+    assert all(cell.needed is None and not cell.slipped for cell in result.cells)
+    assert all(cell.score is None or cell.score.difference == 0 for cell in result.cells)
+    page = render_page(result, new(nt_xent=rerun, triplet=rerun), None, "val/rsum", [])
+    assert f"identical to the accepted runs in {shared} of {shared} shared seeds" in page
+    assert "inconclusive" not in page.partition("</style>")[2]
+
+
+def test_a_score_that_rose_with_other_gradients_is_changed_and_not_worse(capsys: pytest.CaptureFixture[str]) -> None:
+    risen = new(nt_xent=runs([score + 50.5 for score in OLD], count=1.8), triplet=runs(SAME))
+    reference = accepted(nt_xent=runs(OLD, count=210), triplet=runs(OLD))
+    result = judge_suite(make_suite(), risen, reference)
+    assert result.cells[0].score is not None and result.cells[0].score.finding is Finding.IMPROVEMENT
+    assert (result.finding, result.cells[0].finding) == (Finding.CHANGED, Finding.CHANGED)
+    page = render_page(result, risen, reference, "val/rsum", [])
+    print_result(result)
+    for shown in (page, capsys.readouterr().out, to_junit(result, 1.0)):
+        assert "changed: val/rsum +50.5; last/cocos/i2t_negatives_per_query 210.3 → 2.15. Accept it" in shown
+        assert (
+            "regression"
+            not in shown.partition("</style>")[2]
+            .lower()
+            .replace("regression rerun", "")
+            .partition("a suite without any change")[0]
+        )
+    assert "quick: changed: val/rsum +50.5" in page
 
 
 def test_a_seed_that_diverged_fails_its_cell_and_is_named() -> None:
@@ -107,8 +143,8 @@ def test_a_small_change_that_all_cells_share_is_seen() -> None:
     old = accepted(nt_xent=lossy(1.0, 6), triplet=lossy(5.0, 6))
     same = judge_suite(suite, new(nt_xent=lossy(1.0, 3), triplet=lossy(5.0, 3)), old)
     moved = judge_suite(suite, new(nt_xent=lossy(1.1, 3), triplet=lossy(5.5, 3)), old)
-    assert (same.cells[-1].name, same.cells[-1].finding) == ("all cells together", Finding.OK)
-    assert moved.cells[-1].finding is Finding.REGRESSION
+    assert (same.cells[-1].name, same.cells[-1].finding) == ("all cells together", Finding.IDENTICAL)
+    assert moved.cells[-1].finding is Finding.CHANGED
 
 
 def test_reruns_on_recorded_seeds_raise_no_alarm() -> None:
@@ -202,7 +238,7 @@ def test_the_page_shows_strangers_text_as_text() -> None:
     both = new(nt_xent=runs(SAME), triplet=runs([score - 40 for score in SAME]))
     page = render_page(judge_suite(make_suite(), both, reference), both, reference, "val/rsum", [("again", "a\x00b")])
     assert why not in page and "&lt;script&gt;" in page and "a\\x00b" in page
-    assert "quick: a baseline slipped" in page
+    assert "quick: regression: val/rsum -39.8" in page
 
 
 def test_suites_that_ship_are_sound() -> None:
