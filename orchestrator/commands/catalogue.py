@@ -38,7 +38,7 @@ def list_suites() -> list[Entry]:
 
 
 def list_losses() -> list[Entry]:
-    """Return the losses with their parameters, the searched range of each parameter, and how parameters are learned."""
+    """Return the losses with formula, parameters, the searched range of each, how some are learned, and source."""
     from search_spaces import SPACES
     from trainables.losses import loss_class
     from trainables.losses.learned import learnable_of
@@ -48,6 +48,7 @@ def list_losses() -> list[Entry]:
             name,
             _first_line(loss_class(name)),
             {
+                "formula": _formula(loss_class(name)),
                 "parameters": "\n".join(
                     f"{one.name}: {space.parameters[one.name].rule}; by default {one.default!r}"
                     for one in fields(loss_class(name))
@@ -57,6 +58,7 @@ def list_losses() -> list[Entry]:
                 "learned": "\n".join(
                     f"{parameter}: {how}" for parameter, how in learnable_of(loss_class(name)).items()
                 ),
+                "source": _sources(loss_class(name)),
             },
         )
         for name, space in SPACES.items()
@@ -135,6 +137,18 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     "records": list_records,
 }
 """Argument of ``orchestrator list`` -> the function that lists; ``config_schema`` lists the keys."""
+
+
+def _formula(loss: type) -> str:
+    """Return the formulas of a loss: the indented lines of its module's docstring, before the references."""
+    documented, _, _ = (inspect.getdoc(inspect.getmodule(loss)) or "").partition("References:")
+    return inspect.cleandoc("\n" + "\n".join(line for line in documented.splitlines() if line.startswith("    ")))
+
+
+def _sources(loss: type) -> str:
+    """Return the references of a loss's module, one a line."""
+    _, _, references = (inspect.getdoc(inspect.getmodule(loss)) or "").partition("References:\n")
+    return re.sub(r"\n\s+(?!\[)", " ", inspect.cleandoc("\n" + references)).strip()
 
 
 def _described(shipped: Mapping[str, Path]) -> list[Entry]:

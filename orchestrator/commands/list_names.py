@@ -1,6 +1,7 @@
 """``orchestrator list``: the names and keys that commands and files accept."""
 
 import json
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,23 +14,34 @@ from trainables.errors import ConfigError, UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records"]
+    from orchestrator.commands.catalogue import Entry
+
+What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records", "commands"]
 Kind = Literal["experiment", "suite", "training"]
+
+HIDDEN = ("formula", "searched", "learned", "source")
+"""Details of a loss that the table of all losses leaves out."""
 
 
 def list_names(
+    context: typer.Context,
     what: Annotated[What, typer.Argument(help="What to list.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Show this one with all details: of a loss formula, ranges and source.")
+    ] = None,
     of: Annotated[Kind, typer.Option(help="With keys: kind of file.")] = "experiment",
     schema: Annotated[bool, typer.Option("--schema", help="With keys: print the JSON schema for editors.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="With keys, records: print the reference page.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="With keys, records, commands: print the reference page.")
+    ] = False,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List shipped experiments and suites, losses, models, samplers, metrics, keys of files, records of journals."""
-    if (schema and what != "keys") or (markdown and what not in ("keys", "records")):
-        raise UserError(
-            f"--schema goes with `list keys` alone, and --markdown with `list keys` or `list records`, not with {what}"
-        )
+    """List shipped experiments and suites, losses, models, samplers, metrics, keys of files, records, commands."""
+    _check(what, name, schema, markdown)
+    if what == "commands":
+        _list_commands(context, markdown, as_json)
+        return
     if what == "keys":
         _list_keys(of, schema, markdown, as_json)
         return
@@ -43,14 +55,65 @@ def list_names(
 
     load_plugins(plugins or [])
     _load_installed(what)
-    entries = LISTS[what]()
+    entries = LISTS[what]() if name is None else [_named(name, what, LISTS[what]())]
     if as_json:
         print(json.dumps([{"name": one.name, "meaning": one.meaning, **one.details} for one in entries], indent=2))
-        return
-    shown = [key for key in entries[0].details if key != "file"]
-    _print(
-        ["name", "meaning", *shown], [[one.name, one.meaning, *map(one.details.__getitem__, shown)] for one in entries]
-    )
+    elif name is not None:
+        _show(entries[0])
+    else:
+        _print_all(what, entries)
+
+
+def _check(what: str, name: str | None, schema: bool, markdown: bool) -> None:
+    if (schema and what != "keys") or (markdown and what not in ("keys", "records", "commands")):
+        raise UserError(
+            f"--schema goes with `list keys` alone, and --markdown with `list keys`, `list records` or "
+            f"`list commands`, not with {what}"
+        )
+    if name is not None and what in ("keys", "commands"):
+        raise UserError(f"`list {what}` takes no name, got {name!r}")
+
+
+def _print_all(what: str, entries: "Sequence[Entry]") -> None:
+    shown = [key for key in entries[0].details if key not in ("file", *(HIDDEN if what == "losses" else ()))]
+    rows = [[entry.name, entry.meaning, *(entry.details[key] for key in shown)] for entry in entries]
+    if what == "losses":
+        # The names alone, so that the table fits 100 columns.
+        rows = [[*row[:2], ", ".join(re.findall(r"^(\w+):", row[2], re.M))] for row in rows]
+    _print(["name", "meaning", *shown], rows, plain_width=100 if what == "losses" else 160)
+    if what == "losses":
+        say("orchestrator list losses NAME: formula, parameters, searched ranges and source")
+
+
+def _named(name: str, what: str, entries: "Sequence[Entry]") -> "Entry":
+    from difflib import get_close_matches
+
+    by_name = {entry.name: entry for entry in entries}
+    if name not in by_name:
+        near = get_close_matches(name, by_name, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"`orchestrator list {what}` lists them"
+        raise UserError(f"{name!r} is none of the {what}; {hint}")
+    return by_name[name]
+
+
+def _show(entry: "Entry") -> None:
+    """Print an entry with all of its details, each under its heading."""
+    say(f"{entry.name}: {entry.meaning}")
+    for heading, text in entry.details.items():
+        if text:
+            say("", f"{heading}:", *(f"  {line}" for line in text.splitlines()))
+
+
+def _list_commands(context: typer.Context, markdown: bool, as_json: bool) -> None:
+    from orchestrator.commands.command_reference import list_commands, write_command_reference
+
+    group = context.find_root().command
+    if markdown:
+        say(*write_command_reference(group).splitlines())
+    elif as_json:
+        print(json.dumps([asdict(command) for command in list_commands(group)], indent=2))
+    else:
+        _print(["command", "meaning"], [[command.usage, command.meaning] for command in list_commands(group)])
 
 
 def _load_installed(kind: str) -> None:
@@ -78,7 +141,7 @@ def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
         _print(["key", "type", "default", "meaning"], [list(asdict(key).values()) for key in list_keys(of)])
 
 
-def _print(headings: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> None:
+def _print(headings: "Sequence[str]", rows: "Sequence[Sequence[str]]", plain_width: int = 160) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -87,4 +150,4 @@ def _print(headings: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> None:
         table.add_column(heading, overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*map(Text, row))
-    make_console(plain_width=160).print(table)
+    make_console(plain_width=plain_width).print(table)

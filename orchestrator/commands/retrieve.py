@@ -45,8 +45,13 @@ def retrieve(
         from trainables.serving.retriever import Retriever
 
         retriever = Retriever(folder, device=device, trust_plugins=trust_plugins)
-        answers = retriever.captions_for(image, top) if image is not None else retriever.images_for(caption or "", top)
-    doubts = retriever.doubts_about(caption, answers)
+        recognised = []
+        if image is None:
+            answers = retriever.images_for(caption or "", top)
+        else:
+            query, recognised = _image_query(retriever, image, data_root)
+            answers = retriever.captions_for(query, top)
+    doubts = [*recognised, *retriever.doubts_about(caption, answers)]
     captions = {} if caption is None else {answer.image: retriever.captions_of(answer.image) for answer in answers}
     if html is not None:
         _write_page(html, retriever, registered, caption or image or "", answers, captions, doubts, data_root)
@@ -59,6 +64,37 @@ def retrieve(
         heading = "caption" if caption is None else "its first caption"
         show_answers(f"{registered.name} version {registered.version}", answers, heading, first)
         say(*(f"note: {doubt}" for doubt in doubts), error=True)
+
+
+def _image_query(retriever: "Retriever", image: str, data_root: Path) -> "tuple[str | Sequence[float], list[str]]":
+    """Return the query for ``--image``, and a sentence where a picture was found by its name in the model's dataset.
+
+    Without the backbone of the dataset's features a picture file says nothing to the model. A picture of the dataset
+    has features there: in the split that is packed with the model, or in another split under the data root.
+    """
+    name, dataset = Path(image).name, retriever.about["dataset"]
+    if (known := retriever.recognised(image)) is not None:
+        found = f"{known} is an image of {dataset} {retriever.about['split']}"
+        return image, [f"{found}, found by its name: its features of the dataset were used"]
+    if retriever.reads_pictures or not Path(image).is_file():
+        return image, []
+    from trainables.config import TrialConfig
+    from trainables.data.dataset import open_dataset
+    from trainables.errors import DataError
+
+    try:
+        data = open_dataset(TrialConfig.from_dict(retriever.about["config"]), data_root)
+    except DataError:
+        # The refusal of the picture says what to do.
+        return image, []
+    if data.digest != retriever.about["digest"]:
+        return image, []
+    for split in data.splits.values():
+        if name in list(split.filenames):
+            row = split.image_rows[list(split.filenames).index(name)]
+            note = f"{name} is an image of {dataset} {split.name}, found by its name: its features there were used"
+            return split.features[row].tolist(), [note]
+    return image, []
 
 
 def _write_page(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
+from PIL import Image
 
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
@@ -115,6 +116,31 @@ def test_a_winner_is_registered_once_and_answers_from_the_command_line(
         assert (said["model"], said["version"], len(said["answers"])) == ("icr-pets", 1, 3)
         assert all(len(answer["captions"]) == (5 if field == "image" else 0) for answer in said["answers"])
         assert all(answer[field] for answer in said["answers"])
+
+
+def test_a_picture_file_of_the_dataset_is_found_by_its_name(
+    output: Path,
+    directory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    register_all(default_uri(output), directory)
+    monkeypatch.setattr("trainables.data.dataset.open_dataset", lambda config, data_root: DATA)
+    for name, split in (("image80.jpg", "test"), ("image3.jpg", "train")):
+        picture = tmp_path / name
+        Image.new("RGB", (40, 60)).save(picture)
+        with pytest.raises(SystemExit) as exit_:
+            main(["retrieve", "--image", str(picture), "--dataset", "pets", "--output", str(output), "--json"])
+        assert exit_.value.code == 0
+        said = json.loads(capsys.readouterr().out)
+        assert f"{name} is an image of tiny {split}, found by its name" in said["warnings"][0]
+        assert len(said["answers"]) == 10
+    stranger = tmp_path / "holiday.jpg"
+    Image.new("RGB", (40, 60)).save(stranger)
+    with pytest.raises(SystemExit) as exit_:
+        main(["retrieve", "--image", str(stranger), "--dataset", "pets", "--output", str(output)])
+    assert exit_.value.code != 0 and "not known how" in capsys.readouterr().err
 
 
 def test_mlflow_serves_it_with_the_code_that_is_packed_with_it(output: Path, directory: Path, tmp_path: Path) -> None:

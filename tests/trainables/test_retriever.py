@@ -187,6 +187,17 @@ def test_what_is_no_image_is_refused(folder: Path, image: object, message: str) 
         Retriever(folder).captions_for(image)  # type: ignore[arg-type]
 
 
+def test_a_picture_of_the_gallery_is_found_by_its_name(folder: Path, tmp_path: Path) -> None:
+    retriever = Retriever(folder)
+    picture = tmp_path / "image83.jpg"
+    assert retriever.recognised(picture) is None, "there is no such file"
+    Image.fromarray(np.full((40, 60, 3), 80, dtype=np.uint8)).save(picture)
+    assert retriever.recognised(picture) == "image83.jpg"
+    assert retriever.captions_for(picture, 3) == retriever.captions_for("image83", 3)
+    retriever.about["origin"] = {"backbone": "squeezenet1_1", "weights": "none"}
+    assert retriever.recognised(picture) is None, "its pixels can be read"
+
+
 def test_a_picture_needs_to_be_read_as_the_dataset_was(folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "dog.png"
     Image.fromarray(np.full((40, 60, 3), 80, dtype=np.uint8)).save(picture)

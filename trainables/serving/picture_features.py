@@ -21,6 +21,20 @@ def pixels_of_picture(path: Path, size: int) -> np.ndarray:
     return center_crop(decode(path), size)
 
 
+def missing_origin(origin: Mapping[str, Any] | None) -> str | None:
+    """Return why no features can be made of a new picture like those of the dataset; ``None`` where they can.
+
+    Args:
+        origin: The JSON beside the dataset's features.
+    """
+    if origin is None or "backbone" not in origin:
+        return "it is not known how the dataset's features were made"
+    if (weights := str(origin["weights"])) not in ("DEFAULT", "none"):
+        made_by = f"{origin['backbone']} with weights {weights}"
+        return f"the features come from {made_by}, which are not packed with the model"
+    return None
+
+
 def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str) -> np.ndarray:
     """Return the features of a picture by the backbone that made a dataset's features, float32.
 
@@ -32,13 +46,10 @@ def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str)
     Raises:
         DataError: If the file is no picture, or the backbone is unknown, missing or changed.
     """
-    if origin is None or "backbone" not in origin:
-        raise DataError(f"{path}: it is not known how the dataset's features were made; ask with an image's id")
+    problem = missing_origin(origin)
+    if origin is None or problem is not None:
+        raise DataError(f"{path}: {problem}; ask with an image's id")
     name, weights = str(origin["backbone"]), str(origin["weights"])
-    if weights not in ("DEFAULT", "none"):
-        raise DataError(
-            f"{path}: the features come from {name} with weights {weights}, which are not packed with the model"
-        )
     backbone = build_backbone(name, weights, seed=int(origin.get("seed", 0)))
     if weights_digest(backbone) != origin.get("weights_digest"):
         raise DataError(f"{path}: {name} with weights {weights} is not what it was when the features were made")

@@ -103,7 +103,8 @@ class Retriever:
         """Return the captions nearest to an image, the nearest first.
 
         Args:
-            image: An id or file name of the gallery, features as the model reads them, or a picture file.
+            image: An id or file name of the gallery, features as the model reads them, or a picture file. Where no
+                features can be made of a picture, it is found in the gallery by its name, see ``recognised``.
             top: Number of captions.
 
         Raises:
@@ -197,9 +198,10 @@ class Retriever:
         """Return an image as a gallery of one."""
         if not isinstance(image, str | Path):
             return self._encode_features(np.asarray(image, dtype=np.float32))
+        name = self.recognised(image) or str(image)
         for names in (self.about["images"], self.about["filenames"]):
-            if str(image) in names:
-                place = names.index(str(image))
+            if name in names:
+                place = names.index(name)
                 return self._images[place : place + 1]
         if Path(image).is_file():
             return self._encode_picture(Path(image))
@@ -207,6 +209,19 @@ class Retriever:
             f"{image}: neither an image of {self.about['dataset']} {self.about['split']} "
             f"({', '.join(self.about['images'][:3])} ...) nor a file"
         )
+
+    def recognised(self, image: str | Path) -> str | None:
+        """Return the file name by which a picture file is found in the gallery; ``None`` where its pixels are read."""
+        name = Path(image).name
+        is_known = name in self.about["filenames"]
+        return name if is_known and Path(image).is_file() and not self.reads_pictures else None
+
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether a new picture can be encoded: by the model, or by the backbone of the dataset's features."""
+        from trainables.serving.picture_features import missing_origin
+
+        return bool(self._model.crop_size) or missing_origin(self.about["origin"]) is None
 
     def _encode_features(self, features: np.ndarray) -> Gallery:
         if list(features.shape) != self.about["feature_shape"] or not np.isfinite(features).all():

@@ -1,6 +1,8 @@
 """What the product says of itself: its version, the names that there are, and every key with its meaning."""
 
+import inspect
 import json
+import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -12,6 +14,7 @@ import yaml
 
 from orchestrator.cli import main
 from orchestrator.commands.catalogue import LISTS
+from orchestrator.commands.command_reference import EXIT_CODES
 from orchestrator.commands.config_schema import KINDS, PARTS, describe_fields, list_keys, make_schema, write_reference
 from orchestrator.commands.record_reference import write_record_reference
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
@@ -60,7 +63,9 @@ def test_every_name_is_listed_with_a_line_about_it(capsys: pytest.CaptureFixture
 def test_a_loss_is_listed_with_its_parameters_and_where_they_are_searched() -> None:
     loss = {one.name: one for one in LISTS["losses"]()}["nt_xent"]
     assert loss.meaning == "NT-Xent between images and captions, with no terms inside a modality."
-    assert loss.details == {
+    assert "log softmax_p(s_q / t)" in loss.details["formula"]
+    assert loss.details["source"].startswith("[Oord2018] van den Oord et al., ")
+    assert {key: text for key, text in loss.details.items() if key not in ("formula", "source")} == {
         "parameters": "temperature: a number above 0, or 'learned'; by default 0.1",
         "searched": "temperature: [0.005, 1] log",
         "learned": "temperature: from 0.07 on its logarithm, within [0.01, 1]",
@@ -167,4 +172,45 @@ def test_what_only_keys_have_is_refused_elsewhere(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as end:
         main(["list", "losses", "--schema"])
     assert end.value.code == 2
-    assert "`list records`, not with losses" in capsys.readouterr().err
+    assert "`list commands`, not with losses" in capsys.readouterr().err
+
+
+def test_the_reference_of_commands_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = (ROOT / "docs" / "commands.md").read_text()
+    assert run(capsys, "list", "commands", "--markdown") == kept
+    assert "`orchestrator list commands --markdown > docs/commands.md`" in kept
+    listed = json.loads(run(capsys, "list", "commands", "--json"))
+    assert {"search", "data describe", "regress accept", "list"} <= {command["name"] for command in listed}
+    options = {(command["name"], one["name"]): one for command in listed for one in command["parameters"]}
+    assert options["search", "--json"]["value"] == "" and options["search", "EXPERIMENT"]["default"] == "required"
+    assert options["list", "WHAT"]["value"].startswith("`experiments`, `suites`, ")
+    assert all(one["meaning"] for one in options.values())
+
+
+def test_every_exit_code_is_in_the_reference_of_commands() -> None:
+    documented = inspect.getdoc(main) or ""
+    assert {f"{code} {meaning.split(';')[0]}" for code, meaning in EXIT_CODES} == set(
+        re.findall(r"\d+ [a-z ]+", documented)
+    )
+
+
+def test_the_losses_fit_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert max(map(len, run(capsys, "list", "losses").splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_one_loss_is_shown_with_formula_parameters_ranges_and_source(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    shown = run(capsys, "list", "losses", name)
+    for heading in ("formula", "parameters", "source"):
+        _, _, text = shown.partition(f"\n{heading}:\n")
+        assert text.startswith("  "), heading
+    assert all(f"  {parameter}: " in shown for parameter in SPACES[name].bounds)
+
+
+def test_a_name_that_is_not_listed_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in ((["losses", "nt_xnet"], "did you mean 'nt_xent'"), (["keys", "name"], "takes no name")):
+        with pytest.raises(SystemExit) as end:
+            main(["list", *arguments])
+        assert end.value.code == 2 and said in capsys.readouterr().err

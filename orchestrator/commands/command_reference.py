@@ -1,0 +1,165 @@
+"""The reference of all commands, made from the functions that the command line calls."""
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from typer.models import ArgumentInfo, OptionInfo
+
+EXIT_CODES = (
+    (0, "done"),
+    (1, "failed"),
+    (2, "bad usage or input; nothing was begun"),
+    (3, "already running"),
+    (4, "budget spent"),
+    (5, "regression found"),
+    (130, "interrupted"),
+)
+"""Exit code of every command -> its meaning."""
+
+WORDS: dict[Any, str] = {str: "text", int: "whole number", float: "number", Path: "path"}
+"""Type of a parameter -> what is typed."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument or an option of a command.
+
+    Attributes:
+        name: As typed: ``EXPERIMENT``, or ``--output``.
+        value: What is typed for it; empty for a switch.
+        default: Its value if it is left out, as JSON; ``required`` where it must be given; empty where there is none.
+        meaning: Its help.
+        is_argument: Whether it is given by its place, without a name.
+    """
+
+    name: str
+    value: str
+    default: str
+    meaning: str
+    is_argument: bool
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command with its parameters.
+
+    Attributes:
+        name: As typed after ``orchestrator``, such as ``data describe``.
+        meaning: Its help.
+        parameters: Arguments first, then options, each in the order of ``--help``.
+    """
+
+    name: str
+    meaning: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def usage(self) -> str:
+        """The command with its arguments; those in brackets can be left out."""
+        arguments = [one for one in self.parameters if one.is_argument]
+        shown = [one.name if one.default == "required" else f"[{one.name}]" for one in arguments]
+        return " ".join(["orchestrator", self.name, *shown])
+
+
+def list_commands(group: Any) -> list[Command]:
+    """Return all commands of a command line in alphabetical order.
+
+    Args:
+        group: The command line as ``typer.main.get_command`` returns it.
+    """
+    return [
+        Command(name, _markdown(command.help or ""), tuple(_parameters(command)))
+        for name, command in sorted(_leaves(group, ""))
+    ]
+
+
+def write_command_reference(group: Any) -> str:
+    """Return the reference of all commands as Markdown; ``orchestrator list commands --markdown`` prints it."""
+    lines = [
+        "# All commands",
+        "",
+        "Made from the code by `orchestrator list commands --markdown > docs/commands.md`; do not edit it by hand.",
+        "",
+        "Run a command after `. .venv/bin/activate`, or as `.venv/bin/orchestrator`. `orchestrator COMMAND --help`",
+        "says the same as this page. Arguments in brackets can be left out.",
+        "",
+        "| exit code | meaning |",
+        "|---|---|",
+        *(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES),
+    ]
+    for command in list_commands(group):
+        lines += ["", f"## `orchestrator {command.name}`", "", "```sh", command.usage, "```", "", command.meaning]
+        if command.parameters:
+            lines += ["", "| argument or option | value | default | meaning |", "|---|---|---|---|"]
+        lines += [_row(parameter) for parameter in command.parameters]
+    return "\n".join(lines) + "\n"
+
+
+def _row(parameter: Parameter) -> str:
+    default = f"`{parameter.default}`" if parameter.default not in ("", "required") else parameter.default
+    cells = (f"`{parameter.name}`", parameter.value, default, parameter.meaning)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _leaves(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
+
+
+def _parameters(command: Any) -> list[Parameter]:
+    function = inspect.unwrap(command.callback)
+    names = {parameter.name: ", ".join(parameter.opts) for parameter in command.params}
+    hints = get_type_hints(function, include_extras=True)
+    found = [
+        parameter
+        for name, declared in inspect.signature(function).parameters.items()
+        if get_origin(hints[name]) is Annotated
+        for parameter in [_parameter(names[name], hints[name], declared.default)]
+    ]
+    return sorted(found, key=lambda parameter: not parameter.is_argument)
+
+
+def _parameter(name: str, hint: Any, default: Any) -> Parameter:
+    kind, *marks = get_args(hint)
+    info = next(mark for mark in marks if isinstance(mark, ArgumentInfo | OptionInfo))
+    is_argument, is_switch = isinstance(info, ArgumentInfo), kind is bool
+    shown = (info.metavar or name.upper()) if is_argument else name
+    value = "" if is_switch else _value(kind)
+    if info.metavar and not is_argument:
+        value = f"`{info.metavar}`"
+    meaning = _markdown(info.help or "")
+    if info.envvar:
+        meaning += f" From the environment: `{info.envvar}`."
+    return Parameter(shown, value, "" if is_switch else _default(default), meaning, is_argument)
+
+
+def _value(kind: Any) -> str:
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(_value(part) for part in get_args(kind) if part is not NoneType)
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(kind))
+    if get_origin(kind) is list:
+        return f"one or more: {_value(get_args(kind)[0])}"
+    return WORDS[kind]
+
+
+def _default(default: Any) -> str:
+    if default is inspect.Parameter.empty:
+        return "required"
+    if default is None:
+        return ""
+    return str(default) if isinstance(default, str | Path) else json.dumps(default)
+
+
+def _markdown(text: str) -> str:
+    """Return help as Markdown: bold text of a terminal is what one types."""
+    return re.sub(r"\s+", " ", re.sub(r"\[bold\](.*?)\[/bold\]", r"`\1`", text)).strip()
