@@ -1,9 +1,11 @@
 """What the documents name is there: files of the repository, and what is said to stand in them."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.deploy.commands import check, in_markdown
 
@@ -57,3 +59,13 @@ def test_every_command_is_one_that_its_program_takes(name: str) -> None:
 
 def test_what_is_missing_is_found() -> None:
     assert places("see `trainables/gone.py`, `nt_xent.py` and `trainables/losses/NAME.py`") == {"trainables/gone.py"}
+
+
+def test_license_and_citation_agree_with_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert project["license"] == citation["license"] == "Apache-2.0"
+    assert project["version"] == citation["version"]
+    (file,) = project["license-files"]
+    assert (ROOT / file).read_text().lstrip().startswith("Apache License")
+    assert f"## [{project['version']}]" in (ROOT / "CHANGELOG.md").read_text()

@@ -94,7 +94,7 @@ def make_environment(folder: Path, extra: str = "") -> Path:
     sources, python = folder / "sources", folder / "bin" / "python"
     for name in sorted(OWN - {"tests"}):
         shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources)
     install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--no-build-isolation"]
     subprocess.run([*install, "--python", python, sources], check=True)
