@@ -45,7 +45,7 @@ def retrieve(
         from trainables.serving.retriever import Retriever
 
         retriever = Retriever(folder, device=device, trust_plugins=trust_plugins)
-        recognised = []
+        recognised: list[str] = []
         if image is None:
             answers = retriever.images_for(caption or "", top)
         else:

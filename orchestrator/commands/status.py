@@ -88,6 +88,8 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
         if stage is Stage.SEARCH or now.history.stage(stage)
     ]
     lines = [f"{one.stage}: {count_words(one.states)} of {one.total}" for one in now.stages]
+    lines += [f"test: {now.test}"] if now.test else []
+    lines += [str(now.left)] if now.left and now.left.stages else []
     lines += [f"resumed from an older checkpoint: {damage}" for damage in now.damage]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += [f"to resume: {now.command}"] if now.command else []

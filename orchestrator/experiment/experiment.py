@@ -172,6 +172,26 @@ class Experiment(BaseModel):
             return self.search.trials
         return min(self.search.trials, cell.space.grid_size)
 
+    def most_confirmations(self) -> dict[str, int]:
+        """Return study -> the largest number of trainings that confirm it.
+
+        All studies of a dataset share one race: each study is taken to get an equal share. The baseline of a dataset,
+        which is a candidate too, is counted with its first study.
+        """
+        confirm, cells = self.confirm, self.cells()
+        datasets = [cell.dataset for cell in cells]
+        counts: dict[str, int] = {}
+        for number, cell in enumerate(cells):
+            place, studies = datasets[:number].count(cell.dataset), datasets.count(cell.dataset)
+            if confirm is None:
+                counts[cell.name] = 0
+            elif confirm.trainings is not None:
+                counts[cell.name] = confirm.trainings // studies + (place < confirm.trainings % studies)
+            else:
+                baseline = place == 0 or confirm.published == "each"
+                counts[cell.name] = (min(confirm.top, self.trials_in(cell)) + baseline) * (confirm.seeds or 0)
+        return counts
+
     def _cell(self, dataset: str, model: str, losses: tuple[str, ...]) -> Cell:
         loss, name = losses[0] if len(losses) == 1 else ANY, _study_name(dataset, model, losses)
         changes = [change for change in self.overrides if change.concerns(dataset, model, losses[0])]

@@ -108,17 +108,22 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
     concurrency = limit_concurrency(wanted, gpus, machine, trials, fuse)
     slower = _slower(experiment, workload, rates, concurrency.together)
     plans = tuple(_plan(experiment, *each) for each in zip(cells, paces, slower, strict=True))
-    datasets = [cell.dataset for cell in cells]
+    confirmations = experiment.most_confirmations()
+    firsts = {cell.dataset: cell.name for cell in reversed(cells)}
     loads = [
         StudyLoad(
             plan.study,
             plan.trials,
-            _confirmations(experiment, plan, datasets[:number].count(dataset), datasets.count(dataset)),
+            confirmations[cell.name],
             plan.epochs,
             plan.epoch_seconds,
             cell.scheduler,
+            # Without a confirmation, the winner of each dataset is evaluated.
+            confirmations[cell.name] if experiment.confirm else int(cell.name in firsts.values()),
+            # The queries of val are ranked as well.
+            2 * max(pace.evaluation_seconds for pace in measured),
         )
-        for number, (plan, dataset, cell) in enumerate(zip(plans, datasets, cells, strict=True))
+        for plan, cell, measured in zip(plans, cells, paces, strict=True)
     ]
     return DryRun(
         experiment=experiment.name,
@@ -167,25 +172,6 @@ def _paces(experiment: Experiment, cell: Cell, pace: Callable[[TrialConfig], "Pa
     """Time each loss of a study with its defaults and the settings of the experiment."""
     suggestions = [Suggestion(loss, part.fixed) for loss, part in cell.space.losses.items()]
     return [pace(experiment.suggested(cell, suggestion)) for suggestion in suggestions]
-
-
-def _confirmations(experiment: Experiment, plan: StudyPlan, place: int, studies: int) -> int:
-    """Return the largest number of trainings that confirm a study.
-
-    Args:
-        experiment: The experiment, with or without ``confirm``.
-        plan: Plan of the study.
-        place: Position of the study among the studies of its dataset, from 0.
-        studies: Number of studies of the dataset.
-    """
-    confirm = experiment.confirm
-    if confirm is None:
-        return 0
-    if confirm.trainings is not None:
-        # All studies of a dataset share one race: each study is taken to get an equal share.
-        return confirm.trainings // studies + (place < confirm.trainings % studies)
-    # Each dataset has its baseline among the candidates as well.
-    return (min(confirm.top, plan.trials) + (place == 0 or confirm.published == "each")) * (confirm.seeds or 0)
 
 
 def _machine() -> dict[str, float]:

@@ -21,6 +21,8 @@ class StudyLoad:
         epochs: Epochs of a whole trial.
         epoch_seconds: Measured duration of an epoch, under the load of the machine at that moment.
         scheduler: The rules that stop trials of the search early.
+        evaluated: Models of the study that are evaluated on test.
+        evaluation_seconds: Measured duration of the evaluation of a model on test.
     """
 
     study: str
@@ -29,6 +31,8 @@ class StudyLoad:
     epochs: int
     epoch_seconds: float
     scheduler: Scheduler
+    evaluated: int = 0
+    evaluation_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,14 @@ class Forecast:
     Attributes:
         epochs: Epochs that the scheduler is expected to let run; ``epochs_at_most`` if none can be expected.
         epochs_at_most: Epochs if the scheduler stops no trial.
-        hours: Wall-clock hours of ``epochs``.
-        hours_at_most: Wall-clock hours of ``epochs_at_most``.
+        hours: Wall-clock hours of ``epochs`` and of the evaluation on test.
+        hours_at_most: Wall-clock hours of ``epochs_at_most`` and of the evaluation on test.
         gpu_hours: Share of a GPU times hours, over all trials, for ``epochs``.
         gpu_hours_at_most: GPU hours of ``epochs_at_most``.
         search_hours: The part of ``hours`` that the search takes; no budget limits the trainings of a confirmation.
         search_gpu_hours: The part of ``gpu_hours`` that the search takes.
+        evaluated: Models that are evaluated on test, at most.
+        test_hours: The part of ``hours`` in which these models are evaluated, one after the other.
     """
 
     trials: int
@@ -75,6 +81,13 @@ class Forecast:
     gpu_hours_at_most: float
     search_hours: float
     search_gpu_hours: float
+    evaluated: int
+    test_hours: float
+
+    @property
+    def confirm_hours(self) -> float:
+        """The part of ``hours`` that the confirmation takes."""
+        return max(0.0, self.hours - self.search_hours - self.test_hours)
 
 
 def forecast(loads: Sequence[StudyLoad], concurrency: Concurrency) -> Forecast:
@@ -89,17 +102,20 @@ def forecast(loads: Sequence[StudyLoad], concurrency: Concurrency) -> Forecast:
         sum(epochs * load.epoch_seconds / 3600 for epochs, load in zip(each, loads, strict=True))
         for each in (most, usual, searched)
     )
+    test_hours = sum(load.evaluated * load.evaluation_seconds / 3600 for load in loads)
     return Forecast(
         trials=sum(load.trials for load in loads),
         confirmations=sum(load.confirmations for load in loads),
         epochs=round(sum(usual)),
         epochs_at_most=sum(most),
-        hours=hours / concurrency.trials,
-        hours_at_most=hours_at_most / concurrency.trials,
+        hours=hours / concurrency.trials + test_hours,
+        hours_at_most=hours_at_most / concurrency.trials + test_hours,
         gpu_hours=hours * concurrency.gpus,
         gpu_hours_at_most=hours_at_most * concurrency.gpus,
         search_hours=search_hours / concurrency.trials,
         search_gpu_hours=search_hours * concurrency.gpus,
+        evaluated=sum(load.evaluated for load in loads),
+        test_hours=test_hours,
     )
 
 

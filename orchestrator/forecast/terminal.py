@@ -7,7 +7,7 @@ from rich.text import Text
 
 from orchestrator.forecast.dry_run import DryRun, FirstPoint, StudyPlan
 from orchestrator.text.terminal import make_console
-from orchestrator.text.values import format_parameters
+from orchestrator.text.values import count_text, format_parameters
 
 
 def print_dry_run(found: DryRun, show: Callable[..., None] | None = None) -> None:
@@ -30,10 +30,12 @@ def describe(found: DryRun) -> list[str]:
         epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
     fused = f", {at_a_time.together} of them as one stacked model" if at_a_time.fuse > 1 else ""
     pace = f"{at_a_time.together} that share one {found.device}" if fused else f"one on {found.device}"
+    confirming = f"the confirmation {duration(plan.confirm_hours)}, " if plan.confirmations else ""
     sentences = [
-        f"{plan.trials} trials{confirm}: {epochs}",
+        f"{plan.trials} trials{confirm}: {epochs}, then {count_text(plan.evaluated, 'model')} evaluated on test",
         f"{at_a_time.trials} trials at a time, limited by {at_a_time.limited_by}{fused}",
         f"about {duration(plan.hours)}, at most {duration(plan.hours_at_most)}, at the pace of {pace}",
+        f"of these the search {duration(plan.search_hours)}, {confirming}test {duration(plan.test_hours)}",
     ]
     if at_a_time.gpus:
         sentences.append(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from orchestrator.journal.actors import Actors
+from orchestrator.journal.confirmation_records import EvaluatedOnTest
 from orchestrator.journal.record import Record
 from orchestrator.journal.running_time import RunningTime
 
@@ -15,16 +16,21 @@ class Spending:
         gpu_seconds: The running time of each trial that had an actor, times its GPUs, >= 0.
         actors: Actors of the newest start.
         running_time: Running time of the experiment.
+        test_seconds: The running time in which models were evaluated on test, >= 0.
     """
 
     gpu_seconds: float = 0.0
     actors: Actors = field(default_factory=Actors)
     running_time: RunningTime = field(default_factory=RunningTime)
+    test_seconds: float = 0.0
 
     def apply(self, record: Record) -> None:
         """Take one record into account."""
         # The time before this record is charged to the actors that ran until this record.
-        self.gpu_seconds += self.running_time.apply(record) * self.gpus
+        passed = self.running_time.apply(record)
+        self.gpu_seconds += passed * self.gpus
+        if isinstance(record, EvaluatedOnTest):
+            self.test_seconds += passed
         self.actors.apply(record)
 
     @property

@@ -27,7 +27,7 @@ from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.regression.webpage import render_page
 from orchestrator.search.answered import answered
-from orchestrator.search.display import Progress
+from orchestrator.search.display import Progress, evaluation_displayed
 from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
 from orchestrator.studies.planned import PlannedTrials
 from orchestrator.tracking.tracking_process import TrackingProcess
@@ -206,7 +206,9 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
         ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
         raise _interrupted(work.directory)
     if work.suite.published:
-        evaluate_on_test(ledger, work.session.workload, work.session.checkpoints, work.directory, _finished(ledger))
+        finished = _finished(ledger)
+        with evaluation_displayed(ledger, finished, quiet=quiet):
+            evaluate_on_test(ledger, work.session.workload, work.session.checkpoints, work.directory, finished)
 
 
 def _interrupted(directory: Path) -> RerunInterruptedError:

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Group
@@ -11,19 +11,29 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.journal.confirmation_records import ConfirmationPlanned
+from orchestrator.journal.confirmation_records import ConfirmationPlanned, EvaluatedOnTest
 from orchestrator.journal.experiment_records import LimitNoted, PopulationMoved
 from orchestrator.journal.history import History
+from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.record import Record
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialRetried, has_ended
+from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialRetried, TrialStarted, has_ended
 from orchestrator.results.confirming import races_of
 from orchestrator.results.race_words import describe_race, describe_round
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary
-from orchestrator.search.heartbeat import EpochClock, Heartbeat
-from orchestrator.search.pace import seconds_left
+from orchestrator.search.heartbeat import EpochClock, Heartbeat, spinner
+from orchestrator.search.time_left import (
+    EpochSeconds,
+    PlannedWork,
+    TimeLeft,
+    blended_rate,
+    clock_text,
+    evaluation_seconds,
+    work_left,
+    work_of,
+)
 from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, common_prefix, count_words, trials_table
 from orchestrator.tables.pareto import pareto_tables
 from orchestrator.tables.terminal import draw
@@ -44,33 +54,51 @@ DRAW_SHARE = 20
 
 
 class Progress:
-    """Progress of a stage, and how long the rest may take at the pace of this session.
+    """Progress of a stage, and how long the rest of the experiment may take.
 
     Args:
         history: History of the experiment, which others keep up to date.
         total: Trials of the stage in all.
         epochs: Epochs of a whole trial.
         stage: Stage whose trials are counted.
+        work: What the whole experiment trains and evaluates; ``None`` where this stage is all.
     """
 
-    def __init__(self, history: History, total: int, epochs: int, stage: Stage = Stage.SEARCH) -> None:
+    def __init__(
+        self,
+        history: History,
+        total: int,
+        epochs: int,
+        stage: Stage = Stage.SEARCH,
+        work: PlannedWork | None = None,
+    ) -> None:
         self.history, self.stage = history, stage
-        self._total, self._epochs = total, epochs
-        self._started, self._before = time.monotonic(), self._trained()
+        self._total, self._epochs, self._work = total, epochs, work
+        spending = history.spending
+        self._before = self._trained(), spending.seconds - spending.test_seconds
+        self._began: float | None = None
+
+    def listen(self, record: Record) -> None:
+        """Note when the first trial begins: what comes before, such as the start of Ray, is not training."""
+        if self._began is None and isinstance(record, TrialStarted):
+            self._began = time.monotonic()
 
     def counts(self, prefix: str = "") -> list[str]:
-        """Return the numbers of trials by state, the best so far, and the time left, each where known.
+        """Return how many trials have ended, by state, the best so far, and the time left, each where known.
 
         Args:
             prefix: Prefix of the trials' ids, which is left out.
         """
-        parts = [words] if (words := count_words(self.history.count(self.stage, self._total))) else []
+        ended = sum(trial.has_ended for trial in self.history.stage(self.stage))
+        noun = "trials" if self.stage is Stage.SEARCH else "trainings"
+        parts = [f"{self.stage}: {ended} of {self._total} {noun}"]
+        parts += [words] if (words := count_words(self.history.count(self.stage, self._total))) else []
         best = self.best()
         if best is not None:
             name = best.first.id.removeprefix(prefix)
             parts.append(f"best {best.first.metric} {best.value_so_far:.2f} ({name})")
-        left = self.seconds_left()
-        return parts + ([] if left is None else [f"ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"])
+        left = self.left()
+        return parts + ([] if left is None else [str(left)])
 
     def best(self) -> Point | None:
         """Return the point with the highest value so far among points that could win or still run."""
@@ -80,16 +108,21 @@ class Progress:
         rated = [point for point in points if point.value_so_far is not None]
         return max(rated, key=lambda point: point.value_so_far or 0.0, default=None)
 
-    def seconds_left(self) -> float | None:
-        """Return the seconds left if new trials are as long as ended trials; ``None`` before the first epoch."""
-        trained = self._trained() - self._before
-        if trained <= 0:
+    def left(self) -> TimeLeft | None:
+        """Return the time left of the whole experiment; ``None`` before the first epoch of its first start."""
+        seconds = 0.0 if self._began is None else time.monotonic() - self._began
+        rate = blended_rate(self._trained() - self._before[0], seconds, self._before)
+        if rate is None:
             return None
-        pace = trained / (time.monotonic() - self._started)
-        return seconds_left(self.history.stage(self.stage), self._total, pace, self._epochs)
+        if self._work is not None:
+            trainings = self._total if self.stage is Stage.CONFIRM else None
+            return self._work.left(self.history, rate, trainings=trainings)
+        trials = self.history.stage(self.stage)
+        work = work_left(trials, self._total, self._epochs * EpochSeconds(self.history).mean)
+        return TimeLeft({self.stage: work / rate})
 
-    def _trained(self) -> int:
-        return sum(trial.last_epoch for trial in self.history.stage(self.stage))
+    def _trained(self) -> float:
+        return sum(map(work_of, self.history.trials.values()))
 
 
 class Display:
@@ -116,6 +149,7 @@ class PlainDisplay(Display):
 
     def listen(self, record: Record) -> None:
         """Print a line if the record ends or restarts a trial."""
+        self._progress.listen(record)
         if has_ended(record):
             trial = self._progress.history.trials[record.trial]
             say(f"{trial.id}: {describe_end(trial)}")
@@ -145,7 +179,7 @@ class PlainDisplay(Display):
         if now >= self._next:
             pause = (now - self._started) / PROGRESS_SHARE
             self._next = now + min(max(PROGRESS_SECONDS, pause), MOST_PROGRESS_SECONDS)
-            say(", ".join(self._progress.counts()))
+            say(" · ".join(self._progress.counts()))
 
     def announce(self, doing: str) -> None:
         """Print the text."""
@@ -171,6 +205,7 @@ class LiveDisplay(Display):
 
     def listen(self, record: Record) -> None:
         """Note ends of epochs, the state of a race and limits of trials at a time, shown beside the trials."""
+        self._progress.listen(record)
         self._epochs.listen(record)
         if isinstance(record, EpochEnded):
             self._heartbeat.hear()
@@ -216,6 +251,70 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
             display.refresh()
     else:
         yield PlainDisplay(progress)
+
+
+class EvaluationProgress:
+    """How far the evaluation on test is, with the time left; rich redraws it while a model is evaluated.
+
+    Args:
+        history: History of the experiment, which others keep up to date.
+        trials: Trials whose models are evaluated.
+    """
+
+    def __init__(self, history: History, trials: Sequence[Trial]) -> None:
+        self._history, self._trials = history, [trial.id for trial in trials]
+        self._heard = time.monotonic()
+
+    @property
+    def evaluated(self) -> int:
+        """Number of models that have been evaluated."""
+        return sum(trial in self._history.tests for trial in self._trials)
+
+    def hear(self) -> None:
+        """Note that a model has been evaluated just now."""
+        self._heard = time.monotonic()
+
+    def __str__(self) -> str:
+        """Return the line, such as ``test: 7 of 12 models evaluated · 00:00:41 left``."""
+        total, evaluated = len(self._trials), self.evaluated
+        line = f"test: {evaluated} of {total} {'model' if total == 1 else 'models'} evaluated"
+        left = (total - evaluated) * evaluation_seconds(self._history) - (time.monotonic() - self._heard)
+        return f"{line} · {clock_text(left)} left" if evaluated < total and left > 0 else line
+
+    def __rich__(self) -> Text:
+        """Return the line with a spinner."""
+        return Text(f"{spinner()} {self}" if self.evaluated < len(self._trials) else str(self))
+
+
+@contextmanager
+def evaluation_displayed(ledger: Ledger, trials: Sequence[Trial], *, quiet: bool) -> Iterator[None]:
+    """Show during a ``with`` block how far the evaluation on test is: a line in place, or now and then a line."""
+    progress = EvaluationProgress(ledger.history, trials)
+    if quiet or not trials or progress.evaluated == len(trials):
+        yield
+        return
+    printed = time.monotonic()
+
+    def listen(record: Record) -> None:
+        nonlocal printed
+        if not isinstance(record, EvaluatedOnTest):
+            return
+        progress.hear()
+        is_last = progress.evaluated == len(trials)
+        if not sys.stdout.isatty() and (is_last or time.monotonic() - printed >= PROGRESS_SECONDS):
+            printed = time.monotonic()
+            say(progress)
+
+    ledger.listeners.append(listen)
+    try:
+        if sys.stdout.isatty():
+            with Live(progress, console=make_console(), refresh_per_second=4):
+                yield
+        else:
+            say(progress)
+            yield
+    finally:
+        ledger.listeners.remove(listen)
 
 
 def race_lines(history: History) -> list[str]:

@@ -8,8 +8,9 @@ from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.reader import JournalReader, JournalReplacedError
 from orchestrator.journal.record import Record
-from orchestrator.journal.trial_records import EpochEnded
+from orchestrator.journal.trial_records import EpochEnded, TrialStarted
 from orchestrator.search.budget import Meter
+from orchestrator.search.time_left import blended_rate, epoch_seconds
 
 
 class Followed:
@@ -23,7 +24,7 @@ class Followed:
         meter: Use of the budget, and how long each study has been without a better trial.
         version: Records read, over all journals that this directory had; it only grows.
         generation: How often the journal was replaced by another.
-        paced: Epochs and running time of the experiment when its newest start began.
+        work: Seconds of the epochs that were trained, over all starts, see ``time_left``.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -35,8 +36,9 @@ class Followed:
         self._reader = JournalReader(self.directory / JOURNAL_FILE)
         self.history = History(str(self.directory / JOURNAL_FILE))
         self.meter = Meter(Budget(), self.history)
-        self.epochs = 0
-        self.paced = (0, 0.0)
+        self.work = 0.0
+        self._before = (0.0, 0.0)
+        self._awaits_trial = False
 
     def read_on(self) -> bool:
         """Read the new records; say whether there were any.
@@ -63,6 +65,19 @@ class Followed:
         self.version += 1
         self.history.apply(record)
         if isinstance(record, EpochEnded):
-            self.epochs += 1
+            self.work += epoch_seconds(record.metrics)
         elif isinstance(record, ExperimentStarted):
-            self.paced = self.epochs, self.history.spending.seconds
+            self._awaits_trial = True
+        elif isinstance(record, TrialStarted) and self._awaits_trial:
+            # What comes before the first trial, such as the start of Ray, says nothing about the rate.
+            self._awaits_trial, self._before = False, (self.work, self._trained_for)
+
+    @property
+    def rate(self) -> float | None:
+        """Seconds of epochs that are trained in a second of the newest start; ``None`` before the first epoch."""
+        work, seconds = self._before
+        return blended_rate(self.work - work, self._trained_for - seconds, self._before)
+
+    @property
+    def _trained_for(self) -> float:
+        return self.history.spending.seconds - self.history.spending.test_seconds

@@ -40,10 +40,9 @@ class Heartbeat:
     def __rich__(self) -> Text:
         """Return the line: spinner, time since the start, and the age of the newest epoch."""
         now = time.monotonic()
-        frame = FRAMES[int(now / FRAME_SECONDS) % len(FRAMES)]
         heard = "" if self._heard is None else f"newest epoch {_ago(now - self._heard)} ago"
         said = self.doing or heard
-        return Text(f"{frame} {_clock(now - self._started)}" + (f" · {said}" if said else ""))
+        return Text(f"{spinner()} {_clock(now - self._started)}" + (f" · {said}" if said else ""))
 
 
 class EpochClock:
@@ -84,6 +83,11 @@ class EpochClock:
         if usual is None or passed > OVERDUE * usual:
             return f"+{_ago(passed)}"
         return f"+{min(99, round(100 * passed / usual))}%"
+
+
+def spinner() -> str:
+    """Return the frame of the spinner for this moment."""
+    return FRAMES[int(time.monotonic() / FRAME_SECONDS) % len(FRAMES)]
 
 
 def _ago(seconds: float) -> str:

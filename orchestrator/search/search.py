@@ -18,6 +18,7 @@ from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.summary import summarise
 from orchestrator.search.answered import answered
 from orchestrator.search.budget import SPENT, Meter
+from orchestrator.search.display import evaluation_displayed
 from orchestrator.search.preparation import (
     check_unchanged,
     open_checkpoints,
@@ -144,7 +145,7 @@ def run_search(
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise interrupted()
             ended_by = ended_by or before
-            problems = conclude_search(ledger, workload, checkpoints, directory, ended_by)
+            problems = conclude_search(ledger, workload, checkpoints, directory, ended_by, quiet=quiet)
     # After the delivery to MLflow, because a version in the registry belongs to the run of its trial.
     registered, unregistered = register_all(uri, directory, tracking.problem)
     problems += unregistered
@@ -152,7 +153,7 @@ def run_search(
 
 
 def conclude_search(
-    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, ended_by: str
+    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, ended_by: str, *, quiet: bool
 ) -> list[str]:
     """Open the test split for the selected trials, record the end, and write the files that are made of the winners.
 
@@ -160,7 +161,8 @@ def conclude_search(
         A sentence about each file that could not be written.
     """
     chosen = selected(ledger.history)
-    evaluate_on_test(ledger, workload, checkpoints, directory, chosen)
+    with evaluation_displayed(ledger, chosen, quiet=quiet):
+        evaluate_on_test(ledger, workload, checkpoints, directory, chosen)
     unwritten = write_files(chosen, workload, checkpoints, directory)
     outcome = "budget_spent" if ended_by in SPENT else "finished"
     ledger.append(ExperimentEnded(outcome=outcome, ended_by=ended_by))

@@ -13,6 +13,7 @@ from orchestrator.results.confirming import current_plans, most_trainings, train
 from orchestrator.search.budget import Meter
 from orchestrator.search.display import Progress
 from orchestrator.search.preparation import displayed
+from orchestrator.search.time_left import PlannedWork
 from orchestrator.studies.planned import PlannedTrials
 
 if TYPE_CHECKING:
@@ -95,5 +96,5 @@ def stage_displayed(session: "Session", stage: Stage, total: int, quiet: bool) -
     """Show a stage with ``total`` trials during a ``with`` block, which gets the session that draws the stage."""
     experiment = session.experiment
     epochs = max(cell.training.total_epochs for cell in experiment.cells())
-    progress = Progress(session.ledger.history, total, epochs, stage)
+    progress = Progress(session.ledger.history, total, epochs, stage, PlannedWork.of(experiment))
     return displayed(session, f"{experiment.name}: {stage}", progress, quiet=quiet)

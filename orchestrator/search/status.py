@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.journalled import experiment_of
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.directory import JOURNAL_FILE
@@ -16,6 +17,7 @@ from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirming import current_plans, most_trainings, races_of
 from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import command_to_resume
+from orchestrator.search.time_left import PlannedWork, TimeLeft
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,34 @@ class StageStatus:
 
 
 @dataclass(frozen=True)
+class EvaluationStatus:
+    """How far the evaluation on the test split is.
+
+    Attributes:
+        evaluated: Models that were evaluated.
+        total: Models for which the split was opened.
+    """
+
+    evaluated: int
+    total: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every model was evaluated."""
+        return self.evaluated == self.total
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"{self.evaluated} of {self.total} {'model' if self.total == 1 else 'models'} evaluated"
+
+    @classmethod
+    def of(cls, history: History) -> "EvaluationStatus | None":
+        """Return how far the evaluation is; ``None`` where the split was not opened."""
+        opened = {trial for trials in history.tests_opened.values() for trial in trials}
+        return cls(len(opened & history.tests.keys()), len(opened)) if opened else None
+
+
+@dataclass(frozen=True)
 class Status:
     """How an experiment stands.
 
@@ -58,6 +88,8 @@ class Status:
         stages: Those that have begun, or are certain to come.
         budget: What of each limit is used: name -> (used, limit).
         command: The command that resumes it; ``None`` where it runs, or where nothing is left to do.
+        test: How far the evaluation on test is; ``None`` where test was not opened.
+        left: The time left of the whole; ``None`` where nobody runs it, or before its first epoch.
     """
 
     directory: Path
@@ -66,6 +98,8 @@ class Status:
     stages: Sequence[StageStatus]
     budget: Mapping[str, tuple[float, float]]
     command: str | None = None
+    test: EvaluationStatus | None = None
+    left: TimeLeft | None = None
 
     @property
     def name(self) -> str:
@@ -76,7 +110,9 @@ class Status:
     def words(self) -> str:
         """How it stands in a word or two."""
         if self.holder is not None:
-            running = [one.stage for one in self.stages if one.states.get(TrialState.RUNNING)]
+            running: list[str] = [one.stage for one in self.stages if one.states.get(TrialState.RUNNING)]
+            if self.test is not None and not self.test.has_ended:
+                running = ["test"]
             doing = f"{running[-1]} " if running else ""
             return f"{doing}running as {self.holder}"
         if self.history.outcome is None:
@@ -96,6 +132,8 @@ class Status:
             "running": self.holder is not None,
             "outcome": self.history.outcome,
             "stages": {one.stage.value: one.to_dict() for one in self.stages},
+            "test": None if self.test is None else {"evaluated": self.test.evaluated, "total": self.test.total},
+            "seconds_left": None if self.left is None else self.left.to_dict(),
             "command": self.command,
             "damage": self.damage,
             "races": {dataset: race.to_dict() for dataset, race in races_of(self.history).items()},
@@ -131,7 +169,21 @@ def status_of(followed: Followed) -> Status:
         total = most_trainings(current_plans(experiment, history), history)
         stages.append(_stage(history, Stage.CONFIRM, total))
     command = command_to_resume(directory, history) if holder is None else None
-    return Status(directory, holder, history, stages, _used(experiment.budget, followed), command)
+    test = EvaluationStatus.of(history)
+    left = None if holder is None else _left(experiment, followed, stages, test)
+    return Status(directory, holder, history, stages, _used(experiment.budget, followed), command, test, left)
+
+
+def _left(
+    experiment: Experiment, followed: Followed, stages: Sequence[StageStatus], test: EvaluationStatus | None
+) -> TimeLeft | None:
+    """Return the time left of the whole experiment; the search is over where its confirmation or test has begun."""
+    if followed.rate is None:
+        return None
+    trainings = stages[1].total if len(stages) > 1 else None
+    if trainings is None and test is not None and not test.has_ended:
+        trainings = 0
+    return PlannedWork.of(experiment).left(followed.history, followed.rate, trainings=trainings)
 
 
 def _stage(history: History, stage: Stage, total: int) -> StageStatus:

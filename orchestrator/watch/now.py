@@ -9,8 +9,7 @@ from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.usage import ProcessUsage
 from orchestrator.report.cost import Fact
-from orchestrator.search.pace import seconds_left
-from orchestrator.search.status import StageStatus, Status
+from orchestrator.search.status import Status
 from orchestrator.search.trial_table import count_words
 from orchestrator.text.values import duration_text, format_parameters, metric_text
 from orchestrator.watch.experiments import Watched
@@ -138,7 +137,7 @@ def now_of(watched: Watched, machines: Machines) -> Now:
             words=status.words if watched.has_begun else "not begun yet",
             is_running=status.holder is not None,
             problem=watched.problem,
-            stages=[stage_now(stage) for stage in status.stages],
+            stages=stages_now(status),
             facts=_facts(watched, status),
             running=[
                 _trial(trial, history.actors.gpus[trial.id], reports.get(trial.id), seen.processes if seen else {})
@@ -165,9 +164,12 @@ def best_so_far(status: Status) -> tuple[str, Trial] | None:
     return metric_text(trial.metric, value), trial
 
 
-def stage_now(stage: StageStatus) -> StageNow:
-    """Return the progress of a stage."""
-    return StageNow(stage.stage, stage.ended, stage.total, count_words(stage.states))
+def stages_now(status: Status) -> list[StageNow]:
+    """Return the progress of each stage that has begun, the evaluation on test included."""
+    stages = [StageNow(stage.stage, stage.ended, stage.total, count_words(stage.states)) for stage in status.stages]
+    if status.test is not None:
+        stages.append(StageNow("test", status.test.evaluated, status.test.total, str(status.test)))
+    return stages
 
 
 def _facts(watched: Watched, status: Status) -> list[Fact]:
@@ -184,24 +186,12 @@ def _facts(watched: Watched, status: Status) -> list[Fact]:
                 best[1].id if best[1].has_ended else f"{best[1].id}, which still runs",
             )
         )
-    left = _forecast(watched, status)
-    if left is not None:
-        facts.append(Fact("Left", f"about {duration_text(left)}", "at the pace of this start, if trials stay as long"))
+    if status.left is not None:
+        parts = [f"{stage} {duration_text(seconds)}" for stage, seconds in status.left.stages.items()]
+        facts.append(Fact("Left", f"about {duration_text(status.left.seconds)}", ", then ".join(parts)))
     for name, (used, limit) in status.budget.items():
         facts.append(Fact(f"budget.{name}", f"{used:.4g} of {limit:g}", "used up to the newest record"))
     return facts
-
-
-def _forecast(watched: Watched, status: Status) -> float | None:
-    """Return the seconds that the newest stage may still take; ``None`` without a driver or a measured pace."""
-    if status.holder is None or not status.stages:
-        return None
-    stage, followed = status.stages[-1], watched.followed
-    epochs_before, seconds_before = followed.paced
-    trained, seconds = followed.epochs - epochs_before, followed.history.spending.seconds - seconds_before
-    if trained <= 0 or seconds <= 0:
-        return None
-    return seconds_left(status.history.stage(stage.stage), stage.total, trained / seconds)
 
 
 def _trial(trial: Trial, gpus: float, report: Report | None, processes: Mapping[int, ProcessUsage]) -> TrialNow:

@@ -8,7 +8,7 @@ from orchestrator.report.figures import COLOURS, Figure, Json, Option, Panel, ax
 from orchestrator.search.status import Status
 from orchestrator.text.values import format_parameters
 from orchestrator.watch.experiments import Watched
-from orchestrator.watch.now import StageNow, best_so_far, stage_now
+from orchestrator.watch.now import StageNow, best_so_far, stages_now
 from trainables.errors import UserError
 
 COMPARED = 12
@@ -111,7 +111,7 @@ def _look(watched: Watched) -> tuple[Card, Curve | None]:
             words=status.words if watched.has_begun else "not begun yet",
             is_running=status.holder is not None,
             problem=watched.problem,
-            stages=[stage_now(stage) for stage in status.stages],
+            stages=stages_now(status),
             metric=best[1].metric if best else "",
             best=best[0] if best else "",
             trial=best[1].id if best else "",

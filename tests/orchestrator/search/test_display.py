@@ -71,11 +71,11 @@ def test_every_end_has_its_line(
         f"{name}-0000: finished after epoch 3, temperature=0.1, best val/rsum 30.00 in epoch 2",
         f"{name}-0001: stopped early after epoch 1, temperature=0.1, best val/rsum 15.00 in epoch 1",
         f"{name}-0002: diverged after epoch 0, temperature=0.1: train/loss is nan",
-        "1 running, 1 finished, 1 stopped early, 1 diverged, 1 not begun, "
-        f"best val/rsum 30.00 ({name}-0000), ETA 00:00:10",
+        "search: 3 of 5 trials · 1 running, 1 finished, 1 stopped early, 1 diverged, 1 not begun · "
+        f"best val/rsum 30.00 ({name}-0000) · ETA 00:00:10",
         f"{name}-0003: resumes after a failure: RuntimeError: no luck",
-        "1 finished, 1 stopped early, 1 diverged, 1 half trained, 1 not begun, "
-        f"best val/rsum 30.00 ({name}-0000), ETA 00:00:20",
+        "search: 3 of 5 trials · 1 finished, 1 stopped early, 1 diverged, 1 half trained, 1 not begun · "
+        f"best val/rsum 30.00 ({name}-0000) · ETA 00:00:20",
     ]
 
 
@@ -97,11 +97,13 @@ def test_of_a_polynomial_both_what_was_searched_and_its_coefficients_are_told(le
 def test_the_time_left_counts_this_session_alone(ledger: Ledger, clock: list[float]) -> None:
     add_trial(ledger, [1.0] * 6)
     progress = Progress(ledger.history, 3, 6)
-    assert progress.seconds_left() is None
+    assert progress.left() is None
+    ledger.listeners.append(progress.listen)
     add_trial(ledger, [1.0] * 3, state=TrialState.RUNNING)
     clock[0] += 30
     # Three epochs in 30 s; nine are left: three of the one that runs, six of the one to come.
-    assert progress.seconds_left() == pytest.approx(90)
+    left = progress.left()
+    assert left is not None and left.seconds == pytest.approx(90)
 
 
 def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> None:

@@ -1,0 +1,237 @@
+"""How long the rest of an experiment takes: its search, its confirmation, and the evaluation of models on test.
+
+Work is counted in seconds of epochs as trials report them (``time/epoch_seconds``), because an epoch of one model may
+take ten times as long as an epoch of another; where trials report none, each epoch counts as one. The seconds of epochs
+that are trained in one second of the clock say how many trials run side by side and how much passes between epochs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage, Trial, TrialState
+
+PRIOR_SECONDS = 60.0
+"""Weight of the rate of earlier starts, in seconds of this start: a resumed experiment has a forecast at once."""
+
+VAL_AND_TEST = 2
+"""Evaluations on val that take as long as ranking val and test; used until a model has been evaluated on test."""
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """Seconds that each stage still takes.
+
+    Attributes:
+        stages: Stage (``search``, ``confirm``, ``test``) -> seconds, in the order of the stages; without those of which
+            nothing is left.
+    """
+
+    stages: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until the whole experiment has ended."""
+        return sum(self.stages.values())
+
+    def __str__(self) -> str:
+        """Return the time left of the whole and, where several stages are left, of each."""
+        parts = ", ".join(f"{stage} {clock_text(seconds)}" for stage, seconds in self.stages.items())
+        return f"ETA {clock_text(self.seconds)}" + (f": {parts}" if len(self.stages) > 1 else "")
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the seconds of each stage and of the whole for JSON."""
+        return {**self.stages, "total": self.seconds}
+
+
+@dataclass(frozen=True)
+class PlannedStudy:
+    """What a study will train.
+
+    Attributes:
+        name: Name of the study.
+        trials: Trials of its search in the end.
+        epochs: Epochs of a whole trial.
+        confirmations: Largest number of trainings that confirm it.
+    """
+
+    name: str
+    trials: int
+    epochs: int
+    confirmations: int
+
+
+@dataclass(frozen=True)
+class PlannedWork:
+    """What an experiment will train and evaluate.
+
+    Attributes:
+        studies: Its studies.
+        datasets: Number of its datasets; a search without a confirmation evaluates a winner of each on test.
+        is_confirmed: Whether the search is followed by a confirmation.
+        hours: Hours after which the budget ends the search; ``None`` without this limit.
+    """
+
+    studies: Sequence[PlannedStudy]
+    datasets: int
+    is_confirmed: bool
+    hours: float | None = None
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "PlannedWork":
+        """Return the work of an experiment."""
+        confirmations = experiment.most_confirmations()
+        studies = [
+            PlannedStudy(cell.name, experiment.trials_in(cell), cell.training.total_epochs, confirmations[cell.name])
+            for cell in experiment.cells()
+        ]
+        return cls(studies, len(experiment.datasets), experiment.confirm is not None, experiment.budget.hours)
+
+    def left(self, history: History, rate: float, *, trainings: int | None = None) -> TimeLeft:
+        """Return the time left.
+
+        Args:
+            history: History of the experiment.
+            rate: Seconds of epochs that are trained in a second, > 0.
+            trainings: Trainings of the confirmation in all, once they are known: the search is over then.
+        """
+        measured = EpochSeconds(history)
+        search = 0.0 if trainings is not None else self._search(history, measured) / rate
+        if self.hours is not None:
+            search = min(search, max(0.0, self.hours * 3600 - history.spending.seconds))
+        repeats = history.stage(Stage.CONFIRM)
+        planned = 0 if not self.is_confirmed else sum(study.confirmations for study in self.studies)
+        total = planned if trainings is None else trainings
+        confirm = self._confirm(history, repeats, total, measured) / rate
+        models = total - sum(is_lost(trial) for trial in repeats) if self.is_confirmed else self.datasets
+        candidates = repeats if self.is_confirmed else history.stage(Stage.SEARCH)
+        evaluated = sum(trial.id in history.tests for trial in candidates)
+        test = max(0, models - evaluated) * evaluation_seconds(history)
+        stages = {"search": search, "confirm": confirm, "test": test}
+        return TimeLeft({stage: seconds for stage, seconds in stages.items() if seconds > 0})
+
+    def _search(self, history: History, measured: "EpochSeconds") -> float:
+        trials: dict[str, list[Trial]] = {study.name: [] for study in self.studies}
+        for trial in history.stage(Stage.SEARCH):
+            trials.setdefault(trial.study, []).append(trial)
+        return sum(
+            work_left(trials[study.name], study.trials, study.epochs * measured.of(study.name))
+            for study in self.studies
+        )
+
+    def _confirm(self, history: History, repeats: Sequence[Trial], total: int, measured: "EpochSeconds") -> float:
+        """Return the work left of a confirmation, whose trainings are never stopped early."""
+        running = sum(
+            (trial.total_epochs - trial.last_epoch) * measured.of(trial.study)
+            for trial in repeats
+            if trial.state is TrialState.RUNNING
+        )
+        candidates = [history.trials[name] for plan in history.plans.values() for name in plan.candidates]
+        if candidates:
+            whole = mean([trial.total_epochs * measured.of(trial.study) for trial in candidates])
+        else:
+            planned = [(study.confirmations, study.epochs * measured.of(study.name)) for study in self.studies]
+            whole = sum(count * work for count, work in planned) / max(1, sum(count for count, _ in planned))
+        return running + whole * max(0, total - len(repeats))
+
+
+@dataclass
+class EpochSeconds:
+    """Mean seconds of an epoch of each study; of a study without an epoch, those of all studies.
+
+    Args:
+        history: History of the experiment.
+    """
+
+    history: History
+    _studies: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Add up the epochs of each study."""
+        for trial in self.history.trials.values():
+            seconds, epochs = self._studies.get(trial.study, (0.0, 0))
+            self._studies[trial.study] = seconds + work_of(trial), epochs + len(trial.epochs)
+
+    def of(self, study: str) -> float:
+        """Return the seconds of an epoch of a study; 1 before the first epoch of any study."""
+        seconds, epochs = self._studies.get(study, (0.0, 0))
+        return seconds / epochs if epochs else self.mean
+
+    @property
+    def mean(self) -> float:
+        """Seconds of an epoch over all studies; 1 before the first epoch."""
+        epochs = sum(count for _, count in self._studies.values())
+        return sum(seconds for seconds, _ in self._studies.values()) / epochs if epochs else 1.0
+
+
+def work_of(trial: Trial) -> float:
+    """Return the seconds of the epochs that a trial has trained."""
+    return sum(epoch_seconds(metrics) for metrics in trial.epochs.values())
+
+
+def epoch_seconds(metrics: Mapping[str, float]) -> float:
+    """Return the seconds of an epoch, or 1 where the trial did not report them."""
+    return metrics.get("time/epoch_seconds", 1.0)
+
+
+def work_left(trials: Sequence[Trial], total: int, whole: float) -> float:
+    """Return the work left of trials that may be stopped early, if new trials are as long as ended trials.
+
+    Args:
+        trials: The trials so far.
+        total: Trials in all, >= 0.
+        whole: Work of a whole trial, used before a trial has ended.
+    """
+    ended = [work_of(trial) for trial in trials if trial.state is not TrialState.RUNNING]
+    usual = mean(ended) if ended else whole
+    running = sum(max(0.0, usual - work_of(trial)) for trial in trials if trial.state is TrialState.RUNNING)
+    return running + usual * max(0, total - len(trials))
+
+
+def blended_rate(work: float, seconds: float, prior: tuple[float, float]) -> float | None:
+    """Return the work that is done in a second of this start, to which earlier starts count for a minute.
+
+    Args:
+        work: Work of this start.
+        seconds: Seconds of this start since its first trial began.
+        prior: Work and seconds of all earlier starts.
+
+    Returns:
+        The rate, > 0; ``None`` where nothing has been trained yet.
+    """
+    work_before, seconds_before = prior
+    if work_before > 0 and seconds_before > 0:
+        weight = min(PRIOR_SECONDS, seconds_before)
+        work, seconds = work + weight * work_before / seconds_before, seconds + weight
+    return work / seconds if work > 0 and seconds > 0 else None
+
+
+def evaluation_seconds(history: History) -> float:
+    """Return the seconds in which a model is evaluated on test: as measured, or else from evaluations on val."""
+    if history.spending.test_seconds > 0 and history.tests:
+        return history.spending.test_seconds / len(history.tests)
+    evaluations = [
+        metrics["time/epoch_seconds"] - metrics["time/train_seconds"]
+        for trial in history.trials.values()
+        for metrics in trial.epochs.values()
+        if metrics.keys() >= {"time/epoch_seconds", "time/train_seconds"}
+    ]
+    return VAL_AND_TEST * mean(evaluations) if evaluations else 0.0
+
+
+def is_lost(trial: Trial) -> bool:
+    """Whether a training has ended without a model that could be evaluated."""
+    return trial.has_ended and trial.state is not TrialState.FINISHED
+
+
+def mean(values: Iterable[float]) -> float:
+    """Return the mean of at least one value."""
+    numbers = list(values)
+    return sum(numbers) / len(numbers)
+
+
+def clock_text(seconds: float) -> str:
+    """Return seconds as hours, minutes and seconds; a day is 24:00:00."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
