@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 
 from orchestrator.journal.actors import Actors
-from orchestrator.journal.confirmation_records import EvaluatedOnTest
+from orchestrator.journal.confirmation_records import EvaluatedOnTest, OpenedTest
+from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.record import Record
 from orchestrator.journal.running_time import RunningTime
+from orchestrator.journal.trial_records import TrialStarted
 
 
 @dataclass
@@ -16,21 +18,31 @@ class Spending:
         gpu_seconds: The running time of each trial that had an actor, times its GPUs, >= 0.
         actors: Actors of the newest start.
         running_time: Running time of the experiment.
+        training_seconds: The running time from the first trial of each start to the opening of test, >= 0.
         test_seconds: The running time in which models were evaluated on test, >= 0.
     """
 
     gpu_seconds: float = 0.0
     actors: Actors = field(default_factory=Actors)
     running_time: RunningTime = field(default_factory=RunningTime)
+    training_seconds: float = 0.0
     test_seconds: float = 0.0
+    _is_training: bool = False
 
     def apply(self, record: Record) -> None:
         """Take one record into account."""
         # The time before this record is charged to the actors that ran until this record.
         passed = self.running_time.apply(record)
         self.gpu_seconds += passed * self.gpus
+        if self._is_training:
+            self.training_seconds += passed
         if isinstance(record, EvaluatedOnTest):
             self.test_seconds += passed
+        # What comes before the first trial of a start, such as the start of Ray, trains nothing.
+        if isinstance(record, TrialStarted):
+            self._is_training = True
+        elif isinstance(record, ExperimentStarted | OpenedTest):
+            self._is_training = False
         self.actors.apply(record)
 
     @property

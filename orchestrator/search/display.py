@@ -74,8 +74,7 @@ class Progress:
     ) -> None:
         self.history, self.stage = history, stage
         self._total, self._epochs, self._work = total, epochs, work
-        spending = history.spending
-        self._before = self._trained(), spending.seconds - spending.test_seconds
+        self._before = self._trained(), history.spending.training_seconds
         self._began: float | None = None
 
     def listen(self, record: Record) -> None:

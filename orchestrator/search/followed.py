@@ -8,7 +8,7 @@ from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.reader import JournalReader, JournalReplacedError
 from orchestrator.journal.record import Record
-from orchestrator.journal.trial_records import EpochEnded, TrialStarted
+from orchestrator.journal.trial_records import EpochEnded
 from orchestrator.search.budget import Meter
 from orchestrator.search.time_left import blended_rate, epoch_seconds
 
@@ -38,7 +38,6 @@ class Followed:
         self.meter = Meter(Budget(), self.history)
         self.work = 0.0
         self._before = (0.0, 0.0)
-        self._awaits_trial = False
 
     def read_on(self) -> bool:
         """Read the new records; say whether there were any.
@@ -67,17 +66,10 @@ class Followed:
         if isinstance(record, EpochEnded):
             self.work += epoch_seconds(record.metrics)
         elif isinstance(record, ExperimentStarted):
-            self._awaits_trial = True
-        elif isinstance(record, TrialStarted) and self._awaits_trial:
-            # What comes before the first trial, such as the start of Ray, says nothing about the rate.
-            self._awaits_trial, self._before = False, (self.work, self._trained_for)
+            self._before = self.work, self.history.spending.training_seconds
 
     @property
     def rate(self) -> float | None:
         """Seconds of epochs that are trained in a second of the newest start; ``None`` before the first epoch."""
         work, seconds = self._before
-        return blended_rate(self.work - work, self._trained_for - seconds, self._before)
-
-    @property
-    def _trained_for(self) -> float:
-        return self.history.spending.seconds - self.history.spending.test_seconds
+        return blended_rate(self.work - work, self.history.spending.training_seconds - seconds, self._before)

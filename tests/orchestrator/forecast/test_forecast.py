@@ -93,3 +93,14 @@ def test_so_many_train_together_as_run_at_once(
 ) -> None:
     found = limit_concurrency(Resources(**wanted), gpus, {"CPU": 8.0, "GPU": 2.0}, trials, fuse=16)
     assert (found.fuse, found.together) == (16, together)
+
+
+def test_the_evaluation_on_test_counts_model_after_model() -> None:
+    loads = [StudyLoad("a", 10, 6, 9, 36.0, NONE, 6, 120.0), StudyLoad("b", 4, 4, 5, 72.0, NONE, 4, 60.0)]
+    found = forecast(loads, Concurrency(2, "CPUs", 0.0))
+    assert (found.evaluated, found.test_hours) == (10, pytest.approx((6 * 120 + 4 * 60) / 3600))
+    assert found.search_hours == pytest.approx((10 * 9 * 36 + 4 * 5 * 72) / 3600 / 2)
+    assert found.confirm_hours == pytest.approx((6 * 9 * 36 + 4 * 5 * 72) / 3600 / 2)
+    assert (
+        found.hours == found.hours_at_most == pytest.approx(found.search_hours + found.confirm_hours + found.test_hours)
+    )
