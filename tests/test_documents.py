@@ -69,3 +69,9 @@ def test_license_and_citation_agree_with_the_package() -> None:
     (file,) = project["license-files"]
     assert (ROOT / file).read_text().lstrip().startswith("Apache License")
     assert f"## [{project['version']}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_block_of_the_readme_that_calls_the_program_activates_its_environment_first() -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    calling = [block for block in blocks if re.search(r"^orchestrator ", block, re.M)]
+    assert calling and all(block.startswith(". .venv/bin/activate") for block in calling)

@@ -61,9 +61,11 @@ class Command:
 
     @property
     def usage(self) -> str:
-        """The command with its arguments; those in brackets can be left out."""
+        """The command with its arguments and required options; arguments in brackets can be left out."""
         arguments = [one for one in self.parameters if one.is_argument]
         shown = [one.name if one.default == "required" else f"[{one.name}]" for one in arguments]
+        options = [one for one in self.parameters if not one.is_argument and one.default == "required"]
+        shown += [f"{one.name} {one.name.strip('-').upper()}" for one in options]
         return " ".join(["orchestrator", self.name, *shown])
 
 
@@ -86,15 +88,15 @@ def write_command_reference(group: Any) -> str:
         "",
         "Made from the code by `orchestrator list commands --markdown > docs/commands.md`; do not edit it by hand.",
         "",
-        "Run a command after `. .venv/bin/activate`, or as `.venv/bin/orchestrator`. `orchestrator COMMAND --help`",
-        "says the same as this page. Arguments in brackets can be left out.",
+        "Run a command after `. .venv/bin/activate`, or as `.venv/bin/orchestrator`. `--help` of a command says the",
+        "same as this page. Arguments in brackets can be left out.",
         "",
         "| exit code | meaning |",
         "|---|---|",
         *(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES),
     ]
     for command in list_commands(group):
-        lines += ["", f"## `orchestrator {command.name}`", "", "```sh", command.usage, "```", "", command.meaning]
+        lines += ["", f"## `{command.name}`", "", f"    {command.usage}", "", command.meaning]
         if command.parameters:
             lines += ["", "| argument or option | value | default | meaning |", "|---|---|---|---|"]
         lines += [_row(parameter) for parameter in command.parameters]

@@ -1,27 +1,45 @@
 """``orchestrator init``: a new experiment file, made from a shipped experiment."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orchestrator.commands.options import DataRoot
+from orchestrator.text.program import typed_program
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
+
+SCENES = "scenes-smoke"
+"""Shipped experiment to begin with where there are no data but those that can be generated."""
+
+GENERAL = "flickr8k-losses"
+"""Shipped experiment to begin with for any other dataset: several losses, each with its learning rate, confirmed."""
 
 
 def init(
     file: Annotated[Path, typer.Argument(help="File to write; my-search.yaml makes an experiment named my-search.")],
-    source: Annotated[str, typer.Option("--from", help="Shipped experiment to begin with; see `list experiments`.")] = (
-        "scenes-smoke"
-    ),
+    dataset: Annotated[
+        str | None, typer.Option(help="Dataset to search on; by default the first that lies under DATA_ROOT.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Shipped experiment to begin with, see `list experiments`; by default as the data need.",
+        ),
+    ] = None,
+    data_root: DataRoot = Path("data"),
 ) -> None:
-    """Write an experiment file: the keys of a shipped experiment, and all other keys as comments with their meaning."""
+    """Write an experiment file on your data, with all other keys as comments with their meaning."""
     from orchestrator.experiment.experiment import load_experiment, shipped_experiments
     from search_spaces.space import suggestion
 
     shipped = shipped_experiments()
-    if source not in shipped:
+    if source is not None and source not in shipped:
         raise ConfigError(
             f"--from {source}: no shipped experiment has this name; {suggestion(source, list(shipped), '')}"
         )
@@ -31,17 +49,42 @@ def init(
         raise ConfigError(f"{file}: is there already; choose another name")
     from trainables.files import write_whole
 
-    write_whole(file, begun_from(shipped[source].read_text(encoding="utf-8"), file))
+    found = [] if source is not None and dataset is None else datasets_under(data_root)
+    if dataset is not None and dataset not in found:
+        there = f"it holds {', '.join(found)}" if found else "it holds no dataset"
+        raise ConfigError(f"--dataset {dataset}: no dataset under --data-root {data_root}; {there}")
+    chosen = dataset or next(iter(found), None)
+    source = source or (SCENES if chosen in (None, "scenes") else GENERAL)
+    write_whole(file, begun_from(shipped[source].read_text(encoding="utf-8"), file, chosen))
     load_experiment(str(file))
-    say(f"{file}: begun from {source}; change it, look at the plan with `orchestrator search {file} --dry-run`")
+    on = f" on {chosen}" if chosen else ""
+    others = f" (--dataset for another: {', '.join(name for name in found if name != chosen)})" if found[1:] else ""
+    say(f"{file}: begun from {source}{on}{others}")
+    root = [] if data_root == Path("data") else ["--data-root", str(data_root)]
+    say(f"look at its plan: {shlex.join([typed_program(), 'search', str(file), *root, '--dry-run'])}")
 
 
-def begun_from(text: str, file: Path) -> str:
+def datasets_under(data_root: Path) -> list[str]:
+    """Return the names of the datasets under a data root, those that can be generated last."""
+    from trainables.data.source import find_source
+    from trainables.errors import DataError
+
+    names = []
+    for folder in sorted(data_root.iterdir()) if data_root.is_dir() else ():
+        try:
+            names += [find_source(folder.name, data_root).name] if folder.is_dir() else []
+        except DataError:
+            continue
+    return sorted(names, key=lambda name: name in ("scenes", "classes"))
+
+
+def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
     """Return the text of an experiment under a new name, with the keys that the text leaves out as comments.
 
     Args:
         text: File of a shipped experiment.
         file: The new file, which names the experiment.
+        dataset: Dataset in place of those of the text.
     """
     from orchestrator.commands.config_schema import list_keys
 
@@ -49,6 +92,9 @@ def begun_from(text: str, file: Path) -> str:
     assert former is not None
     renamed = re.sub(rf"(?<![\w-]){re.escape(former[1])}(?![\w-])", file.stem, text)
     renamed = renamed.replace(f"orchestrator search {file.stem}", f"orchestrator search {file}")
+    if dataset is not None:
+        shown = dataset if re.fullmatch(r"[A-Za-z][\w-]*", dataset) else json.dumps(dataset)
+        renamed = re.sub(r"^datasets: .*$", lambda _: f"datasets: [{shown}]", renamed, flags=re.M)
     told = "# All other keys, with their defaults; a key with a dot goes into its section (budget.hours)."
     lines = [renamed.rstrip("\n"), "", told]
     for key in list_keys("experiment"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from orchestrator.commands.options import Json, Plugins
+from orchestrator.text.program import typed_program
 from orchestrator.text.terminal import make_console, say
 from trainables.errors import ConfigError, UserError
 
@@ -82,7 +83,7 @@ def _print_all(what: str, entries: "Sequence[Entry]") -> None:
         rows = [[*row[:2], ", ".join(re.findall(r"^(\w+):", row[2], re.M))] for row in rows]
     _print(["name", "meaning", *shown], rows, plain_width=100 if what == "losses" else 160)
     if what == "losses":
-        say("orchestrator list losses NAME: formula, parameters, searched ranges and source")
+        say(f"{typed_program()} list losses NAME: formula, parameters, searched ranges and source")
 
 
 def _named(name: str, what: str, entries: "Sequence[Entry]") -> "Entry":

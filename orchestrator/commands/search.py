@@ -169,6 +169,20 @@ def _print(result: "SearchResult", output: Path) -> None:
         say(f"registered: {model.name} version {model.version}, {alias}")
     say(f"summary: {path_text(result.directory / 'summary.json')}")
     say(f"compare in the browser: {pages_command(result.tracking_uri, output)}")
+    for word, command in _next(result):
+        say(f"{word}: {command}")
+
+
+def _next(result: "SearchResult") -> list[tuple[str, str]]:
+    """Return the commands that come next, ready to be pasted: of an unconfirmed winner the confirmation first."""
+    from orchestrator.search.budget import SPENT
+    from orchestrator.search.resuming import command_for
+
+    options = [part for name, value in result.history.options.items() for part in (f"--{name}", value)]
+    report = ("next", command_for(["report"], result.directory))
+    if result.history.experiment.confirm is None and result.ended_by not in SPENT:
+        return [("next", command_for(["confirm"], result.directory, options)), ("then", report[1])]
+    return [report]
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:

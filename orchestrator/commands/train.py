@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides, Plugins
+from orchestrator.text.program import typed_program
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import count_text, values_text
 from trainables.errors import UserError
@@ -70,7 +71,7 @@ def train(
         return
     best = f"{chosen.metric} {result.metrics[chosen.metric]:.2f}"
     say(f"best epoch {result.best_epoch} of {result.epochs}: {best}; the rsum of chance is {result.chance_rsum:.1f}")
-    say(f"evaluate it on test: orchestrator evaluate {result.checkpoint} --data-root {data_root}")
+    say(f"evaluate it on test: {typed_program()} evaluate {result.checkpoint} --data-root {data_root}")
 
 
 def _how_to_resume(directory: Path, again: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from orchestrator.journal.read_history import read_history
 from orchestrator.journal.trial import Stage
 from orchestrator.results.confirmation import choose_candidates
 from orchestrator.text.paths import path_text
+from orchestrator.text.program import typed_program
 from trainables.errors import ConfigError
 
 
@@ -78,7 +79,7 @@ def command_to_resume(directory: Path, history: History, verb: str | None = None
 def command_for(verb: Sequence[str], directory: Path, options: Sequence[str] = ()) -> str:
     """Return a command about an experiment, as a person types it in the working directory."""
     resolved = directory.resolve()
-    return shlex.join(["orchestrator", *verb, resolved.name, "--output", path_text(resolved.parent), *options])
+    return shlex.join([typed_program(), *verb, resolved.name, "--output", path_text(resolved.parent), *options])
 
 
 def how_to_resume(directory: Path, history: History, stages: Collection[Stage]) -> str:

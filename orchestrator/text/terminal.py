@@ -8,6 +8,7 @@ visible: ``say`` for lines, ``make_console`` for all that rich draws. Nothing el
 import sys
 from typing import IO, TYPE_CHECKING, Literal
 
+from orchestrator.text.program import as_typed
 from orchestrator.text.values import visible
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ def make_console(
 
 
 def say(*lines: object, error: bool = False) -> None:
-    """Print lines at once, on standard output or on standard error."""
+    """Print lines at once, on standard output or on standard error.
+
+    Errors and warnings name commands, which are shown as they can be typed here (``program.as_typed``).
+    """
     for line in lines:
-        print(visible(str(line)), file=sys.stderr if error else sys.stdout, flush=True)
+        text = visible(as_typed(str(line)) if error else str(line))
+        print(text, file=sys.stderr if error else sys.stdout, flush=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchestrator.text.addresses import HIDDEN, check_well_formed, split_password, without_password
+from orchestrator.text.program import typed_program
 from orchestrator.tracking.password import PASSWORD, USERNAME, refuse_default_password
 from orchestrator.tracking.relocation import DATABASE
 from trainables.errors import ConfigError
@@ -69,4 +70,4 @@ def pages_command(uri: str, output: Path) -> str:
 
 def _command(name: str, uri: str, output: Path, experiments: Sequence[str] = ()) -> str:
     store = [] if uri == default_uri(output) else ["--tracking-uri", without_password(uri)]
-    return shlex.join(["orchestrator", name, *experiments, "--output", str(output), *store])
+    return shlex.join([typed_program(), name, *experiments, "--output", str(output), *store])

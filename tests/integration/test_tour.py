@@ -45,7 +45,8 @@ def tour() -> list[str]:
 
 def test_every_command_does_what_the_readme_says(tmp_path: Path) -> None:
     write_precomputed(tmp_path / "data" / "flickr8k")
-    first, *commands, last = tour()
+    activation, first, *commands, last = tour()
+    assert activation.startswith(". .venv/bin/activate")
     assert first == "export ORCHESTRATOR_DATA_ROOT=DATA"
     environment = {
         **os.environ,

@@ -12,6 +12,7 @@ from orchestrator.experiment.experiment import load_experiment, shipped_experime
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.precomputed_folder import write_precomputed
 from trainables import extras
 
 
@@ -134,3 +135,48 @@ def test_a_file_that_is_there_is_not_replaced(
     told = capsys.readouterr().err
     assert "mine.yaml: is there already" in told and "did you mean 'scenes-smoke'?" in told and ".yaml file" in told
     assert Path("mine.yaml").read_text() == "name: mine"
+
+
+@pytest.mark.parametrize(
+    ("folders", "arguments", "wanted"),
+    [
+        pytest.param([], [], ("scenes-smoke", ["scenes"]), id="no data"),
+        pytest.param(["scenes"], [], ("scenes-smoke", ["scenes"]), id="those that can be generated"),
+        pytest.param(["pets", "scenes"], [], ("flickr8k-losses", ["pets"]), id="data of one's own first"),
+        pytest.param(["birds", "pets"], ["--dataset", "pets"], ("flickr8k-losses", ["pets"]), id="named data"),
+        pytest.param(["pets"], ["--from", "flickr8k-quick"], ("flickr8k-quick", ["flickr8k"]), id="a named start"),
+        pytest.param(
+            ["pets"],
+            ["--from", "flickr8k-quick", "--dataset", "pets"],
+            ("flickr8k-quick", ["pets"]),
+            id="both are named",
+        ),
+    ],
+)
+def test_an_experiment_file_begins_with_what_suits_the_data(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folders: list[str],
+    arguments: list[str],
+    wanted: tuple[str, list[str]],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in folders:
+        write_precomputed(tmp_path / "my data" / name)
+    (tmp_path / "my data" / "notes").mkdir(parents=True)
+    run("init", "mine.yaml", "--data-root", "my data", *arguments)
+    source, datasets = wanted
+    mine, theirs = load_experiment("mine.yaml").to_dict(), load_experiment(source).to_dict()
+    assert (mine.pop("name"), mine.pop("datasets")) == ("mine", datasets)
+    assert mine == {key: value for key, value in theirs.items() if key not in ("name", "datasets")}
+
+
+def test_a_dataset_that_is_not_there_is_refused_with_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_precomputed(tmp_path / "data" / "pets")
+    with pytest.raises(SystemExit) as end:
+        main(["init", "mine.yaml", "--dataset", "pet"])
+    assert end.value.code == 2 and "it holds pets" in capsys.readouterr().err
+    assert not Path("mine.yaml").exists()

@@ -1,0 +1,51 @@
+"""Printed commands can be pasted into the shell that started the process."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.text.program import as_typed, typed_program
+from orchestrator.text.terminal import say
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / ".venv" / "bin" / "orchestrator"
+    script.parent.mkdir(parents=True)
+    script.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr(sys, "argv", [".venv/bin/orchestrator", "search"])
+    return script
+
+
+def test_the_path_that_was_typed_is_printed_where_the_name_is_not_found(
+    script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert typed_program() == ".venv/bin/orchestrator"
+    say("resume it: `orchestrator resume tiny`, or read `orchestrator/search/search.py`", error=True)
+    assert capsys.readouterr().err == (
+        "resume it: `.venv/bin/orchestrator resume tiny`, or read `orchestrator/search/search.py`\n"
+    )
+    say("Made by `orchestrator list keys`.")
+    assert capsys.readouterr().out == "Made by `orchestrator list keys`.\n", "documents are the same everywhere"
+
+
+def test_the_name_is_printed_where_the_shell_finds_this_program(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}/usr/bin")
+    assert (typed_program(), as_typed("`orchestrator sync`")) == ("orchestrator", "`orchestrator sync`")
+
+
+def test_another_program_of_this_name_on_the_path_is_not_meant(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = script.parents[2] / "other" / "orchestrator"
+    other.parent.mkdir()
+    other.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(other.parent))
+    assert typed_program() == ".venv/bin/orchestrator"
+
+
+def test_from_python_and_from_tests_the_name_is_printed(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["notebook.py"])
+    assert typed_program() == "orchestrator"
