@@ -49,7 +49,7 @@ def list_names(
     if markdown:
         from orchestrator.commands.record_reference import write_record_reference
 
-        say(*write_record_reference().splitlines())
+        say(*write_record_reference().splitlines(), verbatim=True)
         return
     from orchestrator.commands.catalogue import LISTS
     from orchestrator.experiment.plugins import load_plugins
@@ -110,7 +110,7 @@ def _list_commands(context: typer.Context, markdown: bool, as_json: bool) -> Non
 
     group = context.find_root().command
     if markdown:
-        say(*write_command_reference(group).splitlines())
+        say(*write_command_reference(group).splitlines(), verbatim=True)
     elif as_json:
         print(json.dumps([asdict(command) for command in list_commands(group)], indent=2))
     else:
@@ -135,7 +135,7 @@ def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
     if schema:
         print(json.dumps(make_schema(of), indent=2))
     elif markdown:
-        say(*write_reference().splitlines())
+        say(*write_reference().splitlines(), verbatim=True)
     elif as_json:
         print(json.dumps([asdict(key) for key in list_keys(of)], indent=2))
     else:

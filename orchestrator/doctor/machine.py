@@ -13,6 +13,7 @@ from typing import Literal
 
 from orchestrator.machines.cluster import Cluster
 from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
+from orchestrator.text.program import typed_program
 from trainables.errors import ConfigError, UserError
 from trainables.extras import EXTRAS, is_installed, missing_modules
 
@@ -179,7 +180,7 @@ def check_port(port: int, use: str) -> Finding:
 
 def check_data_root(data_root: str) -> Finding:
     """The data root, a folder or a bucket, holds datasets."""
-    way_out = "orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
+    way_out = f"{typed_program()} data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
     if is_bucket(data_root):
         way_out = "copy the folders of the datasets into the bucket, or name another bucket with --data-root"
         try:

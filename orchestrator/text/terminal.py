@@ -34,11 +34,14 @@ def make_console(
     return SafeConsole(width=width, file=file, soft_wrap=soft_wrap, color_system=colours, markup=False, emoji=False)
 
 
-def say(*lines: object, error: bool = False) -> None:
-    """Print lines at once, on standard output or on standard error.
+def say(*lines: object, error: bool = False, verbatim: bool = False) -> None:
+    """Print lines at once; commands in them can be typed as they are.
 
-    Errors and warnings name commands, which are shown as they can be typed here (``program.as_typed``).
+    Args:
+        lines: What is printed, one a line.
+        error: Print on standard error instead of standard output.
+        verbatim: Leave commands as the lines have them, for a document.
     """
     for line in lines:
-        text = visible(as_typed(str(line)) if error else str(line))
-        print(text, file=sys.stderr if error else sys.stdout, flush=True)
+        text = str(line) if verbatim else as_typed(str(line))
+        print(visible(text), file=sys.stderr if error else sys.stdout, flush=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli import main
 from orchestrator.text.program import as_typed, typed_program
 from orchestrator.text.terminal import say
 
@@ -29,8 +30,11 @@ def test_the_path_that_was_typed_is_printed_where_the_name_is_not_found(
     assert capsys.readouterr().err == (
         "resume it: `.venv/bin/orchestrator resume tiny`, or read `orchestrator/search/search.py`\n"
     )
-    say("Made by `orchestrator list keys`.")
-    assert capsys.readouterr().out == "Made by `orchestrator list keys`.\n", "documents are the same everywhere"
+    say("`orchestrator sync` brings it")
+    assert capsys.readouterr().out == "`.venv/bin/orchestrator sync` brings it\n"
+    with pytest.raises(SystemExit):
+        main(["list", "keys", "--markdown"])
+    assert "`orchestrator list keys --markdown" in capsys.readouterr().out, "documents are the same everywhere"
 
 
 def test_the_name_is_printed_where_the_shell_finds_this_program(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
