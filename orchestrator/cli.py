@@ -41,7 +41,7 @@ from orchestrator.commands import (
     ui,
     watch,
 )
-from orchestrator.machines.sigterm import sigterm_as_ctrl_c
+from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import say
 from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError

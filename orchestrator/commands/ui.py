@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import Output, TrackingUri
-from orchestrator.machines.bound_process import bound_process
+from orchestrator.machines.processes import bound_process
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 

@@ -29,7 +29,7 @@ from orchestrator.regression.webpage import render_page
 from orchestrator.search.answered import answered
 from orchestrator.search.display import Progress
 from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
-from orchestrator.studies.planned import PlannedTrials
+from orchestrator.studies.source import PlannedTrials
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.workload import Workload

@@ -13,7 +13,7 @@ from orchestrator.results.confirming import current_plans, most_trainings, train
 from orchestrator.search.budget import Meter
 from orchestrator.search.display import Progress
 from orchestrator.search.preparation import displayed
-from orchestrator.studies.planned import PlannedTrials
+from orchestrator.studies.source import PlannedTrials
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session

@@ -26,7 +26,7 @@ from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.failures import Cause, Failure, give_up
 from orchestrator.tuner.issuer import Issuer
-from orchestrator.tuner.not_pickled import NotPickled
+from orchestrator.tuner.tune_patches import NotPickled
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.machines.cluster import WAITING
 from orchestrator.search.search import run_search
-from orchestrator.tuner.tune_places import fits
+from orchestrator.tuner.tune_patches import fits
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.machines.sigterm import kept_sigterm_handler, sigterm_as_ctrl_c
+from orchestrator.machines.processes import kept_sigterm_handler, sigterm_as_ctrl_c
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ from orchestrator.search.display import PlainDisplay, Progress, race_lines
 from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import confirm_experiment
 from orchestrator.search.status import read_status
-from orchestrator.studies.planned import PlannedTrials
+from orchestrator.studies.source import PlannedTrials
 from orchestrator.winners.test_split import selected
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.experiments import make_experiment, open_test, start

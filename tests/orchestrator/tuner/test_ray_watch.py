@@ -12,8 +12,7 @@ import psutil
 import pytest
 
 from orchestrator.tuner import ray_watch
-from orchestrator.tuner.head_connection import HeadConnection
-from orchestrator.tuner.ray_watch import CORE, JoinedRay, OwnRay, RayWork
+from orchestrator.tuner.ray_watch import CORE, HeadConnection, JoinedRay, OwnRay, RayWork
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 SLEEP = "import time; time.sleep(60)"
 STARTER = f"""
 import os, sys
-from orchestrator.machines.bound_process import bound_process
+from orchestrator.machines.processes import bound_process
 nested = "import subprocess, sys; print('there', flush=True); subprocess.run([sys.executable, '-c', {SLEEP!r}])"
 with bound_process([sys.executable, "-c", nested], os.environ) as process:
     if sys.argv[1] == "wait":
@@ -44,7 +44,7 @@ def test_it_ends_with_the_block() -> None:
 
 def test_its_exit_code_is_that_of_the_command() -> None:
     code = (
-        "import os, sys; from orchestrator.machines.bound_process import bound_process\n"
+        "import os, sys; from orchestrator.machines.processes import bound_process\n"
         "with bound_process([sys.executable, '-c', 'raise SystemExit(7)'], os.environ) as process:\n"
         "    sys.exit(process.wait())"
     )

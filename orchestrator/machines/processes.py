@@ -1,8 +1,10 @@
-"""Starts a process that ends, with all processes that it started, when its starter ends, however its starter ends.
+"""Processes that end with their starter, and SIGTERM handled like Ctrl-C.
 
 No process can clean up after ``kill -9``. A process that is started here holds the reading end of a pipe, and its
 starter the writing end: when the starter is gone, the system closes the writing end, and the reader finds the end of
 the pipe, on Linux and macOS alike.
+
+SIGTERM is the signal of ``kill``, ``systemctl stop``, ``docker stop`` and ``scancel``.
 """
 
 import os
@@ -52,3 +54,41 @@ def _end_with_input(process: subprocess.Popen[bytes]) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM raise ``KeyboardInterrupt`` inside a ``with`` block, in place of ending the process at once.
+
+    A handler that somebody has installed stays, and so does a SIGTERM that is ignored. Outside of the main thread
+    Python allows no handlers.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def kept_sigterm_handler() -> Iterator[None]:
+    """Put back the handler of SIGTERM after a ``with`` block that replaces it, as ``ray.init`` does.
+
+    Ray's handler raises ``SystemExit`` with the signal's number; that signal is then given to the handler put back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as end:
+        if end.code != signal.SIGTERM:
+            raise
+        signal.signal(signal.SIGTERM, handler)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
