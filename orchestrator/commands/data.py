@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainables.data.describe import Description
     from trainables.data.vocabulary import VocabularyName
 
-app = typer.Typer(help="Make, describe and check datasets.", no_args_is_help=True)
+app = typer.Typer(add_completion=False, help="Make, describe and check datasets.", no_args_is_help=True)
 app.command()(extract)
 app.command()(unpack)
 app.command()(frames)

@@ -16,7 +16,7 @@ def init(
         "scenes-smoke"
     ),
 ) -> None:
-    """Write an experiment file: the keys of a shipped experiment, and all other keys as comments with their meaning."""
+    """Write an experiment file: the keys of a shipped experiment, all other keys as comments."""
     from orchestrator.experiment.experiment import load_experiment, shipped_experiments
     from search_spaces.space import suggestion
 

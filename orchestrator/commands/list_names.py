@@ -25,7 +25,7 @@ def list_names(
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List shipped experiments and suites, losses, models, samplers, metrics, keys of files, records of journals."""
+    """List experiments, suites, losses, models, samplers, metrics, keys of files, records of journals."""
     if (schema and what != "keys") or (markdown and what not in ("keys", "records")):
         raise UserError(
             f"--schema goes with `list keys` alone, and --markdown with `list keys` or `list records`, not with {what}"

@@ -42,7 +42,7 @@ def check_plugin(
     source: Annotated[str, typer.Argument(metavar="FILE.py|PACKAGE", help="Plug-in to check; its code runs.")],
     as_json: Json = False,
 ) -> None:
-    """Check a plug-in by the tests that our own losses, models and samplers pass, and say what is wrong."""
+    """Check a plug-in by the tests that our own losses, models and samplers pass."""
     from orchestrator.experiment.plugins import load_plugins
 
     (plugin,) = load_plugins([source])
