@@ -12,7 +12,7 @@ from orchestrator.text.terminal import make_console, say
 from trainables.extras import require
 
 if TYPE_CHECKING:
-    from trainables.plugins.findings import Finding
+    from trainables.contracts.findings import Finding
     from trainables.plugins.plugin import Plugin
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -59,11 +59,11 @@ def check_plugin(
 
 def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
     if kind == "losses":
-        from trainables.plugins.contract import check_loss
+        from trainables.contracts.loss_contract import check_loss
 
         return check_loss(name, ends_of(plugin.offers[kind][name]))
     if kind == "models":
-        from trainables.plugins.model_contract import check_model
+        from trainables.contracts.model_contract import check_model
 
         return check_model(name)
     if kind == "samplers":
@@ -71,7 +71,7 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
         from orchestrator.studies.sampler_contract import check_sampler
 
         return check_sampler(name)
-    from trainables.plugins.format_contract import check_format
+    from trainables.contracts.findings import check_format
 
     return check_format(name)
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.data.dataset import load_dataset
-from trainables.data.describe import describe
 from trainables.data.text_files import LARGEST_FILE, read_json, read_lines, read_text
+from trainables.dataset_description import describe
 from trainables.errors import DataError, UserError
 
 Mutation = Callable[[KarpathyFolder], Any]

@@ -15,8 +15,8 @@ from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.config import TrainingConfig
 from trainables.data import dataset
 from trainables.data.dataset import Dataset, Split, check_batch_size, load_dataset
-from trainables.data.describe import describe
 from trainables.data.formats import karpathy
+from trainables.dataset_description import describe
 from trainables.errors import ConfigError, DataError
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
