@@ -39,15 +39,15 @@ authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 """
 
 REFUSED = {
-    r"/ajax-api/3\.0/mlflow/assistant/.*": 10,
+    r"/ajax-api/3\.0/mlflow/assistant/.*": 11,
     r"/gateway/.*": 12,
     r"/(ajax-)?api/2\.0/mlflow/gateway-proxy": 1,
     r"/(ajax-)?api/3\.0/mlflow/gateway/.*": 76,
-    r"/(ajax-)?api/3\.0/mlflow/mcp-servers.*": 28,
+    r"/(ajax-)?api/3\.0/mlflow/mcp-servers.*": 46,
     r"/ajax-api/3\.0/jobs/.*": 4,
     r"/(ajax-)?api/3\.0/mlflow/(jobs|prompt-optimization|genai|scorers?|issues)/?.*": 39,
     r"/v1/traces": 1,
-    r"/(ajax-)?api/[23]\.0/mlflow/(get-)?(unified-|online-)?traces?(-artifact|-details)?(/.*)?": 62,
+    r"/(ajax-)?api/[23]\.0/mlflow/(get-)?(unified-|online-)?traces?(-artifact|-details)?(/.*)?": 54,
     r"/(ajax-)?api/2\.0/mlflow/webhooks.*": 12,
     r"/(ajax-)?api/3\.0/mlflow/(workspaces|demo|datasets|label-schemas|review-queues|ui-telemetry).*": 74,
     r"/(ajax-)?api/2\.0/mlflow/(upload-artifact|runs/create-promptlab-run|artifacts/presigned-.*)": 6,
