@@ -16,6 +16,7 @@ from orchestrator.tracking import connection
 from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.candidates import ConfirmedCandidate, confirmed_candidates
 from orchestrator.tracking.description import (
+    best_of,
     dataset_of,
     end_of,
     lineage_of,
@@ -24,7 +25,7 @@ from orchestrator.tracking.description import (
     schedule_of,
     tags_of,
 )
-from orchestrator.tracking.names import candidate_name, run_name
+from orchestrator.tracking.names import BEST_EPOCH, candidate_name, run_name
 from orchestrator.tracking.progress import StudyCurve
 from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.run_batch import RunBatch
@@ -93,6 +94,7 @@ class Store:
                 # The config as it was at the start, because a param of MLflow cannot change.
                 texts |= _describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
             _add_epochs(trial, run, batch, history)
+            _add_best(trial, run, batch)
             _add_test(trial, run, batch, history)
             if run.status != status[trial.state]:
                 batch.add_tags({} if was_made else end_tags)
@@ -254,6 +256,16 @@ def _add_epochs(trial: Trial, run: Run, batch: RunBatch, history: History) -> No
             first = {best: reported[best]} if best in reported else {}
             metrics = {**first, **reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
             batch.add_step(metrics, trial.times[epoch], epoch)
+
+
+def _add_best(trial: Trial, run: Run, batch: RunBatch) -> None:
+    """Add the metrics of the best epoch under names of their own, where the run shows another epoch as the best."""
+    best = trial.best_epoch
+    if best is not None and run.best != best:
+        # At the last epoch's step: MLflow shows the value of the highest step, and a move may lower the best epoch.
+        metrics = {**best_of(trial.epochs[best]), BEST_EPOCH: float(best)}
+        batch.add_metrics(metrics, trial.times[trial.last_epoch], trial.last_epoch)
+        run.best = best
 
 
 def _add_test(trial: Trial, run: Run, batch: RunBatch, history: History) -> None:

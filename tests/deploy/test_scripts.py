@@ -109,11 +109,14 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
     made = make_secrets(folder)
     contents = {path.name: path.read_text() for path in folder.iterdir()}
-    assert len(contents) == len(made.splitlines()) == 9 and len(set(contents.values())) == 9
+    assert len(contents) == len(made.splitlines()) == 14 and len(set(contents.values())) == 14
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o444}
-    [identity] = json.loads(contents["s3_identities.json"])["identities"]
-    assert identity["credentials"] == [{"accessKey": contents["s3_access_key"], "secretKey": contents["s3_secret_key"]}]
+    identities = {one["name"]: one for one in json.loads(contents["s3_identities.json"])["identities"]}
+    for name, start in (("buckets", "s3"), ("mlflow", "s3_mlflow"), ("searches", "s3_searches")):
+        keys = {"accessKey": contents[f"{start}_access_key"], "secretKey": contents[f"{start}_secret_key"]}
+        assert identities.pop(name)["credentials"] == [keys]
+    assert identities == {}
     assert all(len(text) == 48 for name, text in contents.items() if not name.endswith((".json", ".pem")))
     certificate = folder / "s3_grpc_cert.pem"
     ssl.create_default_context().load_cert_chain(certificate, folder / "s3_grpc_key.pem")

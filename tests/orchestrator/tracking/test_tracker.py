@@ -18,6 +18,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import Store, connection, default_uri
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
@@ -68,6 +69,32 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
     assert run.info.run_name == "0000 nt_xent τ=0.1"
     files = {path.name for path in (output / "artifacts" / "tiny").rglob("*") if path.is_file()}
     assert files == {"experiment.yaml", "config.yaml", "history.csv", "weight_curve.svg"}
+
+
+def test_a_row_of_mlflow_holds_the_scores_of_the_best_epoch_however_the_epochs_arrive(output: Path) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    trial = add_trial(ledger, [1.0, 3.0, 2.0], state=TrialState.RUNNING)
+    tracker.close(30)
+    assert best_shown(output, trial.id) == (3.0, 2.0)
+    ledger.listeners.clear()
+    ledger.close()
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    for epoch, value in ((4, 5.0), (5, 4.0)):
+        state = TrialState.RUNNING if epoch == 4 else TrialState.FINISHED
+        ledger.report(ledger.history.trials[trial.id], epoch, {"val/rsum": value, "val/rsum_best": 5.0}, state)
+    tracker.close(30)
+    assert best_shown(output, trial.id) == (5.0, 4.0)
+    view = json.loads(experiment_tags(ledger.history)["mlflow.sharedViewState.leaderboard"])
+    shown = [column for column in view["selectedColumns"] if column.startswith("metrics.")]
+    assert shown and all("_best`" in column or "at_best/" in column or "test/" in column for column in shown)
+
+
+def best_shown(output: Path, trial: str) -> tuple[float, float]:
+    """Return the score and the number of the best epoch that MLflow's table shows for a trial."""
+    metrics = stored(output)[trial][0].data.metrics
+    return metrics["at_best/rsum"], metrics["at_best/epoch"]
 
 
 def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_candidate_the_means(
