@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -74,6 +75,35 @@ def test_at_the_ends_push_and_pull_lead_back_inside(
     positive, negative = alike.polynomials(scale, margin, degree, two, push)
     slope = (Polynomial(positive) + Polynomial(negative)).deriv()
     assert slope(-1.0) <= 1e-6 * scale and slope(1.0) >= -1e-6 * scale
+
+
+@pytest.mark.parametrize(
+    ("degree", "broken"),
+    [
+        pytest.param(1, (0.0, 0.0), id="1"),
+        pytest.param(2, (0.0, 0.0), id="2"),
+        pytest.param(3, (0.004, 0.010), id="3"),
+        pytest.param(4, (0.003, 0.008), id="4"),
+    ],
+)
+def test_a_draw_breaks_the_rule_of_the_ends_as_rarely_and_as_far_as_the_page_says(
+    degree: int, broken: tuple[float, float]
+) -> None:
+    """docs/losses.md: at -1 by less than 0.1 x scale, at 1 by at most 6 x scale, and only where a limit is cut off."""
+    random = np.random.default_rng(0)
+    draws, low, high = 4_000, [], []
+    for _ in range(draws):
+        two = [{name: random.random() for name in shapes.CONSTANT[degree]} for _ in range(2)]
+        positive, negative = alike.polynomials(1.0, 0.2, degree, two, random.random())
+        terms = [power * (a + b) for power, (a, b) in enumerate(zip_longest(positive, negative, fillvalue=0.0))][1:]
+        at_low, at_high = (sum(term * x**place for place, term in enumerate(terms)) for x in (-1.0, 1.0))
+        if max(at_low, -at_high) > 1e-9:
+            ratios = [a / b for a, b in zip(*(shapes.ends(degree, shape) for shape in two), strict=True)]
+            assert any(not 1 / alike.FARTHEST <= ratio <= alike.FARTHEST for ratio in ratios)
+            low.append(at_low)
+            high.append(-at_high)
+    assert broken[0] <= len(low) / draws <= broken[1]
+    assert max(low, default=0.0) < 0.1 and max(high, default=0.0) <= 6.0
 
 
 @given(points(INNER), INNER)
