@@ -23,6 +23,8 @@ from orchestrator.machines.cluster import Cluster
 from orchestrator.machines.environment import describe_environment
 from orchestrator.search.display import Progress, make_display
 from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.set_aside import set_summary_aside
+from orchestrator.text.terminal import say
 from orchestrator.tracking import choose_uri
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.workload.workload import Workload
@@ -189,7 +191,9 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
 
 
 def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Checkpoints:
-    """Return the experiment's checkpoints, after removing checkpoints that the journal does not know.
+    """Return the experiment's checkpoints, after moving away checkpoints that the journal does not know.
+
+    They are named on standard error, because whoever cut the journal by accident may want to restore it first.
 
     Raises:
         ConfigError: If the journal's checkpoints lie elsewhere, or the checkpoints found belong to another journal.
@@ -206,7 +210,9 @@ def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Che
             f"copy the journal.jsonl of its last driver there, or search under another name (--set name=...)"
         )
     trials = history.trials.values()
-    checkpoints.rewind(
-        {trial.id: trial.last_epoch for trial in trials}, [trial.id for trial in trials if trial.has_ended]
-    )
+    epochs, ended = {trial.id: trial.last_epoch for trial in trials}, [trial.id for trial in trials if trial.has_ended]
+    moved = checkpoints.rewind(epochs, ended)
+    summary = set_summary_aside(directory, history)
+    for place in [*moved, *([] if summary is None else [str(summary)])]:
+        say(f"warning: {place}: moved here, because the journal does not know it", error=True)
     return checkpoints

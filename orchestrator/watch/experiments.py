@@ -110,7 +110,7 @@ class Watched:
     def _make_view(self, status: Status) -> View:
         started = time.monotonic()
         version = self.followed.version
-        page = build_page(self.followed.history, self.extras(), drawn=False)
+        page = build_page(status.history, self.extras(), drawn=False)
         before = {} if self._view is None else self._view.rows
         rows = {}
         for row in page.rows:
