@@ -1,6 +1,7 @@
 """Checks an experiment, and opens its files and stores, before its first trial runs."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -150,14 +151,24 @@ def check_cpus(resources: Resources) -> None:
 def open_directory(output: Path, name: str) -> Path:
     """Make an experiment's directory, which only its user may enter, and check that it can be written.
 
+    A directory that others could enter is closed to them, and a warning says so.
+
     Raises:
         ConfigError: If the directory cannot be written.
     """
     directory = output.resolve() / name
     try:
         make_writable(output)
+        was_there = directory.exists()
         make_writable(directory)
+        mode = stat.S_IMODE(directory.stat().st_mode)
         directory.chmod(0o700)
+        if was_there and mode & 0o077:
+            say(
+                f"warning: {directory}: others could enter it ({stat.filemode(mode)[1:]}); now only you can "
+                f"(rwx------), because a journal decides what a resume runs",
+                error=True,
+            )
         (directory / "trials").mkdir(exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--output {output}: cannot be written: {error.strerror}; choose another folder") from None
