@@ -89,6 +89,7 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     ]
     lines = [f"{one.stage}: {count_words(one.states)} of {one.total}" for one in now.stages]
     lines += [f"resumed from an older checkpoint: {damage}" for damage in now.damage]
+    lines += [f"warning: {warning}" for warning in now.warnings]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += [f"to resume: {now.command}"] if now.command else []
     fronts = []

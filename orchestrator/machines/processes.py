@@ -2,7 +2,7 @@
 
 No process can clean up after ``kill -9``. A process that is started here holds the reading end of a pipe, and its
 starter the writing end: when the starter is gone, the system closes the writing end, and the reader finds the end of
-the pipe, on Linux and macOS alike.
+the pipe, on Linux and macOS alike. Two processes read it: a machine without memory may kill any one of them.
 
 SIGTERM is the signal of ``kill``, ``systemctl stop``, ``docker stop`` and ``scancel``.
 """
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
@@ -36,15 +37,24 @@ def main() -> None:
     """Run the command of the arguments, end its session when standard input does, and exit with its code."""
     # The command gets the signal as well: unlike an ignored signal, a handler is not passed on to it.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-    threading.Thread(target=_end_with_input, args=(process,), daemon=True).start()
-    sys.exit(process.wait())
+    second = os.fork()
+    if second == 0:
+        # This process does the same should the first be killed; the first ends it otherwise.
+        _wait_for_end_of_input()
+        os.killpg(0, signal.SIGTERM)
+        time.sleep(GRACE_SECONDS)
+        os.killpg(0, signal.SIGKILL)
+    try:
+        process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+        threading.Thread(target=_end_with_input, args=(process,), daemon=True).start()
+        code = process.wait()
+    finally:
+        os.kill(second, signal.SIGKILL)
+    sys.exit(code)
 
 
 def _end_with_input(process: subprocess.Popen[bytes]) -> None:
-    # Read without Python's buffer, whose lock a thread must not hold when the process exits.
-    while os.read(0, 1):
-        pass
+    _wait_for_end_of_input()
     os.killpg(0, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_SECONDS)
@@ -52,8 +62,10 @@ def _end_with_input(process: subprocess.Popen[bytes]) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-if __name__ == "__main__":
-    main()
+def _wait_for_end_of_input() -> None:
+    # Read without Python's buffer, whose lock a thread must not hold when the process exits.
+    while os.read(0, 1):
+        pass
 
 
 @contextmanager
@@ -92,3 +104,7 @@ def kept_sigterm_handler() -> Iterator[None]:
         signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, handler)
+
+
+if __name__ == "__main__":
+    main()

@@ -135,7 +135,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             _write_results(request, ledger, accepted, found, directory)
             # The rerun has ended, so no training resumes from these checkpoints.
-            checkpoints.rewind({})
+            checkpoints.discard(ledger.history.trials)
     summary = read_summary(directory)
     return Rerun(directory, summary, found, summary.slipped, tracking.problem, past.warning)
 

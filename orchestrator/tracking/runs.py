@@ -18,6 +18,10 @@ STEPS = ("epoch", "trials_ended", "seeds")
 """Metrics whose step says how far the run of a trial, a study or a confirmed candidate has come."""
 
 
+PARENT = "mlflow.parentRunId"
+"""Tag of MLflow's own that places a run below another."""
+
+
 @dataclass
 class Run:
     """One run as the store holds it.
@@ -33,6 +37,7 @@ class Run:
         described: Whether the run has its params, and so the file of its config, which is sent before them.
         has_weights: Whether the run has the file of its best model.
         has_ranks: Whether the run has the files of the ranks of its queries.
+        parent: MLflow's id of the run of its study; empty for the run of a study.
     """
 
     id: str
@@ -44,6 +49,7 @@ class Run:
     described: bool = False
     has_weights: bool = False
     has_ranks: bool = False
+    parent: str = ""
 
     @property
     def fullness(self) -> tuple[int, bool, bool, bool, bool]:
@@ -112,6 +118,7 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
                         described=bool(run.data.params),
                         has_weights="weights" in run.data.tags,
                         has_ranks="ranks" in run.data.tags,
+                        parent=run.data.tags.get(PARENT, ""),
                     ),
                 )
         token = page.token

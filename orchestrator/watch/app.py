@@ -101,7 +101,7 @@ class Server:
         watched = self._find(request)
         with watched.lock:
             view = watched.view()
-            history = watched.followed.history
+            history = view.status.history
             makers = figure_makers(history, studies_of(history), watched.extras())
             key = request.path_params["key"]
             if key not in makers:

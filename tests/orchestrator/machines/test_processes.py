@@ -37,6 +37,23 @@ def test_it_ends_with_its_starter_and_its_own_children_do(how: signal.Signals) -
         assert alive == []
 
 
+@pytest.mark.parametrize("which", ["the first process in between", "the second process in between"])
+def test_it_ends_where_its_starter_and_a_process_in_between_are_killed(which: str) -> None:
+    command = [sys.executable, "-c", STARTER, "wait"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"there\n"
+        (first,) = psutil.Process(starter.pid).children()
+        (second,) = [child for child in first.children() if child.cmdline() == first.cmdline()]
+        children = [first, *first.children(recursive=True)]
+        starter.send_signal(signal.SIGSTOP)
+        (first if which.startswith("the first") else second).kill()
+        starter.kill()
+        starter.wait(120)
+        _, alive = psutil.wait_procs(children, timeout=120)
+        assert alive == []
+
+
 def test_it_ends_with_the_block() -> None:
     done = subprocess.run([sys.executable, "-c", STARTER, "leave"], cwd=ROOT, timeout=120)
     assert done.returncode == 0

@@ -15,10 +15,10 @@ from orchestrator.studies.sampler_contract import check_sampler
 from tests.support.commands import run_command
 from tests.support.plugins import MEAN, write_plugin
 from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.contracts.loss_contract import check_loss
 from trainables.data.source import find_source
 from trainables.errors import PluginError
 from trainables.losses import build_loss
-from trainables.plugins.contract import check_loss
 from trainables.plugins.in_use import references
 from trainables.trial import run_trial
 
