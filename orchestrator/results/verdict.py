@@ -127,7 +127,7 @@ def _check_images(candidate: Candidate, metric: str) -> None:
 
 
 def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> DatasetVerdict:
-    ranked = _rank(group, rules.selection)
+    ranked = _rank(group, rules)
     lacking = [one.label for one in ranked if not one.images] if rules.over_images else []
     if lacking:
         rules = replace(rules, over_images=False)
@@ -154,14 +154,19 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
     )
 
 
-def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
+def _rank(group: Sequence[Candidate], rules: Rules) -> list[Candidate]:
     """Return the candidates that have a seed: the best that lost no seed, then the others by their validation mean."""
     labels = [candidate.label for candidate in group]
     for label in labels:
         if labels.count(label) > 1:
             raise ValueError(f"{group[0].dataset}: two candidates are called {label!r}")
-    finished = [one for one in group if one.values]
-    ranked = sorted(finished, key=lambda one: (-float(one.sample(selection).mean()), one.label))
+
+    def key(candidate: Candidate) -> tuple[bool, float, str]:
+        # Older versions ranked candidates that had left a race last, and so compared the winner with the others.
+        last = candidate.left and not rules.everyone
+        return last, -float(candidate.sample(rules.selection).mean()), candidate.label
+
+    ranked = sorted((candidate for candidate in group if candidate.values), key=key)
     winner = next((one for one in ranked if not one.missing and not one.left), None)
     return ranked if winner is None else [winner, *(one for one in ranked if one is not winner)]
 
