@@ -10,7 +10,7 @@ from orchestrator.experiment.experiment import ANY
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirming import races_of, repeats_of
-from orchestrator.results.race_words import race_outcome
+from orchestrator.results.race import race_outcome
 from orchestrator.results.winner import find_champions
 from orchestrator.tracking import connection
 from orchestrator.tracking.artifacts import trial_artifacts
