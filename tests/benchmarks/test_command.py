@@ -53,7 +53,7 @@ TINY = {
     "window": ["--problems", "2", "--budget", "60", "--newest", "8", "--concurrent", "2"],
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
-LONG = pytest.mark.soak
+LONG = pytest.mark.proof
 """Up to a minute each; tests beside this one run what they measure, and one of them runs in CI."""
 NEEDS = {
     "cross_attention": [LONG],
@@ -89,7 +89,7 @@ def test_what_needs_a_gpu_runs_on_a_simulated_one() -> None:
         command.names_on("cuda")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in TINY])
 def test_rows_are_sane(
@@ -120,7 +120,7 @@ def run_apart(arguments: Sequence[str]) -> str:
     return done.stdout
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_whole_searches_are_compared() -> None:
     tiny = ["--images", "60", "--cases", "wsabie:4:warp", "--trials", "1", "--steps", "2", "--search-trials", "2"]
     printed = run_apart(["fused", *tiny, "--search-epochs", "2"])

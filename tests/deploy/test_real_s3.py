@@ -18,7 +18,7 @@ import yaml
 from tests.deploy.files import DEPLOY
 from tests.support.bucket import free_port
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 COMPOSE = DEPLOY / "compose"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"

@@ -40,7 +40,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("name", "shards"), [("scenes", 12), ("flickr8k", 20)])
 def test_killed_halfway_and_resumed_is_byte_identical(

@@ -44,7 +44,7 @@ def test_the_example_is_checked_and_planned(capsys: pytest.CaptureFixture[str]) 
     assert {one["status"] for one in offer["checks"]} == {"ok"}
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.timeout(3600)
 def test_the_script_ends_in_a_confirmed_verdict_within_ten_minutes_of_a_free_machine(tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLE, tmp_path / "own-loss")

@@ -26,8 +26,6 @@ from trainables.errors import DataError
 from trainables.serving.packed import write_retriever
 from trainables.trial import run_trial
 
-pytestmark = pytest.mark.slow
-
 DATA = tiny_dataset()
 SERVE = """
 import sys, mlflow, json

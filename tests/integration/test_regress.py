@@ -25,8 +25,6 @@ from tests.support.regression_results import make_suite
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
-pytestmark = pytest.mark.slow
-
 
 @dataclass(frozen=True)
 class NoisyWorkload(FakeWorkload):

@@ -42,7 +42,7 @@ def run(environment: dict[str, str], *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_its_entry_points_are_found_and_keep_what_ours_keep(environment: dict[str, str]) -> None:
     program = "from orchestrator.cli import main; main()"
     rows = json.loads(run(environment, "-c", program, "plugins", "--json"))
@@ -52,7 +52,7 @@ def test_its_entry_points_are_found_and_keep_what_ours_keep(environment: dict[st
     assert {check["status"] for one in offers for check in one["checks"]} == {"ok"}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_its_own_test_passes(environment: dict[str, str]) -> None:
     options = ["-q", "-n0", "-p", "no:cacheprovider", "--rootdir", str(SOURCE), "-c", os.devnull]
     assert "2 passed" in run(environment, "-m", "pytest", *options, str(SOURCE / "tests"))

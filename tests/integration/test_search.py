@@ -35,8 +35,6 @@ from trainables.data.resident import ResidentSplit
 from trainables.errors import ConfigError
 from trainables.evaluation import evaluate, load_best
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parent.parent.parent
 TEMPERATURES = [0.05, 0.1, 0.3, 0.45, 0.006, 0.02]
 
@@ -161,7 +159,7 @@ def ended(history: History) -> int:
     return len(history.trials) - len(history.running())
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_killed_and_started_again_a_search_ends_as_an_undisturbed_one(ray_session: None, output: Path) -> None:
     experiment = grid([0.3, 0.05, 0.2, 0.1, 0.02, 0.4], scheduler={"name": "none"})
     with process(output, experiment, 0.2) as started:
@@ -184,6 +182,7 @@ def test_killed_and_started_again_a_search_ends_as_an_undisturbed_one(ray_sessio
     assert_invariants(output)
 
 
+@pytest.mark.proof
 def test_told_to_stop_a_search_ends_cleanly_and_can_be_resumed(ray_session: None, output: Path) -> None:
     experiment = grid([0.3, 0.05, 0.2], scheduler={"name": "none"})
     with process(output, experiment, 0.5) as started:
@@ -202,7 +201,7 @@ def test_told_to_stop_a_search_ends_cleanly_and_can_be_resumed(ray_session: None
     assert_invariants(output)
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.parametrize("started_by_ray", ["gcs_server", "raylet", "ray::"])
 def test_told_to_stop_while_ray_starts_a_search_says_how_to_resume(output: Path, started_by_ray: str) -> None:
     with process(output, grid([0.3, 0.05]), 0.5) as started:

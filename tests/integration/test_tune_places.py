@@ -65,8 +65,8 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("limit", [None, pytest.param(2, marks=pytest.mark.soak)], ids=["as many as fit", "two"])
+@pytest.mark.proof
+@pytest.mark.parametrize("limit", [None, pytest.param(2, marks=pytest.mark.proof)], ids=["as many as fit", "two"])
 def test_trials_shorter_than_an_actors_start_run_side_by_side(
     ray_session: None, output: Path, tmp_path: Path, limit: int | None
 ) -> None:
@@ -115,7 +115,7 @@ class Beheld(FakeWorkload):
         return seen
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(("said", "waiting"), [(None, 1), ("3", 3)], ids=["one", "as many as asked for"])
 def test_so_many_trials_wait_for_nodes(
     ray_session: None, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, waiting: int

@@ -15,15 +15,15 @@ import pytest
 
 from tests.support.bucket import free_port
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 
 # The tour of the README interrupts the command, and the tests of MLflow's pages terminate it.
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.soak),
-        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.soak),
+        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.proof),
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.proof),
         pytest.param(signal.SIGKILL, id="SIGKILL"),
     ],
 )

@@ -81,7 +81,7 @@ def environment() -> dict[str, str]:
     return {**named, "PYTHONPATH": str(Path(__file__).parents[3])}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_the_address_is_true_and_a_signal_ends_it_at_once(
     output: Path, environment: dict[str, str], number: int
@@ -113,7 +113,7 @@ def beside(output: Path, environment: dict[str, str]) -> Iterator[subprocess.Pop
         made.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: subprocess.Popen[str]) -> None:
     assert beside.stdout is not None and beside.stderr is not None
     assert beside.stdout.readline() == "searching\n"
@@ -128,7 +128,7 @@ def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: s
     assert left == []
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_page_that_dies_leaves_the_search_alone(beside: subprocess.Popen[str]) -> None:
     assert beside.stderr is not None
     beside.stderr.readline()
