@@ -32,9 +32,10 @@ from tests.mutations.lists import list_mutations
 from tests.mutations.runner import RefusedError, run_mutations
 
 ROOT = Path(__file__).parent.parent
-STATE = ROOT / "build" / "proofs.jsonl"
+FOLDER = Path(os.environ.get("PROOFS_FOLDER", ROOT / "build"))
+STATE = FOLDER / "proofs.jsonl"
 """A line for each proof that ended, with the tree of files that it ended for."""
-RUN = ROOT / "build" / "proofs.run.json"
+RUN = FOLDER / "proofs.run.json"
 """What a run of pytest with ``-p tests.proofs`` is to do, as ``Run`` has it."""
 
 PROOFS = {
@@ -80,6 +81,8 @@ PROOFS = {
     "tests/browser/test_regression_page.py": ("orchestrator/regression/",),
     "tests/mutations/test_mutations.py": ("tests/mutations/",),
     "tests/test_site.py": ("docs/",),
+    "tests/test_guard.py": ("tests/guard.py", "tests/conftest.py"),
+    "tests/test_proofs.py": ("tests/proofs.py",),
     "tests/integration/test_own_loss.py": (),
     "tests/integration/test_begun_before.py": ("orchestrator/tuner/actor.py",),
     "tests/integration/test_fusion.py": ("orchestrator/tuner/engines.py", "trainables/fused/"),
@@ -237,7 +240,7 @@ def run_pytest(run: Run, arguments: Sequence[str]) -> int:
     RUN.parent.mkdir(exist_ok=True)
     RUN.write_text(json.dumps(asdict(run)), encoding="utf-8")
     changes = {"HYPOTHESIS_PROFILE": "proof"} if run.stage == "examples" else {}
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, **changes}
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PROOFS_FOLDER": str(RUN.parent), **changes}
     command = [sys.executable, "-m", "pytest", "-p", "tests.proofs", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
@@ -352,9 +355,7 @@ def files_with_proofs() -> list[str]:
     paths = sorted((ROOT / "tests").rglob("test_*.py"))
     words = ("mark.proof", "trials_run: None", "any_searches: ")
     return [
-        str(path.relative_to(ROOT))
-        for path in paths
-        if path.name != "test_proofs.py" and any(word in path.read_text(encoding="utf-8") for word in words)
+        str(path.relative_to(ROOT)) for path in paths if any(word in path.read_text(encoding="utf-8") for word in words)
     ]
 
 

@@ -1,7 +1,5 @@
 """The proofs outside `make test`: a change runs those that are about it, and what passed is not run again."""
 
-import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -72,6 +70,7 @@ def test_no_proof_begins_late() -> None:
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file that says how proofs ended, empty and of this test."""
     monkeypatch.setattr(proofs, "STATE", tmp_path / "build" / "proofs.jsonl")
+    monkeypatch.setattr(proofs, "RUN", tmp_path / "build" / "proofs.run.json")
     return tmp_path / "build" / "proofs.jsonl"
 
 
@@ -168,13 +167,19 @@ def test_the_tree_of_files_is_another_where_a_file_changed(tmp_path: Path, monke
 
 
 @pytest.mark.proof
-def test_a_run_that_is_gone_on_with_runs_what_did_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tests = "import os, pytest\ndef test_sound(): pass\ndef test_broken(): assert 'MENDED' in os.environ\n"
-    (tmp_path / "test_planted.py").write_text(tests)
-    monkeypatch.setattr(proofs, "STATE", tmp_path / "proofs.jsonl")
-    monkeypatch.setattr(proofs, "RUN", tmp_path / "proofs.run.json")
-    monkeypatch.setenv("PROOFS_STATE", "")
-    arguments = ["-n0", "-m", "", "--rootdir", str(tmp_path), str(tmp_path)]
-    assert os.path.isabs(arguments[-1])  # noqa: PTH117
-    proofs.run_stage(Run("now", "proofs"), arguments)
-    assert json.loads((tmp_path / "proofs.jsonl").read_text().splitlines()[0])["outcome"] == "passed"
+def test_a_run_that_is_gone_on_with_runs_what_did_not_pass(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = state.parent / "tests"
+    folder.mkdir(parents=True)
+    (folder / "test_planted.py").write_text(
+        "import os\ndef test_sound(): pass\ndef test_broken(): assert 'MENDED' in os.environ\n"
+    )
+    arguments = ["-n0", "-m", "", "--rootdir", str(ROOT), str(folder)]
+    run = Run("now", "proofs")
+    names = {end.proof.rpartition("::")[2]: end for end in proofs.run_stage(run, arguments)}
+    assert {name: end.outcome for name, end in names.items()} == {"test_sound": "passed", "test_broken": "failed"}
+    assert "once more, alone" in capfd.readouterr().out
+    monkeypatch.setenv("MENDED", "yes")
+    assert {end.outcome for end in proofs.run_stage(run, arguments)} == {"passed"}
+    assert "1 passed, 1 deselected" in capfd.readouterr().out

@@ -53,6 +53,7 @@ def directory(path: Path, **files: str) -> Path:
     return path
 
 
+@pytest.mark.proof
 def test_a_directory_comes_back_as_it_was(store: ObjectStore, tmp_path: Path) -> None:
     source = directory(tmp_path / "a", state="1" * 10_000_000, **{MANIFEST: "{}"})
     store.put(source, "x/one")
@@ -124,6 +125,7 @@ def test_other_addresses_are_refused(address: str, message: str) -> None:
     assert "secret" not in str(caught.value).replace("AWS_SECRET_ACCESS_KEY", "")
 
 
+@pytest.mark.proof
 def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StorageError, match="there is no such bucket; make it"):
         ObjectStore.parse(f"s3://other?endpoint_override={endpoint}").check()
