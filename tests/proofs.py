@@ -66,6 +66,7 @@ PROOFS = {
     "tests/benchmarks/test_tracking.py": ("orchestrator/tracking/",),
     "tests/benchmarks/test_throughput.py": ("tests/benchmarks/throughput.py",),
     "tests/faults/test_damage.py": ("orchestrator/storage/", "orchestrator/doctor/experiment.py"),
+    "tests/deploy/test_network.py": ("tests/deploy/network.py",),
     "tests/deploy/test_real_slurm.py": (),
     "tests/deploy/test_real_aws.py": ("deploy/ray/aws.yaml",),
     "tests/deploy/test_real_cron.py": ("deploy/schedules/regress.cron",),
