@@ -95,7 +95,7 @@ class Network:
             host.kill()
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 300) -> None:
     """Wait for something to become true."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -59,7 +59,7 @@ def head(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
     finally:
         children = psutil.Process(node.pid).children(recursive=True)
         node.send_signal(signal.SIGTERM)
-        _, alive = psutil.wait_procs([psutil.Process(node.pid), *children], timeout=30)
+        _, alive = psutil.wait_procs([psutil.Process(node.pid), *children], timeout=120)
         for process in alive:
             process.kill()
         node.wait()

@@ -137,13 +137,13 @@ def process(output: Path, experiment: Experiment, seconds: float) -> Iterator[su
             if started.poll() is None:
                 children += psutil.Process(started.pid).children(recursive=True)
                 started.kill()
-            _, alive = psutil.wait_procs(children, timeout=20)
+            _, alive = psutil.wait_procs(children, timeout=120)
             for child in alive:
                 child.kill()
 
 
 def wait_for(condition: Callable[[], bool], started: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not condition():
         assert started.poll() is None, started.communicate()[1]
         assert time.monotonic() < deadline, "the search does not get on"

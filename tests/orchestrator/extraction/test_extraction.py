@@ -101,7 +101,7 @@ def test_killed_halfway_and_resumed_gives_the_same_bytes(
     process = start(*arguments, str(killed))
     # Of a shard, the regions are written last.
     shards = killed / ".extract"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while len(list(shards.glob("regions_*.npy"))) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     kill_with_workers(process)

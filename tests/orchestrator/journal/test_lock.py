@@ -22,7 +22,7 @@ from pathlib import Path
 from orchestrator.journal.lock import hold
 with hold(Path(sys.argv[1]), Path(sys.argv[2])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 
@@ -50,7 +50,9 @@ def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder:
 
 def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: Path, holder: subprocess.Popen) -> None:
     # As Ray's workers do, it names the scratch directory in its command line.
-    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path / "icr-scratch" / "x")])
+    left = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(3600)", str(tmp_path / "icr-scratch" / "x")]
+    )
     holder.kill()
     holder.wait()
     assert find_holder(tmp_path) is None

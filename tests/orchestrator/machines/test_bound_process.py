@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SLEEP = "import time; time.sleep(60)"
+SLEEP = "import time; time.sleep(3600)"
 STARTER = f"""
 import os, sys
 from orchestrator.machines.bound_process import bound_process

@@ -26,7 +26,8 @@ def test_a_measurement_comes_through_json_as_it_was() -> None:
     assert measured.machine.total >= measured.machine.used > 0
 
 
-def test_a_second_look_within_a_second_costs_nothing() -> None:
+def test_a_second_look_within_a_second_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_load, "SECONDS", 3600.0)
     meter = OwnMeter()
     assert meter.look() is meter.look()
 
@@ -37,7 +38,7 @@ def test_gpus_are_told_of_when_the_driver_has_answered(tmp_path: Path, monkeypat
     meter = OwnMeter()
     first = meter.look()
     assert first is not None and first.machine.gpus == (), "nobody waits for the driver"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (seen := meter.look()) or not seen.machine.gpus:
         assert time.monotonic() < deadline
         time.sleep(0.01)
