@@ -154,6 +154,7 @@ def test_all_are_run_though_one_fails(tmp_path: Path, monkeypatch: pytest.Monkey
     assert report["seconds"] == {"epoch": 3.0} and len(report["load"]) == 3
 
 
+@pytest.mark.proof
 def test_what_fails_in_its_own_process_has_no_report() -> None:
     assert command.run_apart("nothing", "cpu") is None
 

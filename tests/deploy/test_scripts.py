@@ -19,6 +19,7 @@ def shellcheck(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([TOOLS / "shellcheck", "--color=never", "-"], input=text, capture_output=True, text=True)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("path", SCRIPTS, ids=named)
 def test_scripts(path: Path) -> None:
     found = shellcheck(path.read_text())
@@ -26,6 +27,7 @@ def test_scripts(path: Path) -> None:
     assert "set -euo pipefail" in path.read_text() and path.stat().st_mode & stat.S_IXUSR
 
 
+@pytest.mark.proof
 def test_the_crontab() -> None:
     """A line for /etc/cron.d: five fields, the user, and a command that a shell takes."""
     lines = (DEPLOY / "schedules" / "regress.cron").read_text().splitlines()
@@ -38,6 +40,7 @@ def test_the_crontab() -> None:
     assert found.returncode == 0, found.stdout
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
@@ -64,10 +67,12 @@ def verify(folder: Path, old: str = "", new: str = "") -> str:
     return found.stderr + ("" if found.returncode == 0 else f"exit code {found.returncode}")
 
 
+@pytest.mark.proof
 def test_units(tmp_path: Path) -> None:
     assert verify(tmp_path) == ""
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -105,6 +110,7 @@ def make_secrets(folder: Path) -> str:
     return subprocess.run([str(script), str(folder)], check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.proof
 def test_secrets_are_made_once(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
     made = make_secrets(folder)
@@ -123,6 +129,7 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     assert again.pop("ray_token") != contents.pop("ray_token") and again == contents
 
 
+@pytest.mark.proof
 def test_they_are_those_that_compose_reads(tmp_path: Path) -> None:
     import yaml
 

@@ -223,6 +223,7 @@ def commands_below(started: subprocess.Popen[str]) -> Iterator[list[str]]:
             yield child.cmdline()
 
 
+@pytest.mark.proof
 def test_a_real_search_from_the_command_line(output: Path) -> None:
     write_precomputed(output.parent / "data" / "pets")
     settings = ["datasets=[pets]", "training.epochs=4", "training.batch_size=16", "search.trials=2", "name=pets"]

@@ -17,6 +17,8 @@ from tests.support.bucket import free_port
 from tests.support.in_process import without_ray
 from tests.support.precomputed_folder import write_precomputed
 
+pytestmark = pytest.mark.proof
+
 CANARY = "c4n4ry"
 SETTINGS = {
     "name": "pets",
@@ -86,7 +88,6 @@ def holding(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
 
 
-@pytest.mark.proof
 def test_no_command_tells_the_password(
     place: Path, ray_session: None, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

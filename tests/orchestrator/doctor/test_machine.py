@@ -27,6 +27,7 @@ def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFi
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.proof
 def test_what_a_cluster_needs_is_looked_at_where_it_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         there = f"127.0.0.1:{head.getsockname()[1]}"

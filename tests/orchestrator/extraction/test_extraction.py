@@ -91,6 +91,7 @@ def start(*arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.proof)])
 def test_killed_halfway_and_resumed_gives_the_same_bytes(
@@ -245,6 +246,7 @@ def test_an_unfinished_extraction_with_other_options_is_refused(
     assert "an unfinished extraction with another seed, weights_digest" in said
 
 
+@pytest.mark.proof
 def test_bad_usage_is_refused_before_torch_is_imported(photos: Path) -> None:
     source = (
         "import sys\nfrom orchestrator.cli import main\n"

@@ -38,6 +38,7 @@ def holder(tmp_path: Path):
         process.kill()
 
 
+@pytest.mark.proof
 def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder: subprocess.Popen) -> None:
     message = f"process {holder.pid} on {socket.gethostname()}"
     with pytest.raises(AlreadyRunningError, match=message) as refusal, hold(tmp_path):
@@ -48,6 +49,7 @@ def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder:
     assert (found.pid, found.boot_id) == (holder.pid, boot_id())
 
 
+@pytest.mark.proof
 def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: Path, holder: subprocess.Popen) -> None:
     # As Ray's workers do, it names the scratch directory in its command line.
     left = subprocess.Popen(
@@ -210,6 +212,7 @@ while True:
 """
 
 
+@pytest.mark.proof
 def test_no_start_loses_to_those_who_ask(tmp_path: Path) -> None:
     left = {"pid": 1, "host": socket.gethostname(), "boot_id": boot_id(), "started": "2026-01-01", "scratch": None}
     (tmp_path / "lock").write_text(json.dumps(left))

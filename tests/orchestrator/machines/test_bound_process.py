@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.proof
+
 ROOT = Path(__file__).parents[3]
 SLEEP = "import time; time.sleep(3600)"
 STARTER = f"""

@@ -137,11 +137,11 @@ def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.Monk
         ObjectStore.parse(f"s3://bucket?endpoint_override={endpoint}").check()
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def checkpoints(request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Path) -> Checkpoints:
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.proof)])
+def checkpoints(request: pytest.FixtureRequest, tmp_path: Path) -> Checkpoints:
     """Both kinds have one contract."""
     if request.param == "bucket":
-        return Checkpoints(BucketStore.claimed(store, tmp_path))
+        return Checkpoints(BucketStore.claimed(request.getfixturevalue("store"), tmp_path))
     (tmp_path / "trials").mkdir()
     return Checkpoints(FolderStore.claimed(tmp_path / "trials"))
 

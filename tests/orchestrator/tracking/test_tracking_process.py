@@ -60,6 +60,7 @@ def wait_until_ignored(process: psutil.Process, *numbers: signal.Signals) -> Non
         time.sleep(0.02)
 
 
+@pytest.mark.proof
 def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: Path, ledger: Ledger) -> None:
     add_trial(ledger, [1.0, 2.0])
     tracking, process = begin(output)
@@ -76,6 +77,7 @@ def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: P
     assert_store_agrees(ledger.history, output)
 
 
+@pytest.mark.proof
 def test_a_process_that_was_killed_is_replaced_at_the_end(output: Path, ledger: Ledger) -> None:
     tracking, process = begin(output)
     process.kill()
@@ -87,6 +89,7 @@ def test_a_process_that_was_killed_is_replaced_at_the_end(output: Path, ledger: 
     assert_store_agrees(ledger.history, output)
 
 
+@pytest.mark.proof
 def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on(
     output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +122,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield attempts
 
 
+@pytest.mark.proof
 def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(output: Path, refuse: list[str]) -> None:
     tracking = TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
     tracking.start()
@@ -147,6 +151,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seconds", [0, 3], ids=["at once", "while it delivers"])
 def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: Ledger, seconds: float) -> None:
     add_trial(ledger, [1.0])
@@ -160,6 +165,7 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
         time.sleep(0.05)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
@@ -181,6 +187,7 @@ def test_a_process_that_gives_no_answer_is_said_and_ended(
     assert not process.is_running()
 
 
+@pytest.mark.proof
 def test_a_password_is_not_on_the_command_line(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking_process, "START_SECONDS", 0.0)
     tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, "tiny", output / "journal.jsonl")
@@ -202,6 +209,7 @@ def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
     assert f"{path}: line 1 is damaged" in problem
 
 
+@pytest.mark.proof
 def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
