@@ -26,6 +26,8 @@ from tests.support.histories import search
 from tests.support.live_pages import Served, served
 from tests.support.records import append
 
+pytestmark = pytest.mark.proof
+
 
 def begin(output: Path, name: str = "tiny") -> Ledger:
     (output / name).mkdir(exist_ok=True)
@@ -48,7 +50,6 @@ def until(events: Any, wanted: Callable[[str, Any], bool]) -> Any:
     return next(value for name, value in events if wanted(name, value))
 
 
-@pytest.mark.proof
 def test_the_start_page_lists_what_is_there_and_what_comes(tmp_path: Path) -> None:
     with closing(begin(tmp_path, "first")) as ledger, served(tmp_path) as server:
         add_trial(ledger, [30.0, 40.0])
@@ -62,7 +63,6 @@ def test_the_start_page_lists_what_is_there_and_what_comes(tmp_path: Path) -> No
             )
 
 
-@pytest.mark.proof
 def test_only_the_experiments_that_were_named_are_shown(tmp_path: Path) -> None:
     with (
         closing(begin(tmp_path, "mine")),
@@ -74,7 +74,6 @@ def test_only_the_experiments_that_were_named_are_shown(tmp_path: Path) -> None:
         assert server.ask("/e/mine/").status == 200
 
 
-@pytest.mark.proof
 def test_a_page_shows_what_runs_what_failed_and_how_far_it_is(tmp_path: Path) -> None:
     with closing(begin(tmp_path)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
         failed = add_trial(ledger, [20.0], state=TrialState.FAILED, error="CUDA <b>out</b> of memory")
@@ -93,7 +92,6 @@ def test_a_page_shows_what_runs_what_failed_and_how_far_it_is(tmp_path: Path) ->
         assert "Traceback: in <module>\\x1b[31m" in log.text
 
 
-@pytest.mark.proof
 def test_a_page_shows_what_other_machines_reported_and_when(tmp_path: Path) -> None:
     gpu = Gpu(0, "NVIDIA H100", 37.0, 2 * 2**30, 80 * 2**30)
     machine = MachineUsage("node-2", 16, 62.4, 5 * 2**30, 64 * 2**30, (gpu,))
@@ -112,7 +110,6 @@ def test_a_page_shows_what_other_machines_reported_and_when(tmp_path: Path) -> N
     assert "reported nothing" in page[page.index('data-node="node-3"') :]
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize(
     "path",
     [
@@ -131,7 +128,6 @@ def test_what_is_not_there_is_not_found(tmp_path: Path, path: str) -> None:
         assert server.ask(path).status == 404
 
 
-@pytest.mark.proof
 def test_changes_hold_the_rows_that_changed_and_no_others(tmp_path: Path) -> None:
     with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
         first = add_trial(ledger, [30.0])
@@ -145,7 +141,6 @@ def test_changes_hold_the_rows_that_changed_and_no_others(tmp_path: Path) -> Non
         assert server.ask("/e/tiny/changes?since=nonsense").json()["rows"] != []
 
 
-@pytest.mark.proof
 def test_a_figure_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
     with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
         add_trial(ledger, [30.0, 40.0])
@@ -155,7 +150,6 @@ def test_a_figure_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
         assert figure["options"][0]["panels"][0]["data"][0]["y"] == [40.0]
 
 
-@pytest.mark.proof
 def test_a_search_that_begins_after_its_page_was_opened_and_is_interrupted_is_followed(tmp_path: Path) -> None:
     with served(tmp_path, expected="tiny") as server:
         assert "not begun yet" in server.ask("/e/tiny/").text
@@ -176,7 +170,6 @@ def test_a_search_that_begins_after_its_page_was_opened_and_is_interrupted_is_fo
         assert "50.0" in server.ask("/e/tiny/").text
 
 
-@pytest.mark.proof
 def test_a_journal_that_another_one_replaces_makes_pages_load_anew(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         with closing(begin(tmp_path)) as ledger:
@@ -189,7 +182,6 @@ def test_a_journal_that_another_one_replaces_makes_pages_load_anew(tmp_path: Pat
         assert "30.0" not in server.ask("/e/tiny/").text
 
 
-@pytest.mark.proof
 def test_a_damaged_journal_is_said_to_be_damaged(tmp_path: Path) -> None:
     with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
         add_trial(ledger, [30.0])
@@ -223,7 +215,6 @@ def check_policy(html: str, policy: str) -> None:
     assert [style[:80] for style in (*styles, *attributes) if named(style) not in rules["style-src"].split()] == []
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("path", ["/", "/e/tiny/"])
 def test_every_script_and_style_of_a_live_page_is_named_by_its_hash(tmp_path: Path, path: str) -> None:
     with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
@@ -239,7 +230,6 @@ def test_every_script_and_style_of_the_report_is_named_by_its_hash() -> None:
     check_policy(html, policy[1])
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -282,7 +272,6 @@ def test_every_answer_has_the_headers_that_keep_it_here(quiet: Served, path: str
 TOKEN = "correct horse battery staple"
 
 
-@pytest.mark.proof
 def test_a_token_is_asked_for_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
     with closing(begin(tmp_path)), served(tmp_path, token=TOKEN) as server:
         quoted = TOKEN.replace(" ", "%20")
@@ -296,7 +285,6 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
         assert server.ask("/e/tiny/", cookie=cookie.split("=")[0] + "=wrong").status == 401
 
 
-@pytest.mark.proof
 def test_a_page_holds_no_token(tmp_path: Path) -> None:
     with closing(begin(tmp_path)), served(tmp_path, token=TOKEN) as server:
         cookie = server.ask(f"/?token={TOKEN.replace(' ', '%20')}").headers["set-cookie"].split(";")[0]
