@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from mlflow import MlflowClient
 
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.tracking import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
+from trainables.data.dataset import load_dataset
+from trainables.data.resident import ResidentSplit
+from trainables.evaluation import evaluate, load_best
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -80,7 +84,13 @@ def test_a_search_from_the_command_line_ends_with_a_tested_winner(undisturbed: P
     winner = summary["winners"]["scenes"]
     finished = [row["best"]["val/rsum"] for row in summary["trials"] if row["state"] == "finished"]
     assert winner["val"]["rsum"] == max(finished)
-    assert 0 < winner["test"]["rsum"] <= 600
+    checkpoint = next((undisturbed / "scenes-smoke" / "trials" / winner["trial"]).glob("epoch_*"))
+    data = load_dataset("scenes", undisturbed.parent / "data", cache=undisturbed.parent / "cache of the test")
+    model, _ = load_best(checkpoint, data)
+    splits = {name: ResidentSplit(split, torch.device("cpu")) for name, split in data.splits.items()}
+    rsums = {name: evaluate(model, split)["rsum"] for name, split in splits.items()}
+    assert len(set(rsums.values())) == 3, "a split that is taken for another one must be noticed"
+    assert (winner["val"]["rsum"], winner["test"]["rsum"]) == pytest.approx((rsums["val"], rsums["test"]))
     assert_once(undisturbed)
     assert MlflowClient(tracking_uri=default_uri(undisturbed)).get_registered_model("icr-scenes").aliases
 

@@ -24,22 +24,9 @@ def test_dockerfile() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize(
-    ("old", "new", "rule"),
-    [
-        pytest.param("USER 1000", "USER root", "DL3002", id="root"),
-        pytest.param("FROM python:${PYTHON}\n", "FROM python\n", "DL3006", id="any version"),
-        pytest.param("WORKDIR /home/icr", "WORKDIR home", "DL3000", id="relative folder"),
-        pytest.param('ENTRYPOINT ["tini"', 'ENTRYPOINT tini "', "DL3025", id="a shell in between"),
-        pytest.param("--no-cache-dir ", "", "DL3042", id="a cache in a layer"),
-        pytest.param("COPY trainables trainables", "CPY trainables trainables", "unexpected", id="no Dockerfile"),
-    ],
-)
-def test_a_mistake_is_found(old: str, new: str, rule: str) -> None:
-    text = DOCKERFILE.read_text()
-    assert old in text
-    found = lint(text.replace(old, new))
-    assert found.returncode != 0 and rule in found.stdout + found.stderr
+def test_a_mistake_is_found() -> None:
+    found = lint(DOCKERFILE.read_text().replace("USER 1000", "USER root"))
+    assert found.returncode != 0 and "DL3002" in found.stdout
 
 
 def test_what_is_copied_is_there_and_let_in() -> None:
