@@ -7,6 +7,7 @@ Python itself reports what a test does (``sys.addaudithook``), so that nothing i
 
 import multiprocessing.util
 import os
+import socket
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ REFUSED = {
     "os.forkpty": "forks",
     "os.posix_spawn": "starts a process",
     "os.system": "starts a shell",
-    "socket.bind": "opens a socket for others",
+    "socket.listen": "listens",
 }
 """Event of Python -> what a test without the mark does not do."""
 
@@ -61,7 +62,7 @@ class Guard:
         self._before_file: dict[str, str | None] = {}
         self._of_file: set[psutil.Process] = set()
         sys.addaudithook(self._hear)
-        _report_spawns()
+        _report_what_python_keeps()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
@@ -143,7 +144,7 @@ class Guard:
         elif event == "os.mkdir":
             self._note_written(arguments[0], None, os.O_CREAT)
         elif self.refuses and event in REFUSED and not asks_git(event, arguments):
-            detail = arguments[1] if event in ("subprocess.Popen", "socket.bind") else ""
+            detail = arguments[1] if event in ("subprocess.Popen", "socket.listen") else ""
             self.heard.append(f"{REFUSED[event]} ({detail})" if detail else REFUSED[event])
             pytest.fail(f"no mark `proof`: {self.heard[-1]}", pytrace=True)
 
@@ -152,15 +153,20 @@ class Guard:
             self.written.add(os.path.abspath(path))  # noqa: PTH100 - resolves nothing, and costs little
 
 
-def _report_spawns() -> None:
-    """Let multiprocessing report the processes that it spawns, of which Python says nothing by itself."""
-    spawn = multiprocessing.util.spawnv_passfds
+def _report_what_python_keeps() -> None:
+    """Report the processes that multiprocessing spawns and sockets that listen, of which Python itself says nothing."""
+    spawn, listen = multiprocessing.util.spawnv_passfds, socket.socket.listen
 
-    def reported(path: Any, arguments: Any, descriptors: Collection[int]) -> int:
+    def reported_spawn(path: Any, arguments: Any, descriptors: Collection[int]) -> int:
         sys.audit("os.posix_spawn", path, arguments, {})
         return spawn(path, arguments, descriptors)
 
-    multiprocessing.util.spawnv_passfds = reported
+    def reported_listen(self: socket.socket, *backlog: int) -> None:
+        sys.audit("socket.listen", self, self.getsockname())
+        listen(self, *backlog)
+
+    multiprocessing.util.spawnv_passfds = reported_spawn
+    socket.socket.listen = reported_listen  # type: ignore[method-assign, assignment]
 
 
 def asks_git(event: str, arguments: tuple[Any, ...]) -> bool:

@@ -95,7 +95,7 @@ SAID = {
     "test_that_starts_a_program": r"no mark `proof` and starts a process \(.*python",
     "test_that_forks": "no mark `proof` and forks",
     "test_that_spawns": "no mark `proof` and starts a process",
-    "test_that_listens": r"no mark `proof` and opens a socket for others \(\('127",
+    "test_that_listens": r"no mark `proof` and listens \(\('127",
     "test_that_writes": "leaves behind: the file .*outside",
     "test_that_sets_a_variable": "leaves behind: the variable LEFT",
     "test_that_moves": "leaves behind: the working folder",
