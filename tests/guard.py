@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import psutil
@@ -36,6 +37,8 @@ BY_PYTHON = ("__pycache__", ".pytest_cache", ".hypothesis")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PATIENCE = 120.0
 """Seconds within which a process that was told to end has ended, however busy the machine is."""
+OF_A_PROCESS = {"CUBLAS_WORKSPACE_CONFIG", "WANDB_ERROR_REPORTING", "RAY_AUTH_MODE", "RAY_NUM_REDIS_GET_RETRIES"}
+"""Variables that the product sets once for its process, in whichever test comes first."""
 OWN_VARIABLE = "PYTEST_CURRENT_TEST"
 
 
@@ -61,6 +64,7 @@ class Guard:
         # What the fixtures of a file changed and started, which is theirs to take back when its last test is over.
         self._before_file: dict[str, str | None] = {}
         self._of_file: set[psutil.Process] = set()
+        self._of_modules = set(OF_A_PROCESS)
         sys.addaudithook(self._hear)
         _report_what_python_keeps()
 
@@ -112,7 +116,7 @@ class Guard:
         """Return what is there now, was not before the test, and is of no fixture of several tests."""
         now = variables()
         changed = {name for name in self._environment.keys() | now if self._environment.get(name) != now.get(name)}
-        left = [f"the variable {name}" for name in sorted(changed - self._before_file.keys())]
+        left = [f"the variable {name}" for name in sorted(changed - self._before_file.keys() - self._of_modules)]
         if Path.cwd() != self._folder:
             left.append(f"the working folder {Path.cwd()}")
         left += [f"the file {file}" for file in sorted(self.written) if self._is_outside(Path(file))]
@@ -141,6 +145,8 @@ class Guard:
             return
         if event == "open":
             self._note_written(*arguments)
+        elif event == "os.putenv" and is_importing():
+            self._of_modules.add(os.fsdecode(arguments[0]))
         elif event == "os.mkdir":
             self._note_written(arguments[0], None, os.O_CREAT)
         elif self.refuses and event in REFUSED and not asks_git(event, arguments):
@@ -167,6 +173,16 @@ def _report_what_python_keeps() -> None:
 
     multiprocessing.util.spawnv_passfds = reported_spawn
     socket.socket.listen = reported_listen  # type: ignore[method-assign, assignment]
+
+
+def is_importing() -> bool:
+    """Whether what runs is the body of a module, whose variables are the process's and not the test's."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def asks_git(event: str, arguments: tuple[Any, ...]) -> bool:

@@ -61,6 +61,11 @@ def test_that_writes(tmp_path):
 def test_that_sets_a_variable():
     os.environ["LEFT"] = "behind"
 
+def test_that_imports(tmp_path, monkeypatch):
+    (tmp_path / "sets_a_variable.py").write_text("import os; os.environ['OF_A_MODULE'] = 'set'")
+    monkeypatch.syspath_prepend(tmp_path)
+    import sets_a_variable
+
 def test_that_moves(tmp_path):
     os.chdir(tmp_path)
 
