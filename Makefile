@@ -35,7 +35,7 @@ $(DATA)/scenes/dataset_scenes.json: | install
 # What needs no Ray, no server, no browser and no second process, and three proofs from end to end. Each worker computes
 # on one thread: processes that wait for each other's threads on two cores take ten times as long.
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # All the rest, as long as it takes; interrupted, it goes on where it was.
 proof: install

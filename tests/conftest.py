@@ -19,6 +19,9 @@ MORE_EXAMPLES = 10
 """So many times the examples that CI draws are drawn where ``HYPOTHESIS_PROFILE`` is ``proof``."""
 IS_PROOF = os.environ.get("HYPOTHESIS_PROFILE") == "proof"
 
+LONGEST = {"test_end_to_end.py", "test_every_record.py", "test_fused.py", "test_on_gpu.py", "test_trial.py"}
+"""Files of ``make test`` that take more than half a minute of a processor each."""
+
 # A red run of `make test` is a fault of what was changed, so that it draws the same examples each time; `make proof`
 # draws others. How long an example takes says how busy the machine is, and no property is about that.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -45,7 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Draw more examples where the profile asks for them."""
+    """Put the longest files first; draw more examples where the profile asks for them."""
+    # What comes last is short, so that all workers have something to do to the end.
+    items.sort(key=lambda item: item.path.name not in LONGEST)
     if IS_PROOF:
         draw_more_examples(items)
 

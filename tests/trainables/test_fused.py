@@ -348,6 +348,7 @@ def test_models_of_different_words_are_not_stacked(data: Dataset) -> None:
     assert len({shape(), shape(**PUBLISHED), shape(region_norm="published")}) == 3
 
 
+@pytest.mark.proof
 def test_final_scores_lie_within_the_noise_of_seeds(data: Dataset) -> None:
     configs = [config("triplet_sh", seed=seed, epochs=4) for seed in range(5)]
     together = FusedTrials("cpu")
