@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +46,29 @@ main(sys.argv[1:])
 COMMAND = "import sys; from orchestrator.cli import main; main(sys.argv[1:])"
 
 
-def run(folder: Path, *arguments: str, program: str = COMMAND) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(folder: Path, *arguments: str, program: str = COMMAND) -> Done:
     """Run a command on the data and the output of a folder."""
     places = {"ORCHESTRATOR_DATA_ROOT": folder.parent / "data", "ORCHESTRATOR_OUTPUT": folder}
     places |= {"XDG_CACHE_HOME": folder.parent / "cache", "PYTHONPATH": ROOT}
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments], cwd=folder.parent, env=environment, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", program, *arguments]
+    # Files, and no pipes: what a killed command has started may hold its ends of a pipe for a while.
+    printed = [folder.parent / name for name in ("stdout", "stderr")]
+    with printed[0].open("w") as stdout, printed[1].open("w") as stderr:
+        code = subprocess.run(command, cwd=folder.parent, env=environment, stdout=stdout, stderr=stderr).returncode
+    return Done(code, *(file.read_text() for file in printed))
 
 
-def search(folder: Path, program: str = COMMAND) -> subprocess.CompletedProcess[str]:
+def search(folder: Path, program: str = COMMAND) -> Done:
     changes = [part for setting in SETTINGS for part in ("--set", setting)]
     return run(folder, "search", "scenes-smoke", *changes, program=program)
 
