@@ -31,6 +31,9 @@ REFUSED = {
 }
 """Event of Python -> what a test without the mark does not do."""
 
+QUESTIONS = ("git", "nvidia-smi", "uname", "ldconfig")
+"""Programs that the product and libraries ask: which commit runs, which GPUs there are, which machine this is."""
+
 BY_PYTHON = ("__pycache__", ".pytest_cache", ".hypothesis")
 """Folders that Python and the tests' own tools write wherever a test runs."""
 
@@ -149,7 +152,7 @@ class Guard:
             self._of_modules.add(os.fsdecode(arguments[0]))
         elif event == "os.mkdir":
             self._note_written(arguments[0], None, os.O_CREAT)
-        elif self.refuses and event in REFUSED and not asks_git(event, arguments):
+        elif self.refuses and event in REFUSED and not is_question(event, arguments):
             detail = arguments[1] if event in ("subprocess.Popen", "socket.listen") else ""
             self.heard.append(f"{REFUSED[event]} ({detail})" if detail else REFUSED[event])
             pytest.fail(f"no mark `proof`: {self.heard[-1]}", pytrace=True)
@@ -185,9 +188,9 @@ def is_importing() -> bool:
     return False
 
 
-def asks_git(event: str, arguments: tuple[Any, ...]) -> bool:
-    """Whether git is run, which the product asks for the commit that it runs at, and which waits for nothing."""
-    return event == "subprocess.Popen" and Path(str(arguments[1][0])).name == "git"
+def is_question(event: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether a program is started that only says something of code or machine, and waits for nothing."""
+    return event == "subprocess.Popen" and Path(os.fsdecode(arguments[0])).name in QUESTIONS
 
 
 def variables() -> dict[str, str]:

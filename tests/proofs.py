@@ -109,7 +109,7 @@ A file whose place is that of a folder of the packages is about that folder, and
 """
 
 MIRRORED = ("tests/orchestrator/", "tests/trainables/", "tests/search_spaces/")
-SECONDS = 180.0
+SECONDS = 120.0
 """So long after the first proof of a change another one begins."""
 STAGES = {
     "proofs": "tests that need Ray, servers, browsers, other processes or minutes",
