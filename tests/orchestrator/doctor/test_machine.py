@@ -14,6 +14,7 @@ from orchestrator.doctor.machine import Finding
 from orchestrator.machines.cluster import Cluster
 
 
+@pytest.mark.proof
 def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "data" / "pets").mkdir(parents=True)
     with pytest.raises(SystemExit) as exit_:
@@ -75,6 +76,7 @@ def test_little_disk_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert (found.state, found.found) == ("warn", f"1 GiB free at {tmp_path}")
 
 
+@pytest.mark.proof
 def test_a_taken_port_is_a_warning() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
