@@ -16,7 +16,7 @@ from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
 from tests.support.records import append
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.proof
 
 EVIL = "<script>document.title='it ran'</script>"
 

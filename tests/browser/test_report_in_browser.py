@@ -16,7 +16,7 @@ from orchestrator.report.queries import Item, Queries, Query
 from orchestrator.report.render import write_experiments, write_report
 from tests.support.histories import Author, search
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.proof
 
 DESKTOP, PHONE = (1280, 900), (375, 812)
 CHART_BUTTONS = {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
@@ -77,7 +77,7 @@ def cells(page: Page, column: int) -> list[str]:
         pytest.param(12, DESKTOP, id="12-desktop"),
         pytest.param(12, PHONE, id="12-phone"),
         pytest.param(1000, DESKTOP, id="1000-desktop"),
-        pytest.param(1000, PHONE, id="1000-phone", marks=pytest.mark.soak),
+        pytest.param(1000, PHONE, id="1000-phone", marks=pytest.mark.proof),
     ],
 )
 def test_page_is_drawn_without_complaint_request_or_sideways_scroll(

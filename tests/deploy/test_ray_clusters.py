@@ -43,19 +43,9 @@ def test_files(path: Path) -> None:
     assert count_waiting({WAITING: waiting}) > 1
 
 
-@pytest.mark.parametrize("path", RAY_CLUSTERS, ids=named)
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        pytest.param("max_worker", 3, id="unknown key"),
-        pytest.param("idle_timeout_minutes", "ten", id="no number"),
-        pytest.param("provider", {"region": "x"}, id="no provider"),
-        pytest.param("head_start_ray_commands", "ray start", id="no list"),
-    ],
-)
-def test_a_mistake_is_found(path: Path, key: str, value: Any) -> None:
-    with pytest.raises((jsonschema.ValidationError, KeyError)):
-        prepare(read(path) | {key: value})
+def test_a_mistake_is_found() -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        prepare(read(RAY_CLUSTERS[0]) | {"max_worker": 3})
 
 
 def test_ssh_is_not_open_to_the_internet_on_aws() -> None:

@@ -26,8 +26,6 @@ from trainables.errors import DataError
 from trainables.serving.packed import write_retriever
 from trainables.trial import run_trial
 
-pytestmark = pytest.mark.slow
-
 DATA = tiny_dataset()
 SERVE = """
 import sys, mlflow, json
@@ -117,6 +115,7 @@ def test_a_winner_is_registered_once_and_answers_from_the_command_line(
         assert all(answer[field] for answer in said["answers"])
 
 
+@pytest.mark.proof
 def test_mlflow_serves_it_with_the_code_that_is_packed_with_it(output: Path, directory: Path, tmp_path: Path) -> None:
     register_all(default_uri(output), directory)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -14,7 +14,7 @@ from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 TRIALS = 12
 

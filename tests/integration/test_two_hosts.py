@@ -21,7 +21,7 @@ from tests.support.experiments import make_experiment
 from tests.support.fake_workload import curve
 from tests.support.hosts import Host, cut, ray_command, ray_environment, two_hosts, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 ROOT = Path(__file__).parent.parent.parent
 TEMPERATURES = [0.3, 0.05, 0.2, 0.1]
@@ -52,7 +52,7 @@ def test_a_host_keeps_its_address_when_the_other_is_gone(hosts: tuple[Host, Host
     assert head.address in head.run("ip", "address", "show", "cable")
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], short_path: Path) -> None:
     base, (head, worker) = short_path, hosts
     environment = ray_environment(base, "secret-of-this-test") | CREDENTIALS

@@ -211,7 +211,7 @@ MUTATIONS = (
         file="trainables/evaluation.py",
         old="data.splits[split]",
         new='data.splits["val"]',
-        tests="tests/integration/test_search.py::test_a_real_search_from_the_command_line",
+        tests="tests/test_end_to_end.py::test_a_search_from_the_command_line_ends_with_a_tested_winner",
     ),
     Mutation(
         name="further objectives are those of the last epoch",

@@ -60,6 +60,7 @@ def test_an_error_of_the_software_keeps_its_traceback(monkeypatch: pytest.Monkey
         cli.main([])
 
 
+@pytest.mark.proof
 def test_libraries_print_nothing_at_the_end_of_a_command() -> None:
     # As a command does that computes features: torchvision loads torch._dynamo, and that Triton where it is installed.
     program = "import torch._dynamo.utils; from orchestrator.cli import main; main(['list', 'losses'])"

@@ -105,10 +105,10 @@ class MlflowServer:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
             try:
-                self._process.wait(30)
+                self._process.wait(120)
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait(30)
+                self._process.wait(120)
             self._process = None
 
     def _answers(self) -> bool:

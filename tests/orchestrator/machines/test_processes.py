@@ -9,8 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.proof
+
 ROOT = Path(__file__).parents[3]
-SLEEP = "import time; time.sleep(60)"
+SLEEP = "import time; time.sleep(3600)"
 STARTER = f"""
 import os, sys
 from orchestrator.machines.processes import bound_process

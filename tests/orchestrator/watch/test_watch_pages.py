@@ -22,6 +22,8 @@ from tests.support.histories import search
 from tests.support.live_pages import Served, served
 from tests.support.records import append
 
+pytestmark = pytest.mark.proof
+
 
 def begin(output: Path, name: str = "tiny") -> Ledger:
     (output / name).mkdir(exist_ok=True)

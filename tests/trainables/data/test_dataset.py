@@ -212,6 +212,7 @@ def _load(root: str, cache: str, gate: object, answers: object) -> None:
     answers.put(load_dataset("tiny", Path(root), cache=Path(cache)).splits["test"].tokens.tolist())  # type: ignore[attr-defined]
 
 
+@pytest.mark.proof
 def test_several_processes_prepare_at_once(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     gate, answers = context.Barrier(4), context.Queue()

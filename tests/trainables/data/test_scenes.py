@@ -59,6 +59,7 @@ def test_folder_is_the_same_on_every_machine(tmp_path: Path) -> None:
     assert digest_of(tmp_path / "scenes")[:16] == "51d1e6ca76b12c27"
 
 
+@pytest.mark.proof
 def test_work_on_all_cores_changes_nothing(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0}, raising=False)
     generate_scenes(tmp_path / "scenes", images=300, seed=3)
