@@ -32,15 +32,14 @@ search: install $(DATA)/scenes/dataset_scenes.json
 $(DATA)/scenes/dataset_scenes.json: | install
 	$(BIN)/orchestrator data generate scenes --images 2000 --seed 0 --out $(DATA)/scenes
 
-# Four files at a time, because the slow tests wait half of their time. Each computes on one thread: processes that wait
-# for each other's threads on two cores take ten times as long.
+# What needs no Ray, no server, no browser and no second process, and three proofs from end to end. Each worker computes
+# on one thread: processes that wait for each other's threads on two cores take ten times as long.
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# What takes too long for CI: the tests marked soak, every property with ten times the examples, every known mistake.
+# All the rest, as long as it takes; interrupted, it goes on where it was.
 proof: install
-	OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=proof $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "soak or hypothesis"
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutations
+	$(BIN)/python -m tests.proofs --all --workers $(WORKERS)
 
 lint: install
 	$(BIN)/ruff check .

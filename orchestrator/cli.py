@@ -1,7 +1,7 @@
-"""The command line: which commands there are, and how an error becomes an exit code.
+"""The command line: one table of commands, and how an error becomes an exit code.
 
-The commands stand in ``orchestrator/commands/``. Modules that take long to import are imported inside the command that
-needs them, so that ``--help`` answers at once and a bad config is refused before torch loads.
+The module of a command is imported when the command is called, so that ``--help`` imports none of them and a command
+imports at its top what it needs.
 """
 
 import atexit
@@ -9,39 +9,16 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from orchestrator.commands import (
-    cocos,
-    compare,
-    confirm,
-    data,
-    doctor,
-    evaluate,
-    export,
-    extend,
-    init,
-    judge,
-    list_names,
-    plugins,
-    regress,
-    report,
-    resume,
-    retrieve,
-    search,
-    status,
-    summarise,
-    sync,
-    train,
-    ui,
-    watch,
-)
-from orchestrator.machines.sigterm import sigterm_as_ctrl_c
+from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import say
 from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
@@ -56,8 +33,107 @@ NEW_OBJECTS = 50_000
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
+GROUPS = {
+    "Search": {
+        "init": "Write an experiment file: the keys of a shipped experiment, all other keys as comments.",
+        "search": "Search an experiment and confirm its best trials. The same command resumes an interrupted search.",
+        "resume": "Resume a search that was interrupted or killed, with the settings that it started with.",
+        "extend": "Give a search that has ended more trials, more hours, or another limit by --set.",
+        "confirm": "Train the best trials of a search again with fresh seeds. The same command resumes.",
+        "judge": "Compare the confirmed candidates by another test or with a model from elsewhere. Writes nothing.",
+        "status": "Show the state of an experiment that runs or has ended: stages, trials, budget, winners.",
+        "watch": "Serve live pages about experiments that run, will run or have ended; Ctrl-C ends the server.",
+    },
+    "Read results": {
+        "summarise": "Print winners, verdicts and statistics as a table, JSON, CSV, Markdown, LaTeX or HTML.",
+        "report": "Write each experiment as one HTML file that needs no network; of several, also an overview.",
+        "compare": "Compare two trials: which is better, in what they differ, and MLflow's page of both.",
+        "export": "Write an experiment's trials for other programs: tables, Optuna, TensorBoard, Weights & Biases.",
+        "retrieve": 'Query the best model: orchestrator retrieve "two dogs on a beach" --dataset flickr8k.',
+        "ui": "Serve MLflow's pages of the newest experiment, best trials first; Ctrl-C ends the server.",
+    },
+    "Models and data": {
+        "train": "Train one model: orchestrator train --set dataset=flickr8k --set loss=nt_xent.",
+        "evaluate": "Evaluate the best model of a checkpoint on val or test.",
+        "cocos": "Count the samples of the train split that contribute to the gradient, in the training's batches.",
+        "data": "Make, describe and check datasets.",
+        "list": "List experiments, suites, losses, models, samplers, metrics, keys of files, records of journals.",
+        "plugins": "List installed plug-ins and those of --plugin, with what they offer. Installed code is not run.",
+        "check-plugin": "Check a plug-in by the tests that our own losses, models and samplers pass.",
+    },
+    "Operate": {
+        "regress": "Rerun baselines and compare them with accepted results. Exit code 5: a regression.",
+        "sync": "Send MLflow the records that it missed, or all records to another store. Safe to repeat.",
+        "doctor": "Check this machine and the services that a search uses, or an experiment. Exit code 1: a problem.",
+    },
+}
+"""Group of ``orchestrator --help`` -> name of a command -> its summary, the first line of the function's docstring."""
+
+COMMANDS = {name: (group, summary) for group, commands in GROUPS.items() for name, summary in commands.items()}
+
+MODULES = {"list": "list_names", "check-plugin": "plugins"}
+"""Name of a command -> module under ``orchestrator/commands/``, where the two differ."""
+
+FUNCTIONS = {"list": "list_names", "check-plugin": "check_plugin"}
+"""Name of a command -> function of its module, where the two differ."""
+
+
+class ImportedCommands(Mapping[str, Any]):
+    """Name of a command -> the command, which is imported when it is first asked for."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, and import nothing."""
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        """Return the number of commands."""
+        return len(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a command as the parser of the command line takes it."""
+        return _load(name)
+
+
+@cache
+def _load(name: str) -> Any:
+    if name not in COMMANDS:
+        raise KeyError(name)
+    module = import_module(f"orchestrator.commands.{MODULES.get(name, name)}")
+    application = getattr(module, "app", None)
+    if application is None:
+        # Typer makes a command from an application alone.
+        application = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        application.command(name)(getattr(module, FUNCTIONS.get(name, name)))
+    command = typer.main.get_command(application)
+    command.name = name
+    return command
+
+
 class Commands(TyperGroup):
-    """All commands; the error about a refused command line quotes none of its passwords."""
+    """All commands, of which only the command that is called is imported.
+
+    The error about a refused command line quotes none of its passwords.
+    """
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast(dict[str, Any], ImportedCommands())
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of ``--help``."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return what ``--help`` and the shell's completion show of a command, which is not imported for that."""
+        if cmd_name not in COMMANDS:
+            return None
+        group, summary = COMMANDS[cmd_name]
+        return TyperCommand(cmd_name, help=summary, rich_help_panel=group, rich_markup_mode="rich")
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name of the called command, the command, and its arguments."""
+        name, command, arguments = super().resolve_command(ctx, args)
+        return name, command and self.commands[str(name)], arguments
 
     def invoke(self, ctx: Any) -> Any:
         """Run the named command."""
@@ -76,30 +152,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.add_typer(data.app, name="data")
-app.add_typer(regress.app, name="regress")
-app.command()(init.init)
-app.command()(search.search)
-app.command()(resume.resume)
-app.command()(extend.extend)
-app.command()(confirm.confirm)
-app.command()(judge.judge)
-app.command()(status.status)
-app.command()(watch.watch)
-app.command()(summarise.summarise)
-app.command()(report.report)
-app.command()(compare.compare)
-app.command()(export.export)
-app.command()(sync.sync)
-app.command()(retrieve.retrieve)
-app.command()(ui.ui)
-app.command()(doctor.doctor)
-app.command("list")(list_names.list_names)
-app.command()(plugins.plugins)
-app.command("check-plugin")(plugins.check_plugin)
-app.command()(train.train)
-app.command()(evaluate.evaluate)
-app.command()(cocos.cocos)
 
 
 def _print_version(wanted: bool) -> None:

@@ -5,27 +5,53 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+from tests.guard import Guard
 
 SEED = 20260
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis keeps the settings of a test; nothing public changes the settings of a test that has some."""
 MORE_EXAMPLES = 10
 """So many times the examples that CI draws are drawn where ``HYPOTHESIS_PROFILE`` is ``proof``."""
+IS_PROOF = os.environ.get("HYPOTHESIS_PROFILE") == "proof"
 
-# How long an example takes says how busy the machine is, and no property is about that.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+LONGEST = {"test_end_to_end.py", "test_every_record.py", "test_fused.py", "test_on_gpu.py", "test_trial.py"}
+"""Files of ``make test`` that take more than half a minute of a processor each."""
+
+# A red run of `make test` is a fault of what was changed, so that it draws the same examples each time; `make proof`
+# draws others. How long an example takes says how busy the machine is, and no property is about that.
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("gate", derandomize=True, database=None, **UNTIMED)
+settings.register_profile("proof", print_blob=True, **UNTIMED)
+settings.load_profile("proof" if IS_PROOF else "gate")
+
+
+HEADLESS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch what each test starts and leaves behind."""
+    config.pluginmanager.register(Guard())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files with slow tests first; draw more examples where the profile asks for them."""
+    """Put the longest files first; draw more examples where the profile asks for them."""
     # What comes last is short, so that all workers have something to do to the end.
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
-    if os.environ.get("HYPOTHESIS_PROFILE") == "proof":
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+    if IS_PROOF:
         draw_more_examples(items)
 
 
@@ -92,3 +118,17 @@ def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy(output / "mlflow.db", folder / "unfinished.db")
             (folder / "unfinished.db").rename(template)
     return template
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium without a window, driven by Playwright, made once; where there is none, what needs it is skipped."""
+    from playwright.sync_api import sync_playwright
+
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.skip("no Chromium on the PATH; on Debian: apt-get install chromium")
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=executable, args=HEADLESS)
+        yield made
+        made.close()

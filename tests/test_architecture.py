@@ -14,7 +14,8 @@ EVERYONE_MAY = {"journal", "text", "reference"}
 """Rooms that every other room of ``orchestrator`` may import, beside ``trainables`` and ``search_spaces``."""
 
 MAY_IMPORT = {
-    "cli": {"commands", "machines"},
+    # It names the commands and imports the one that is called (``cli.COMMANDS``), which no statement shows.
+    "cli": {"machines"},
     "commands": {
         "doctor",
         "experiment",
@@ -79,6 +80,26 @@ MAY_IMPORT = {
 }
 """Room of ``orchestrator`` -> the rooms that it may import beside ``EVERYONE_MAY``."""
 
+LEVELS = (
+    {"errors", "seeding", "devices", "files", "json_files", "extras", "packed_integers", "reports"},
+    {"scores", "representations", "block_scores", "positive_ranks", "ranks", "chance", "feasibility", "step_losses"},
+    {"metrics", "class_metrics", "backbone_names", "model_parameters"},
+    {"plugins"},
+    {"config"},
+    {"data", "checkpoint"},
+    {"losses"},
+    {"judgements", "cocos", "pair_scores"},
+    {"models", "dataset_description"},
+    {"evaluation", "optimizers", "learned_parameters"},
+    {"trial", "serving"},
+    {"fused"},
+    {"cost", "contracts"},
+)
+"""Rooms of ``trainables``, the lowest first; a room imports rooms of its own level and below, without a circle."""
+
+SEARCH_SPACES_MAY_IMPORT = {"config", "errors", "feasibility"}
+"""Rooms of ``trainables`` that ``search_spaces`` may import, none of which needs torch."""
+
 ENGINES = {
     "ray": ("orchestrator.tuner", "orchestrator.extraction.workers"),
     "optuna": ("orchestrator.studies",),
@@ -114,6 +135,48 @@ def room(module: str) -> str | None:
     """Return the room of a module of ``orchestrator``; ``None`` for the package itself and for other packages."""
     package, _, rest = module.partition(".")
     return rest.partition(".")[0] if package == "orchestrator" and rest else None
+
+
+def part_of_trainables(module: str) -> str | None:
+    """Return the room of a module of ``trainables``: its folder or its own name; ``None`` for other modules."""
+    package, _, rest = module.partition(".")
+    return rest.partition(".")[0] if package == "trainables" and rest else None
+
+
+LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
+
+
+def test_rooms_of_trainables_import_only_rooms_of_their_level_and_below() -> None:
+    assert LEVEL.keys() == {name for module in MODULES if (name := part_of_trainables(module))}
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in GRAPH.items()
+        for target in sorted(targets)
+        if (here := part_of_trainables(module)) and (there := part_of_trainables(target))
+        if LEVEL[there] > LEVEL[here]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_rooms_of_trainables_import_each_other_in_no_circle() -> None:
+    rooms: dict[str, set[str]] = {name: set() for name in LEVEL}
+    for module, targets in GRAPH.items():
+        if here := part_of_trainables(module):
+            rooms[here] |= {there for target in targets if (there := part_of_trainables(target)) and there != here}
+    try:
+        TopologicalSorter(rooms).prepare()
+    except CycleError as error:
+        pytest.fail(f"these rooms import each other in a circle: {' -> '.join(error.args[1])}")
+
+
+def test_search_spaces_import_the_rooms_of_trainables_that_they_may() -> None:
+    used = {
+        there
+        for module, targets in GRAPH.items()
+        for target in targets
+        if module.startswith("search_spaces") and (there := part_of_trainables(target))
+    }
+    assert used <= SEARCH_SPACES_MAY_IMPORT
 
 
 def test_every_room_imports_only_the_rooms_that_it_may() -> None:

@@ -50,7 +50,7 @@ def test_every_name_of_the_reference_is_documented() -> None:
         assert thing.__doc__ and thing.__doc__.strip(), name
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in PACKAGES),

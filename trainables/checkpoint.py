@@ -62,6 +62,8 @@ def read_file(directory: Path, name: str) -> dict[str, Any]:
         payload = torch.load(directory / name, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise CheckpointError(f"{directory / name}: holds more than tensors and plain values; refused") from None
+    if not isinstance(payload, dict):
+        raise CheckpointError(f"{directory / name}: must hold a dict, got {type(payload).__name__}; train it again")
     if payload.get("format") != FORMAT:
         raise CheckpointError(f"{directory / name}: format {payload.get('format')} is not {FORMAT}; train it again")
     return dict(payload)

@@ -4,6 +4,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,14 +83,16 @@ def alone(lock: Path) -> Iterator[None]:
 
 
 def make_writable(directory: Path) -> None:
-    """Make a directory with its parents, and check by writing a file that the directory can be written.
+    """Make a directory with its parents, and check by making a file that the directory can be written.
+
+    The file has no name, or a random one, so that processes and threads can check one directory at the same time.
 
     Raises:
         OSError: If the directory cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    write_whole(directory / ".writable", "")
-    (directory / ".writable").unlink()
+    with tempfile.TemporaryFile(dir=directory, prefix=".writable-"):
+        pass
 
 
 def force_to_disk(path: Path) -> None:

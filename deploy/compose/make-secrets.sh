@@ -19,11 +19,23 @@ write() {
   echo "made $folder/$1"
 }
 
-for name in postgres_password mlflow_admin_password mlflow_secret_key s3_access_key s3_secret_key ray_token; do
+for name in postgres_password mlflow_admin_password mlflow_driver_password mlflow_secret_key ray_token s3_access_key \
+  s3_secret_key s3_mlflow_access_key s3_mlflow_secret_key s3_searches_access_key s3_searches_secret_key; do
   write "$name" "$(random)"
 done
-write s3_identities.json '{"identities": [{"name": "icr", "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-  "credentials": [{"accessKey": "'"$(<s3_access_key)"'", "secretKey": "'"$(<s3_secret_key)"'"}]}]}'
+
+identity() { # NAME PREFIX ACTION...: an identity of the store with the keys in PREFIX_access_key and PREFIX_secret_key
+  local name="$1" prefix="$2" actions
+  shift 2
+  actions="$(printf '"%s", ' "$@")"
+  printf '{"name": "%s", "actions": [%s], "credentials": [{"accessKey": "%s", "secretKey": "%s"}]}' \
+    "$name" "${actions%, }" "$(<"${prefix}_access_key")" "$(<"${prefix}_secret_key")"
+}
+
+write s3_identities.json "{\"identities\": [
+  $(identity buckets s3 Admin Read Write List Tagging),
+  $(identity mlflow s3_mlflow Read:mlflow Write:mlflow List:mlflow Tagging:mlflow),
+  $(identity searches s3_searches Read:searches Write:searches List:searches Tagging:searches)]}"
 if [ ! -s s3_grpc_cert.pem ] || [ ! -s s3_grpc_key.pem ]; then
   rm -f s3_grpc_cert.pem s3_grpc_key.pem
   key="$(openssl genrsa 2048 2> /dev/null)"

@@ -27,7 +27,7 @@ def cocos(
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Count the samples of the train split that contribute to the gradient, in eval mode, in the training's batches."""
+    """Count the samples of the train split that contribute to the gradient, in the training's batches."""
     if not 0 < epsilon < float("inf"):
         raise ConfigError(f"--epsilon must be a finite number above 0, got {epsilon}")
     from orchestrator.experiment.plugins import load_plugins

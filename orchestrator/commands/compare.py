@@ -24,7 +24,7 @@ def compare(
     tracking_uri: TrackingUri = None,
     as_json: Json = False,
 ) -> None:
-    """Print which of two trials is better, how their settings and metrics differ, and MLflow's page of both."""
+    """Compare two trials: which is better, in what they differ, and MLflow's page of both."""
     require("report", "`orchestrator compare`")
     from orchestrator.results.trial_comparison import compare_trials
     from orchestrator.tracking import (

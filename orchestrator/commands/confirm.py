@@ -30,7 +30,7 @@ def confirm(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Train the best trials of a search again with fresh seeds; the same command resumes after an interruption."""
+    """Train the best trials of a search again with fresh seeds. The same command resumes."""
     from orchestrator.commands.search import resume_experiment
     from orchestrator.search.resuming import confirm_experiment
 

@@ -17,10 +17,10 @@ from orchestrator.text.terminal import make_console, say
 from trainables.errors import condense
 
 if TYPE_CHECKING:
-    from trainables.data.describe import Description
     from trainables.data.vocabulary import VocabularyName
+    from trainables.dataset_description import Description
 
-app = typer.Typer(help="Make, describe and check datasets.", no_args_is_help=True)
+app = typer.Typer(add_completion=False, help="Make, describe and check datasets.", no_args_is_help=True)
 app.command()(extract)
 app.command()(unpack)
 app.command()(frames)
@@ -74,7 +74,7 @@ def describe(
 ) -> None:
     """Describe a dataset in numbers, and name every problem found; exit code 2 if there is a problem."""
     from orchestrator.experiment.plugins import load_plugins
-    from trainables.data.describe import describe as describe_dataset
+    from trainables.dataset_description import describe as describe_dataset
 
     load_plugins(plugins or [])
     told = describe_dataset(name, data_root, vocabulary=_known(vocabulary), decode_images=decode_images)

@@ -32,7 +32,7 @@ def doctor(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Check this machine and the services that a search uses, or an experiment; exit code 1 if something is wrong."""
+    """Check this machine and the services that a search uses, or an experiment. Exit code 1: a problem."""
     from orchestrator.doctor.machine import examine
     from orchestrator.machines.cluster import Cluster
 

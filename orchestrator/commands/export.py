@@ -1,6 +1,8 @@
 """``orchestrator export``: the trials of an experiment for other programs."""
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,6 +44,10 @@ def export(
     store = STORES.get(to.suffix)
     if epochs and store is not None:
         raise ConfigError(f"--epochs: {store.name} has the epochs of every trial; leave it out with --to {to}")
+    if to.is_symlink():
+        raise ConfigError(f"--to {to}: is a link to {to.readlink()}; name that file or folder, or choose another name")
+    if store is None and to.is_dir():
+        raise ConfigError(f"--to {to}: is a folder; choose another name for a table")
     if to.exists() and not force:
         raise ConfigError(f"--to {to}: is there already; choose another name, or replace it with --force")
     if not to.parent.is_dir():
@@ -53,16 +59,28 @@ def export(
     from orchestrator.search.loaded import load
 
     found = load(experiment, output=output)
-    if store is not None:
-        count = store.write(found.history, found.experiment, to)
-        say(f"{to}: {count} trials; {store.opened.format(to)}")
-        return
-    from orchestrator.exports.table_files import WRITERS
-    from trainables.files import write_whole
+    with _writing(to):
+        if store is not None:
+            count = store.write(found.history, found.experiment, to)
+            say(f"{to}: {count} trials; {store.opened.format(to)}")
+            return
+        from orchestrator.exports.table_files import WRITERS
+        from trainables.files import write_whole
 
-    frame = found.epochs if epochs else found.trials
-    write_whole(to, WRITERS[to.suffix](frame.reset_index()))
-    say(f"{to}: {len(frame)} {'epochs' if epochs else 'trials'}")
+        frame = found.epochs if epochs else found.trials
+        write_whole(to, WRITERS[to.suffix](frame.reset_index()))
+        say(f"{to}: {len(frame)} {'epochs' if epochs else 'trials'}")
+
+
+@contextmanager
+def _writing(to: Path) -> Iterator[None]:
+    """Name the export, and not a temporary file of it, in the error of a full disk or of a folder that is read-only."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise ConfigError(f"--to {to}: cannot be written: {error.strerror}; choose another folder") from error
+        raise OSError(error.errno, error.strerror, str(to)) from error
 
 
 def _write_storage(history: "History", experiment: "Experiment", path: Path) -> int:

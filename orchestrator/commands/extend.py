@@ -30,7 +30,7 @@ def extend(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Give a search that has ended more trials, more hours, or another limit by [bold]--set[/bold]."""
+    """Give a search that has ended more trials, more hours, or another limit by --set."""
     from orchestrator.commands.search import resume_experiment
     from orchestrator.search.resuming import extend_experiment
 

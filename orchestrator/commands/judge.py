@@ -37,7 +37,7 @@ def judge(
     output: Output = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Compare the confirmed candidates again, by another test or with a model from elsewhere. Writes nothing."""
+    """Compare the confirmed candidates by another test or with a model from elsewhere. Writes nothing."""
     from orchestrator.journal.directory import find_directory
     from orchestrator.journal.read_history import read_history
     from orchestrator.results.confirmed import Question, answer

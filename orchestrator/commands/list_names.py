@@ -38,7 +38,7 @@ def list_names(
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List shipped experiments and suites, losses, models, samplers, metrics, keys of files, records, commands."""
+    """List experiments, suites, losses, models, samplers, metrics, keys of files, records of journals, commands."""
     _check(what, name, schema, markdown)
     if what == "commands":
         _list_commands(context, markdown, as_json)

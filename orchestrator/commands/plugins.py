@@ -1,21 +1,48 @@
 """``orchestrator plugins`` and ``check-plugin``: which plug-ins there are, and whether a plug-in keeps its contract."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+import multiprocessing
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.text.terminal import make_console, say
+from trainables.errors import ConfigError, UserError
 from trainables.extras import require
 
 if TYPE_CHECKING:
-    from trainables.plugins.findings import Finding
+    from trainables.contracts.findings import Finding
     from trainables.plugins.plugin import Plugin
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+GRACE_SECONDS = 5.0
+"""Seconds that the checking process has at its time limit to say where it is."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The checks of a plug-in.
+
+    Attributes:
+        name: Name of the plug-in.
+        digest: Digest of its code.
+        offers: What the plug-in offers: kind, name, the place of its definition, and what each check found.
+    """
+
+    name: str
+    digest: str
+    offers: Sequence[tuple[str, str, str, "list[Finding]"]]
 
 
 def plugins(files: Plugins = None, as_json: Json = False) -> None:
@@ -41,29 +68,103 @@ def plugins(files: Plugins = None, as_json: Json = False) -> None:
 def check_plugin(
     source: Annotated[str, typer.Argument(metavar="FILE.py|PACKAGE", help="Plug-in to check; its code runs.")],
     as_json: Json = False,
+    seconds: Annotated[
+        float, typer.Option("--time-limit", min=1, help="Seconds after which the check is ended.")
+    ] = 600.0,
 ) -> None:
-    """Check a plug-in by the tests that our own losses, models and samplers pass, and say what is wrong."""
+    """Check a plug-in by the tests that our own losses, models and samplers pass."""
+    checked = check_within(source, seconds)
+    if as_json:
+        rows = [
+            {"kind": kind, "name": name, "checks": list(map(asdict, found))} for kind, name, _, found in checked.offers
+        ]
+        print(json.dumps({"plugin": checked.name, "digest": checked.digest, "offers": rows}, indent=2))
+    else:
+        for kind, name, place, found in checked.offers:
+            _print_findings(f"{place} {name} ({kind})", found)
+    if any(finding.status == "fail" for *_, found in checked.offers for finding in found):
+        raise typer.Exit(1)
+
+
+def check_within(source: str, seconds: float) -> Checked:
+    """Check a plug-in in a process of its own, because its code may never end, or end the process.
+
+    Args:
+        source: The plug-in: a file or a package.
+        seconds: Time limit of loading and checking, > 0.
+
+    Raises:
+        ConfigError: If the plug-in is refused, ends the process, or has not ended in time.
+    """
+    # A new interpreter, because threads of torch in this one would not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_check_and_send, args=(source, seconds, sender))
+    process.start()
+    sender.close()
+    late = f"check-plugin {source}: has not ended after {seconds:g} s; mend the loop, or raise --time-limit"
+    try:
+        # The interpreter has started; its start is not the plug-in's time.
+        receiver.recv()
+        if not receiver.poll(seconds + GRACE_SECONDS):
+            raise ConfigError(late)
+        answer: Checked | UserError = receiver.recv()
+    except EOFError:
+        process.join()
+        raise ConfigError(f"{source}: ended the process that checked it, with exit code {process.exitcode}") from None
+    finally:
+        process.kill()
+        process.join()
+    if isinstance(answer, UserError):
+        raise answer
+    return answer
+
+
+def _check_and_send(source: str, seconds: float, sender: Connection) -> None:
+    """Check a plug-in and send a ``Checked`` or the error; at the time limit, send where the code is."""
+    # Ctrl-C is for the command, which then ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    main = threading.get_ident()
+
+    def give_up() -> None:
+        stack = traceback.extract_stack(sys._current_frames()[main])
+        own = [frame for frame in stack if Path(frame.filename).name == Path(source).name] or stack
+        place = f"{own[-1].filename}:{own[-1].lineno}"
+        text = f"{place}: is still running after {seconds:g} s; mend the loop, or raise --time-limit"
+        with suppress(OSError):
+            sender.send(ConfigError(text))
+
+    sender.send(None)
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        answer: Checked | UserError = _checked(source)
+    except UserError as error:
+        answer = error
+    timer.cancel()
+    sender.send(answer)
+
+
+def _checked(source: str) -> Checked:
     from orchestrator.experiment.plugins import load_plugins
 
     (plugin,) = load_plugins([source])
-    found = [(kind, name, list(_check(plugin, kind, name))) for kind, names in plugin.offers.items() for name in names]
-    if as_json:
-        rows = [{"kind": kind, "name": name, "checks": [asdict(one) for one in each]} for kind, name, each in found]
-        print(json.dumps({"plugin": plugin.name, "digest": plugin.digest, "offers": rows}, indent=2))
-    else:
-        for kind, name, each in found:
-            _print_findings(f"{plugin.offers[kind][name]['place']} {name} ({kind})", each)
-    if any(one.status == "fail" for _, _, each in found for one in each):
-        raise typer.Exit(1)
+    offers = [
+        (kind, name, plugin.offers[kind][name]["place"], list(_check(plugin, kind, name)))
+        for kind, names in plugin.offers.items()
+        for name in names
+    ]
+    return Checked(plugin.name, plugin.digest, offers)
 
 
 def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
     if kind == "losses":
-        from trainables.plugins.contract import check_loss
+        from trainables.contracts.loss_contract import check_loss
 
         return check_loss(name, ends_of(plugin.offers[kind][name]))
     if kind == "models":
-        from trainables.plugins.model_contract import check_model
+        from trainables.contracts.model_contract import check_model
 
         return check_model(name)
     if kind == "samplers":
@@ -71,7 +172,7 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
         from orchestrator.studies.sampler_contract import check_sampler
 
         return check_sampler(name)
-    from trainables.plugins.format_contract import check_format
+    from trainables.contracts.findings import check_format
 
     return check_format(name)
 

@@ -45,8 +45,9 @@ class Unnamed(TyperCommand):
 
 
 app = typer.Typer(
+    add_completion=False,
     cls=SuiteFirst,
-    help="Rerun baselines and compare: [bold]orchestrator regress scenes-quick[/bold]. Exit code 5: a regression.",
+    help="Rerun baselines and compare them with accepted results. Exit code 5: a regression.",
     rich_markup_mode="rich",
 )
 

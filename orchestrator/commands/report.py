@@ -21,7 +21,7 @@ def report(
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write each experiment, ended or not, as one HTML file that needs no network; for several, also an overview."""
+    """Write each experiment as one HTML file that needs no network; of several, also an overview."""
     require("report", "`orchestrator report`")
     from orchestrator.journal.directory import find_directory
     from orchestrator.report.experiment_report import report_experiment, report_experiments

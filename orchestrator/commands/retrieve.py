@@ -30,7 +30,7 @@ def retrieve(
     data_root: DataRoot = Path("data"),
     as_json: Json = False,
 ) -> None:
-    """Query the best model: [bold]orchestrator retrieve "two dogs on a beach" --dataset flickr8k[/bold]."""
+    """Query the best model: orchestrator retrieve "two dogs on a beach" --dataset flickr8k."""
     from trainables.errors import ConfigError
 
     if (caption is None) == (image is None):

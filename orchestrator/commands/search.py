@@ -47,7 +47,7 @@ def search(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command resumes an interrupted search."""
+    """Search an experiment and confirm its best trials. The same command resumes an interrupted search."""
     from orchestrator.experiment.experiment import load_experiment
 
     chosen = load_experiment(experiment, overrides or [], plugins or [])

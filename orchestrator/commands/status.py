@@ -91,6 +91,7 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     lines += [f"test: {now.test}"] if now.test else []
     lines += [str(now.left)] if now.left and now.left.stages else []
     lines += [f"resumed from an older checkpoint: {damage}" for damage in now.damage]
+    lines += [f"warning: {warning}" for warning in now.warnings]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += [f"to resume: {now.command}"] if now.command else []
     fronts = []

@@ -24,7 +24,7 @@ def summarise(
     output: Output = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Print the results of experiments: winners, verdicts, statistics, as the tables of Bleeker and de Rijke (2022)."""
+    """Print winners, verdicts and statistics as a table, JSON, CSV, Markdown, LaTeX or HTML."""
     require("report", "`orchestrator summarise`")
     from orchestrator.journal.directory import find_directory
     from orchestrator.tables import render

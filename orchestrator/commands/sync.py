@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from orchestrator.commands.options import AnyExperimentNames, Json, Output, TrackingUri
@@ -29,7 +30,10 @@ def sync(
     done, problems = [], []
     for directory in directories:
         try:
-            done.append(deliver(directory, output, uri, restores=bool(experiments)))
+            waiting = f"{directory.name}: waits for another process that delivers it to this store"
+            done.append(
+                deliver(directory, output, uri, restores=bool(experiments), on_wait=partial(say, waiting, error=True))
+            )
         except DeletedError as error:
             # `restores` is off, so the user did not name this experiment: the other experiments are still delivered.
             problems.append(str(error))
@@ -46,4 +50,9 @@ def sync(
     for problem in problems:
         say(f"warning: {problem}", error=True)
     for one in done:
+        if not one.sent:
+            say(f"{one.experiment}: its search is running and delivers to this store itself; nothing was sent")
+            continue
         say(f"{one.experiment}: {one.runs} runs agree with the journal{', search continues' if one.running else ''}")
+        if one.duplicates:
+            say(f"{one.experiment}: {one.duplicates} runs that were there twice are in MLflow's trash now")

@@ -44,7 +44,7 @@ def train(
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Train one model: [bold]orchestrator train --set dataset=flickr8k --set loss=nt_xent[/bold]."""
+    """Train one model: orchestrator train --set dataset=flickr8k --set loss=nt_xent."""
     from orchestrator.workload.begin import directory_of, read_config
     from orchestrator.workload.begin import train as begin
 

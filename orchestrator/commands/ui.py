@@ -1,6 +1,7 @@
 """``orchestrator ui``: MLflow's pages about the searches, on the loopback address."""
 
 import os
+import secrets
 import socket
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import Output, TrackingUri
-from orchestrator.machines.bound_process import bound_process
+from orchestrator.machines.processes import bound_process
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 
@@ -21,7 +22,10 @@ def ui(
     tracking_uri: TrackingUri = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on; another if this is taken.")] = PORT,
 ) -> None:
-    """Serve MLflow's pages of the newest experiment, best trials first; Ctrl-C ends the server."""
+    """Serve MLflow's pages of the newest experiment, best trials first; Ctrl-C ends the server.
+
+    The printed address holds a token that is new at each start; without it no other user of the machine gets in.
+    """
     from orchestrator.tracking import is_server, newest_page, without_password
     from orchestrator.tracking.fetching import find_store
 
@@ -31,19 +35,18 @@ def ui(
         return
     chosen = choose_port(port)
     say(f"MLflow on {without_password(uri)}")
-    say(f"open http://{HOST}:{chosen}{newest_page(uri) or ''} (Ctrl-C ends it; it takes some seconds to start)")
-    raise typer.Exit(serve(uri, chosen))
+    token = secrets.token_urlsafe(24)
+    page = (newest_page(uri) or "/").removeprefix("/")
+    say(f"open http://{HOST}:{chosen}/?token={token}{page} (Ctrl-C ends it; it takes some seconds to start)")
+    raise typer.Exit(serve(uri, chosen, token))
 
 
-def serve(uri: str, port: int) -> int:
+def serve(uri: str, port: int, token: str) -> int:
     """Run MLflow's server until the server or this process ends; return its exit code, or 0 after an interrupt."""
-    quiet = {"PYTHONWARNINGS": "ignore", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    # Set in the environment, because other users can read command lines, and the address may contain a password.
-    store = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    environment = {**os.environ, **quiet, **store}
-    place = ["--host", HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
-    command = [sys.executable, "-m", "mlflow", "ui", *place]
-    with bound_process(command, environment) as server:
+    # Set in the environment, because other users can read command lines, and these are secrets.
+    private = {"PYTHONWARNINGS": "ignore", "MLFLOW_BACKEND_STORE_URI": uri, "ORCHESTRATOR_UI_TOKEN": token}
+    command = [sys.executable, "-m", "orchestrator.tracking.server", "--host", HOST, "--port", str(port)]
+    with bound_process(command, {**os.environ, **private}) as server:
         try:
             return server.wait()
         except KeyboardInterrupt:

@@ -2,11 +2,12 @@
 
 The journal is the truth; checkpoints, derived files and MLflow are compared with the journal. No other file repeats the
 content of a damaged line of the journal: a repair says which records are lost, and keeps a copy of the damaged journal.
+A repair deletes no result: a file that the journal does not know, or contradicts, is moved to the folder ``set_aside``.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,9 +35,17 @@ from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.journal.trial_records import EpochEnded, has_ended
 from orchestrator.results.summary import summarise
-from orchestrator.storage.bucket import is_bucket
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore
+from orchestrator.storage.set_aside import (
+    FOLDER,
+    SUMMARY,
+    find_unknown,
+    move_aside,
+    name_occasion,
+    set_summary_aside,
+    trials_folder,
+)
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.extras import is_installed
 from trainables.files import write_whole
@@ -51,12 +60,13 @@ class Breach:
 
     Attributes:
         finding: Which rule is broken where, and the way out.
-        mend: Makes the rule hold again, and raises ``OSError`` where that fails; ``None`` where a person has to decide.
+        mend: Makes the rule hold again and returns what it did, for people; raises ``OSError`` where that fails.
+            ``None`` where a person has to decide.
         hides: Whether this breach keeps other breaches from being found.
     """
 
     finding: Finding
-    mend: Callable[[], None] | None = None
+    mend: Callable[[], str] | None = None
     hides: bool = False
 
 
@@ -70,7 +80,7 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
 
     Returns:
         One finding for each breach, in the state ``fail``, or ``warn`` where the breach was mended; a single finding
-        in the state ``ok`` if all rules hold.
+        in the state ``ok`` if all rules hold. What a repair did is the ``way_out`` of the finding.
 
     Raises:
         AlreadyRunningError: If ``repair`` is asked for while another process runs the experiment.
@@ -82,10 +92,8 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
                 with (directory / JOURNAL_FILE).open("rb") as journal:
                     refuse_taken(journal, directory / JOURNAL_FILE)
             findings = [_mended(breach) for breach in breaches]
-        if any(breach.hides for breach in breaches):
-            # These breaches are named, not mended: a person may first look up the lost records about checkpoints in the
-            # copy of the damaged journal.
-            findings += check_experiment(directory, uri)
+            if any(breach.hides and breach.mend for breach in breaches):
+                findings += [_mended(breach) for breach in find_breaches(directory, uri, held=True)]
     else:
         findings = [breach.finding for breach in breaches]
     if findings:
@@ -95,13 +103,18 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
     return [Finding("experiment", "ok", f"{directory}: everything holds{running}")]
 
 
-def find_breaches(directory: Path, uri: str) -> Iterator[Breach]:
+def find_breaches(directory: Path, uri: str, *, held: bool = False) -> Iterator[Breach]:
     """Look at everything, the journal first.
 
     While another process runs the experiment, records and checkpoints that are being written are no breach.
+
+    Args:
+        directory: The experiment's folder.
+        uri: Address of the MLflow store.
+        held: Whether this process holds the folder, so that no other process runs the experiment.
     """
-    runs = find_holder(directory) is not None
-    if not runs:
+    runs = not held and find_holder(directory) is not None
+    if not runs and not held:
         yield from check_lock(directory)
     try:
         records = read_journal(directory / JOURNAL_FILE)
@@ -111,8 +124,11 @@ def find_breaches(directory: Path, uri: str) -> Iterator[Breach]:
     history = History.of(records)
     yield from check_journal(directory / JOURNAL_FILE, records, history, runs=runs)
     yield from check_passed_over(history)
-    if history.storage is None or not is_bucket(history.storage):
-        yield from check_checkpoints(_trials(directory, history), history, runs=runs)
+    if not runs:
+        yield from check_unknown(directory, history)
+    trials = trials_folder(directory, history)
+    if trials is not None:
+        yield from check_checkpoints(trials, history, runs=runs)
     if not runs:
         yield from check_derived(directory, history)
         yield from check_tracking(directory, history, records, uri)
@@ -127,7 +143,7 @@ def check_lock(directory: Path) -> Iterator[Breach]:
     left = [] if scratch is None else find_processes(scratch)
     found = f"left by process {holder.pid}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
     # `check_experiment` mends while it holds the lock, and `hold` has already cleared up after the former holder.
-    yield Breach(Finding("lock", "fail", found, "--repair, or the next start, clears up"), lambda: None)
+    yield Breach(Finding("lock", "fail", found, "--repair, or the next start, clears up"), lambda: "cleared up")
 
 
 def check_journal(path: Path, records: list[Record], history: History, *, runs: bool) -> Iterator[Breach]:
@@ -170,10 +186,14 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
         store = FolderStore(trials)
         checkpoints = Checkpoints(store)
-        for place in [*store.partial(), *(entry.address for entry in checkpoints.ahead(epochs))]:
-            found = f"{place}: half written, or beyond what the journal knows"
-            way_out = "--repair, or the next start, removes it"
-            yield Breach(Finding("checkpoint", "fail", found, way_out), lambda: checkpoints.rewind(epochs))
+        if partial := store.partial():
+            found = f"half written when its process was killed: {_some(map(str, partial))}"
+            way_out = "--repair, or the next start, removes it; its epoch is trained again"
+            yield Breach(Finding("checkpoint", "fail", found, way_out), _remove_partial(store))
+        if beyond := checkpoints.ahead(epochs):
+            found = f"beyond what the journal knows: {_some(entry.address for entry in beyond)}"
+            way_out = f"--repair, or the next start, moves it to {trials.parent / FOLDER}"
+            yield Breach(Finding("checkpoint", "fail", found, way_out), _rewind(checkpoints, epochs))
 
 
 def check_passed_over(history: History) -> Iterator[Breach]:
@@ -185,6 +205,21 @@ def check_passed_over(history: History) -> Iterator[Breach]:
         for damage in trial.damage:
             way_out = "the trial trained those epochs again, with the same numbers; find out what damages files there"
             yield Breach(Finding("checkpoint", "warn", f"{trial.id}: passed over: {damage}", way_out))
+
+
+def check_unknown(directory: Path, history: History) -> Iterator[Breach]:
+    """The journal knows all trials of the checkpoints and of ``summary.json``."""
+    unknown = find_unknown(directory, history)
+    if unknown.lost is not None:
+        way_out = f"restore {directory / JOURNAL_FILE} from a backup; without one, resume trains again what is lost"
+        yield Breach(Finding("journal", "fail", unknown.lost, way_out))
+    if unknown.moved is not None:
+        way_out = "move them back if the journal that knows them is restored; else remove them when nobody needs them"
+        yield Breach(Finding("set aside", "warn", unknown.moved, way_out))
+    if unknown.summarised:
+        found = f"{directory / SUMMARY}: has {len(unknown.summarised)} trials that the journal does not know"
+        way_out = f"--repair, or the next start, moves it to {directory / FOLDER}"
+        yield Breach(Finding("file", "fail", found, way_out), _set_summary_aside(directory, history))
 
 
 def check_derived(directory: Path, history: History) -> Iterator[Breach]:
@@ -204,8 +239,8 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
     for name, (value, parse, text) in expected.items():
         if _read(directory / name, parse) != value:
             found = f"{directory / name}: missing, damaged, or not what the journal says"
-            mend = _write(directory / name, text)
-            yield Breach(Finding("file", "fail", found, "--repair writes it again from the journal"), mend)
+            way_out = f"--repair writes it again from the journal, and keeps a former file in {directory / FOLDER}"
+            yield Breach(Finding("file", "fail", found, way_out), _write(directory / name, text))
 
 
 def check_tracking(directory: Path, history: History, records: list[Record], uri: str) -> Iterator[Breach]:
@@ -250,15 +285,10 @@ def _mended(breach: Breach) -> Finding:
     if breach.mend is None:
         return breach.finding
     try:
-        breach.mend()
+        done = breach.mend()
     except OSError as error:
         return replace(breach.finding, way_out=f"could not be repaired: {error}")
-    return replace(breach.finding, state="warn", way_out="repaired")
-
-
-def _trials(directory: Path, history: History) -> Path:
-    root = directory if history.storage is None else Path(history.storage) / directory.resolve().name
-    return root / "trials"
+    return replace(breach.finding, state="warn", way_out=f"repaired: {done}")
 
 
 def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
@@ -285,26 +315,65 @@ def _salvaged(path: Path, error: JournalError) -> Breach:
     except (JournalError, FileNotFoundError):
         reason, _, way_out = str(error).partition("; ")
         return Breach(Finding("journal", "fail", reason, way_out))
-    return Breach(Finding("journal", "fail", found.statement, found.way_out), found.write, hides=True)
+
+    def write() -> str:
+        copy = found.write()
+        return f"kept {len(found.kept)} records; the journal as it was: {copy}; resume trains again what is lost"
+
+    return Breach(Finding("journal", "fail", found.statement, found.way_out), write, hides=True)
 
 
-def _cut(path: Path) -> Callable[[], None]:
-    return lambda: Journal(path).close()
+def _cut(path: Path) -> Callable[[], str]:
+    def cut() -> str:
+        Journal(path).close()
+        return "cut off"
+
+    return cut
 
 
-def _set_aside(path: Path) -> Callable[[], None]:
-    def set_aside() -> None:
-        path.rename(path.with_name(f"damaged_{path.name}"))
+def _set_aside(path: Path) -> Callable[[], str]:
+    def set_aside() -> str:
+        target = path.with_name(f"damaged_{path.name}")
+        if target.exists():
+            target = path.with_name(f"{target.name}-{name_occasion()}")
+        path.rename(target)
+        return f"renamed to {target}"
 
     return set_aside
 
 
-def _write(path: Path, text: str) -> Callable[[], None]:
-    return lambda: write_whole(path, text)
+def _remove_partial(store: FolderStore) -> Callable[[], str]:
+    def remove() -> str:
+        store.remove_partial()
+        return "removed"
+
+    return remove
 
 
-def _deliver(directory: Path, records: Iterable[Record], uri: str) -> Callable[[], None]:
-    def deliver() -> None:
+def _rewind(checkpoints: Checkpoints, epochs: Mapping[str, int]) -> Callable[[], str]:
+    return lambda: f"moved to {_some(checkpoints.rewind(epochs))}"
+
+
+def _set_summary_aside(directory: Path, history: History) -> Callable[[], str]:
+    return lambda: f"moved to {set_summary_aside(directory, history)}"
+
+
+def _write(path: Path, text: str) -> Callable[[], str]:
+    def write() -> str:
+        former = move_aside(path, path.parent, name_occasion()) if path.is_file() else None
+        write_whole(path, text)
+        return "written from the journal" + (f"; the former file: {former}" if former else "")
+
+    return write
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
+
+
+def _deliver(directory: Path, records: Iterable[Record], uri: str) -> Callable[[], str]:
+    def deliver() -> str:
         from orchestrator.tracking import first_line, restore, store_failures
         from orchestrator.tracking.tracker import Tracker
 
@@ -318,5 +387,6 @@ def _deliver(directory: Path, records: Iterable[Record], uri: str) -> Callable[[
         tracker.close(SYNC_SECONDS)
         if tracker.problem is not None:
             raise OSError(tracker.problem)
+        return "delivered"
 
     return deliver

@@ -65,6 +65,9 @@ def read_yaml(path: Path) -> Document:
     """
     from orchestrator.experiment.yaml_text import LARGEST_TEXT, YamlTextError, parse_yaml
 
+    # The opening of a named pipe would wait for a writer, perhaps for ever.
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is {'a folder' if path.is_dir() else 'no regular file'}; name a YAML file")
     try:
         with path.open(encoding="utf-8-sig", newline=None) as file:
             text = file.read(LARGEST_TEXT + 1)

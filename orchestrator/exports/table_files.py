@@ -4,12 +4,17 @@ import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from orchestrator.text.values import guarded
+
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
 def _as_csv(frame: "DataFrame") -> bytes:
-    return bytes(frame.to_csv(index=False).encode())
+    # The other two forms hold texts as texts, which no program takes for a formula.
+    texts = frame.select_dtypes(exclude="number").columns
+    safe = {name: frame[name].map(lambda cell: guarded(cell) if isinstance(cell, str) else cell) for name in texts}
+    return bytes(frame.assign(**safe).to_csv(index=False).encode())
 
 
 def _as_parquet(frame: "DataFrame") -> bytes:

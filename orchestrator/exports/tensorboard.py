@@ -5,7 +5,8 @@ takes the page's columns from the first description that it finds, so that a des
 columns that the first trial does not have.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,9 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
 
 if TYPE_CHECKING:
-    from tensorboardX import SummaryWriter
+    from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+    from tensorboardX.proto.summary_pb2 import Summary
 
 EVENT_FILES = "*events.out.tfevents.*"
 RECALLS = tuple(f"{direction}_r{rank}" for direction in ("i2t", "t2i") for rank in (1, 5, 10))
@@ -39,6 +41,7 @@ def write_events(history: History, experiment: Experiment, folder: Path) -> int:
 
     Raises:
         ConfigError: If the folder holds other files than event files.
+        OSError: If a file cannot be written, e.g. because the disk is full; nothing is left of the export.
     """
     runs = list(trial_runs(history))
     types = _columns(runs)
@@ -52,13 +55,13 @@ def write_events(history: History, experiment: Experiment, folder: Path) -> int:
 def _write_description(
     experiment: Experiment, runs: Sequence[TrialRun], types: Mapping[str, "ColumnType"], folder: Path
 ) -> None:
-    from tensorboardX import SummaryWriter
     from tensorboardX.proto import api_pb2, plugin_hparams_pb2
 
+    created = min((run.trial.created for run in runs), default=0.0)
     description = api_pb2.Experiment(
         name=experiment.name,
         description=experiment.description,
-        time_created_secs=min((run.trial.created for run in runs), default=0.0),
+        time_created_secs=created,
         hparam_infos=[
             api_pb2.HParamInfo(name=name, type=api_pb2.DataType.Value(type_.name)) for name, type_ in types.items()
         ],
@@ -66,29 +69,44 @@ def _write_description(
             api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag), display_name=tag) for tag in _shown(experiment, runs)
         ],
     )
-    with SummaryWriter(logdir=str(folder)) as writer:
-        _add(writer, "experiment", plugin_hparams_pb2.HParamsPluginData(experiment=description))
+    with _event_file(folder) as writer:
+        _add(writer, "experiment", plugin_hparams_pb2.HParamsPluginData(experiment=description), created)
 
 
 def _write_run(run: TrialRun, types: Mapping[str, "ColumnType"], folder: Path) -> None:
-    from tensorboardX import SummaryWriter
     from tensorboardX.proto import plugin_hparams_pb2 as hparams
+    from tensorboardX.summary import scalar
 
     trial = run.trial
     start = hparams.SessionStartInfo(group_name=run.group, start_time_secs=trial.created)
     for name, column in types.items():
         if name in run.settings:
             setattr(start.hparams[name], column.field, column.convert(run.settings[name]))
-    with SummaryWriter(logdir=str(folder)) as writer:
-        _add(writer, "session_start_info", hparams.HParamsPluginData(session_start_info=start))
+    with _event_file(folder) as writer:
+        _add(writer, "session_start_info", hparams.HParamsPluginData(session_start_info=start), trial.created)
         for epoch, metrics in sorted(trial.epochs.items()):
             for name, value in metrics.items():
-                writer.add_scalar(name, value, epoch, walltime=trial.times.get(epoch, trial.created))
+                _write(writer, scalar(name, value), trial.times.get(epoch, trial.created), epoch)
         for name, value in run.best.items():
-            writer.add_scalar(name, value, trial.best_epoch, walltime=run.moment)
+            _write(writer, scalar(name, value), run.moment, trial.best_epoch)
         if trial.has_ended:
             end = hparams.SessionEndInfo(status=_status(trial.state), end_time_secs=run.moment)
-            _add(writer, "session_end_info", hparams.HParamsPluginData(session_end_info=end))
+            _add(writer, "session_end_info", hparams.HParamsPluginData(session_end_info=end), run.moment)
+
+
+@contextmanager
+def _event_file(folder: Path) -> Iterator["EventsWriter"]:
+    """Give the writer of an event file, whose records are on the disk when the block ends.
+
+    ``EventsWriter`` writes in this thread. ``SummaryWriter`` writes in a thread of its own, which ends at the first
+    record that a full disk refuses; closing the ``SummaryWriter`` then waits for that thread for ever.
+    """
+    from tensorboardX.event_file_writer import EventsWriter
+
+    folder.mkdir(exist_ok=True)
+    writer = EventsWriter(str(folder / "events"))
+    yield writer
+    writer.close()
 
 
 def _status(state: TrialState) -> int:
@@ -98,13 +116,19 @@ def _status(state: TrialState) -> int:
     return int(api_pb2.Status.Value("STATUS_FAILURE" if broken else "STATUS_SUCCESS"))
 
 
-def _add(writer: "SummaryWriter", tag: str, data: "HParamsPluginData") -> None:
+def _add(writer: "EventsWriter", tag: str, data: "HParamsPluginData", moment: float) -> None:
     """Write data for TensorBoard's HParams plug-in."""
     from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 
     plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
     value = Summary.Value(tag=f"_hparams_/{tag}", metadata=SummaryMetadata(plugin_data=plugin))
-    writer.file_writer.add_summary(Summary(value=[value]))
+    _write(writer, Summary(value=[value]), moment)
+
+
+def _write(writer: "EventsWriter", summary: "Summary", moment: float, epoch: int | None = None) -> None:
+    from tensorboardX.proto.event_pb2 import Event
+
+    writer.write_event(Event(wall_time=moment, step=epoch, summary=summary))
 
 
 @dataclass(frozen=True)

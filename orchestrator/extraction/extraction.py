@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.extraction.interrupted import KEPT, ExtractionInterruptedError
 from orchestrator.journal.lock import hold, make_scratch
-from orchestrator.machines.sigterm import sigterm_as_ctrl_c
+from orchestrator.machines.processes import sigterm_as_ctrl_c
 from trainables.backbone_names import check_backbone, check_weights
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.features import images_digest

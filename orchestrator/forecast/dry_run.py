@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.forecast.forecast import Concurrency, Forecast, StudyLoad, forecast, limit_concurrency
+from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
-from orchestrator.machines.nodes import Node, check_fits
 from orchestrator.studies.pbt import moving_trials
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import Range, Suggestion, Values

@@ -8,8 +8,7 @@ from typing import Any
 class ConfirmationPlan:
     """The design of the confirmation on one dataset.
 
-    The plan is recorded before its values, because the level of the verdict depends on how often the test split had
-    been opened before the plan.
+    The plan is recorded before its values, because the level of the verdict depends on what had been seen before it.
 
     Attributes:
         dataset: Name of the dataset.
@@ -17,7 +16,10 @@ class ConfirmationPlan:
         seeds: Seeds of each candidate in a fixed design; ``None`` in a race.
         trainings: Most trainings of a race; ``None`` in a fixed design.
         baseline: Label or loss of the baseline; ``None`` where there is none.
-        looks: How often the test split had been opened for repeats on the dataset when the plan was made.
+        looks: How often values of this confirmation had been seen when the plan was made: test was opened for repeats
+            on the dataset, or an earlier plan was replaced whose candidates could already be compared on val.
+        first: Seeds of each candidate in the first round of a race; ``None`` in a fixed design, and in a race of an
+            older version, which gave out its trainings by another rule.
     """
 
     dataset: str
@@ -26,6 +28,7 @@ class ConfirmationPlan:
     trainings: int | None
     baseline: str | None
     looks: int
+    first: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""

@@ -18,7 +18,9 @@ class ConfirmationPlanned(Record):
         seeds: Seeds of each candidate in a fixed design, >= 1; ``None`` in a race.
         trainings: Most trainings of a race, >= 1; ``None`` in a fixed design.
         baseline: Label or loss of the baseline; ``None`` where there is none.
-        looks: How often the test split had been opened for repeats on the dataset when the plan was made, >= 0.
+        looks: How often values had been seen when the plan was made, >= 0: test was opened for repeats on the dataset,
+            or a plan was replaced whose candidates could already be compared on val.
+        first: Seeds of each candidate in the first round of a race, >= 2; without it a race is of an older version.
     """
 
     kind: ClassVar[str] = "confirmation_planned"
@@ -29,6 +31,7 @@ class ConfirmationPlanned(Record):
     trainings: int | None
     baseline: str | None
     looks: int
+    first: int | None = field(default=None, metadata={LEFT_OUT: True})
 
     @classmethod
     def of(cls, plan: ConfirmationPlan) -> "ConfirmationPlanned":
@@ -39,7 +42,13 @@ class ConfirmationPlanned(Record):
     def plan(self) -> ConfirmationPlan:
         """The plan that the record holds."""
         return ConfirmationPlan(
-            self.dataset, tuple(self.candidates), self.seeds, self.trainings, self.baseline, self.looks
+            self.dataset,
+            tuple(self.candidates),
+            self.seeds,
+            self.trainings,
+            self.baseline,
+            self.looks,
+            self.first,
         )
 
 

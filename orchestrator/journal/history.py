@@ -6,7 +6,7 @@ the journal knows what the process that wrote the journal knew.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from orchestrator.journal.actors import Actors
@@ -167,6 +167,13 @@ class History:
         handler = _HANDLERS.get(type(record))
         if handler is not None:
             handler(self, record)
+
+    def without_actors(self) -> "History":
+        """Return this state as it is while no process runs the experiment; for reading, because trials are shared.
+
+        The journal of a killed process does not say that the actors are gone.
+        """
+        return replace(self, spending=replace(self.spending, actors=Actors()))
 
     def study(self, name: str) -> list[Trial]:
         """Return the trials of a study's search in the order of their numbers."""

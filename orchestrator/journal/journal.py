@@ -48,7 +48,7 @@ class JournalError(UserError):
 
 
 class JournalFormatError(JournalError):
-    """A journal in a newer format than this version reads."""
+    """A journal in a newer format than this version reads, or in a format that is no number."""
 
 
 class JournalGoneError(JournalError):
@@ -204,7 +204,7 @@ def read_lines(path: Path) -> list[Line | None]:
     """Return the values of all lines, even where their numbers are out of order; ``None`` for a damaged line.
 
     Raises:
-        JournalFormatError: If a newer version wrote the journal.
+        JournalFormatError: If a newer version wrote the journal, or its format is no number.
     """
     lines = [_decode(line) for line in path.read_bytes().splitlines(keepends=True)]
     if lines and lines[0] is not None:
@@ -243,6 +243,11 @@ def _record_of(body: bytes) -> Record:
 def _check_format(first: Line, path: Path) -> None:
     """Refuse a journal in a newer format, which this version might misread."""
     written = first.get("format", 1)
+    if type(written) is not int or written < 1:
+        raise JournalFormatError(
+            f"{path}: line 1: format must be a whole number from 1 on, got {written!r:.60}; "
+            f"restore the file from a backup"
+        )
     if written > FORMAT:
         raise JournalFormatError(
             f"{path}: has format {written}, and this version reads formats up to {FORMAT}; "

@@ -52,10 +52,11 @@ class Salvage:
             f"is under the name {copy}: the same command then trains what is lost again"
         )
 
-    def write(self) -> None:
-        """Copy the journal, and replace it by the lines that are kept."""
-        keep_copy(self.path, self.path.read_bytes())
+    def write(self) -> Path:
+        """Copy the journal, replace it by the lines that are kept, and return the path of the copy."""
+        copy = keep_copy(self.path, self.path.read_bytes())
         rewrite(self.path, self.kept)
+        return copy
 
 
 def salvage(path: Path) -> Salvage:

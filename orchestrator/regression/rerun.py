@@ -29,7 +29,7 @@ from orchestrator.regression.webpage import render_page
 from orchestrator.search.answered import answered
 from orchestrator.search.display import Progress, evaluation_displayed
 from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
-from orchestrator.studies.planned import PlannedTrials
+from orchestrator.studies.source import PlannedTrials
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.workload import Workload
@@ -135,7 +135,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             _write_results(request, ledger, accepted, found, directory)
             # The rerun has ended, so no training resumes from these checkpoints.
-            checkpoints.rewind({})
+            checkpoints.discard(ledger.history.trials)
     summary = read_summary(directory)
     return Rerun(directory, summary, found, summary.slipped, tracking.problem, past.warning)
 

@@ -8,8 +8,7 @@ from orchestrator.report.studies import Study, renamed
 from orchestrator.results.equal_budget_answers import UNITS, EqualBudget, LossCurve, Unit
 from orchestrator.results.equal_budget_words import describe_budgets
 from orchestrator.results.optimism import Optimism, describe_optimism
-from orchestrator.results.race import Race, Round
-from orchestrator.results.race_words import describe_race
+from orchestrator.results.race import Race, describe_race
 
 
 def budget_figure(found: Mapping[str, EqualBudget], studies: Sequence[Study]) -> Figure:
@@ -154,30 +153,24 @@ def _incumbents(found: Optimism) -> Panel:
 def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
     traces = [trace for place, label in enumerate(race.seeds) for trace in _runner(race, label, place, names)]
     caption = renamed(_caption(describe_race(race, metric)), names)
-    most = max((one.seeds for one in race.rounds), default=0)
+    most = max(race.seeds.values(), default=0)
     return Panel(caption, traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {short(metric)}")})
 
 
 def _runner(race: Race, label: str, place: int, names: Mapping[str, str]) -> list[Json]:
-    """Return the line of a candidate over its rounds, with a cross at the round after which the candidate left."""
-    rounds: list[Round] = []
-    for one in race.rounds:
-        if label in one.means:
-            rounds.append(one)
-        if label in one.left:
-            break
-    symbols = ["x" if label in one.left else "circle" for one in rounds]
+    """Return the line of a candidate over the rounds that gave it seeds."""
+    means = {one.seeds[label]: one.means[label] for one in race.rounds if label in one.means}
     shade = f"--c{place % COLOURS + 1}"
     name = plain(names.get(label, label))
     line = {
         "type": "scatter",
         "mode": "lines+markers",
         "name": name,
-        "x": [one.seeds for one in rounds],
-        "y": [one.means[label] for one in rounds],
-        "text": [plain(label)] * len(rounds),
+        "x": list(means),
+        "y": list(means.values()),
+        "text": [plain(label)] * len(means),
         "hovertemplate": f"{name}<br>%{{x}} seeds: %{{y:.4g}}<extra></extra>",
         "line": {"color": shade, "width": 2},
-        "marker": {"color": shade, "size": 8, "symbol": symbols},
+        "marker": {"color": shade, "size": 8},
     }
-    return [line] if rounds else []
+    return [line] if means else []

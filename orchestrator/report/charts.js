@@ -8,7 +8,12 @@ const charts = (() => {
     responsive: true,
     displaylogo: false,
     displayModeBar: coarse ? false : "hover",
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
+    // No chart leaves the page: the button would open a company's address, past the page's policy.
+    showSendToCloud: false,
+    plotlyServerURL: "",
+    modeBarButtonsToRemove: [
+      "sendChartToCloud", "sendDataToCloud", "select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d",
+    ],
   };
   const probe = document.createElement("i");
   probe.hidden = true;

@@ -23,30 +23,6 @@ class Verdict(StrEnum):
     """The candidates lack the values that a test needs; never a win."""
 
 
-class Departed(StrEnum):
-    """Why a candidate left a race before the race ended, see ``race.py``."""
-
-    BEATEN = "beaten"
-    """The test on val found the leader better."""
-    TRAILED = "trailed"
-    """The candidate lagged so far behind the leader that it got no further seed."""
-    LOST = "lost"
-    """A training of the candidate diverged or failed, so the candidate could not win any more."""
-
-
-@dataclass(frozen=True)
-class Departure:
-    """When and how a candidate left a race.
-
-    Attributes:
-        how: Why the candidate got no further seed.
-        seeds: Number of seeds that the candidate had finished.
-    """
-
-    how: Departed
-    seeds: int
-
-
 @dataclass(frozen=True)
 class Candidate:
     """One configuration that was trained again with fresh seeds.
@@ -59,7 +35,8 @@ class Candidate:
         label: Name of the candidate, unique in its dataset.
         values: Seed -> metric -> value, finite; larger is better for the metrics that select and decide.
         missing: Seed without metrics -> reason, e.g. ``{3: "diverged"}``.
-        left: How the candidate left a race, after which it cannot win; ``None`` if it left none.
+        left: Whether the candidate left a race of an older version, after which it cannot win.
+        given: Number of seeds that a race gave the candidate; ``None`` where every candidate has equally many.
         has_seeds: Whether another seed could give other values; a closed-form model has a single run.
         images: Seed -> value of each image in the metric that decides, shape (I,), whose mean is the metric; of all
             seeds in ``values`` or of none.
@@ -72,7 +49,8 @@ class Candidate:
     label: str
     values: Mapping[int, Mapping[str, float]]
     missing: Mapping[int, str] = field(default_factory=dict)
-    left: Departure | None = None
+    left: bool = False
+    given: int | None = None
     has_seeds: bool = True
     images: Mapping[int, Sample] = field(default_factory=dict)
 
@@ -121,7 +99,7 @@ class Standing:
             "parameters": dict(one.parameters),
             "seeds": sorted(one.values),
             "missing": {str(seed): one.missing[seed] for seed in sorted(one.missing)},
-            "left": asdict(one.left) if one.left else None,
+            "left": one.left,
             "rank": self.rank,
             "selected_by": self.selected_by,
             "result": {**asdict(self.result), "sample_std": self.result.sample_std},
@@ -146,9 +124,6 @@ class OverImages:
         error: Standard error of the difference, in the metric's unit.
         share_of_images: Share of the variance that only more images reduce, in [0, 1].
         share_of_seeds: Share of the variance that only more seeds reduce; more of either reduces the rest.
-        told_from: The smallest difference whose uncorrected 95 % interval would exclude 0.
-        told_with_twice_the_seeds: ``told_from`` with twice as many seeds.
-        told_on_twice_the_images: ``told_from`` with twice as many test images.
     """
 
     interval: Interval
@@ -161,9 +136,24 @@ class OverImages:
     error: float
     share_of_images: float
     share_of_seeds: float
-    told_from: float
-    told_with_twice_the_seeds: float
-    told_on_twice_the_images: float
+
+
+@dataclass(frozen=True)
+class Detectable:
+    """Which true differences the test that decides finds in 80 % of studies, at the level of the verdict.
+
+    Attributes:
+        smallest: The smallest such difference with these seeds and images, in the metric's unit.
+        with_twice_the_seeds: The smallest with twice as many seeds of both candidates.
+        on_twice_the_images: The smallest with twice as many test images; ``None`` where the seeds alone decide.
+        seeds: Seeds of each candidate with which the measured difference is found; ``None`` where the winner is not
+            ahead, or no affordable number suffices.
+    """
+
+    smallest: float
+    with_twice_the_seeds: float
+    on_twice_the_images: float | None
+    seeds: int | None
 
 
 @dataclass(frozen=True)
@@ -172,19 +162,22 @@ class Comparison:
 
     Attributes:
         label: Label of the other candidate.
-        roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``.
+        roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``, or ``closest``: of
+            the other candidates the one with the largest p-value, where the winner does not beat it.
         difference: Mean of the winner minus mean of the other candidate, in the metric's unit.
         interval: 95 % interval of the difference from Welch's test; ``None`` where untested.
         welch_p: Two-sided p-value of Welch's test over the seeds; ``None`` where untested.
         holm_p: The p-value that decides: of Welch's test or of the test over seeds and images, after Holm's correction
             over the comparisons of the dataset; for a lead over baseline or rival at least the probability that the
-            best of the candidates leads as far by luck.
+            best of the candidates leads as far by luck. It is at most the largest p-value of the winner's leads over
+            all candidates, which needs no correction. Of ``closest``, the p-value itself.
         paired_p: p-value of the paired test, which decides nothing; ``None`` where the test can't be made.
         pairs: Number of seeds that both candidates have.
         effect: Hedges' g, ``None`` without spread.
         verdict: How the winner compares with the other candidate.
         reason: Why there was no test; empty after a test.
         over_images: The test over seeds and images, if it decides; ``None`` if seeds alone decide.
+        detectable: Which differences the test finds; ``None`` where untested.
     """
 
     label: str
@@ -199,6 +192,7 @@ class Comparison:
     verdict: Verdict
     reason: str
     over_images: OverImages | None = None
+    detectable: Detectable | None = None
 
     @property
     def roles_in_words(self) -> str:
@@ -219,10 +213,10 @@ class DatasetVerdict:
     Attributes:
         metric: The metric that decides.
         selection: The metric that chose the winner.
-        verdict: The weakest verdict of the comparisons.
+        verdict: *better* where the winner beats every other candidate, else the weakest verdict of the comparisons.
         reason: One sentence about the verdict.
         standings: The candidates with a finished seed, the winner first.
-        comparisons: The winner with the runner-up, the rival and the baseline.
+        comparisons: The winner with the runner-up, the rival, the baseline, and the closest other unless it is beaten.
         warnings: Sentences about the limits of the verdict, e.g. missing seeds.
         level: Corrected p-values up to this level count as a difference; earlier looks at test used the rest of it.
         decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.

@@ -1,24 +1,36 @@
-"""Tests of a dataset's winner against its opponents, with p-values corrected for the choice of the winner.
+"""Tests of a dataset's winner against every other candidate, with p-values corrected for the choice of the winner.
+
+The winner is better where it leads every other candidate at a p-value up to the level (an intersection-union test
+[Berger1982]): a winner that has an equal must beat this equal, which it does at most as often as the level says, so no
+correction for the number of candidates is needed. Where it does not beat them all, the comparisons with runner-up,
+rival and baseline are corrected by Holm's procedure and for the choice of the winner; the candidate that was missed
+by most is shown beside them.
 
 Where possible, each comparison has two tests: on this test set, where only seeds vary (Welch's test of the runs), and
 on new images of this kind, where seeds and images vary (``crossed``). ``Rules.over_images`` chooses which test decides.
+
+References:
+    [Berger1982] Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orchestrator.results.candidates import Candidate, Comparison, OverImages, Verdict
+from orchestrator.results.candidates import Candidate, Comparison, Detectable, OverImages, Verdict
 from orchestrator.results.crossed import CrossedTest, crossed_test
 from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.statistics import (
     Interval,
     Sample,
+    Variances,
     best_of_p,
     has_spread,
     hedges_g,
     holm,
+    lead_p,
+    needed_seeds,
     paired_p,
     welch_test,
 )
@@ -40,6 +52,7 @@ class Rules:
         resamples: Number of resamples of this bootstrap.
         over_images: Whether seeds and images decide, or seeds alone.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0.
+        everyone: Whether the winner must beat every candidate, or runner-up, rival and baseline alone.
     """
 
     metric: str
@@ -50,52 +63,98 @@ class Rules:
     resamples: int
     over_images: bool
     smallest_difference: float
+    everyone: bool
 
 
 @dataclass(frozen=True)
-class _Tested:
-    """A test that could be made, with its p-value before and after the corrections."""
+class _Test:
+    """A test that could be made; ``corrected`` is p until it is corrected."""
 
     difference: float
     interval: Interval
     p: float
     corrected: float
+    variances: Variances
+
+
+_Tests = dict[str, _Test | None]
+"""Label of another candidate -> its test; ``None`` where no test could be made."""
 
 
 def compare(ranked: Sequence[Candidate], rules: Rules) -> tuple[Comparison, ...]:
-    """Compare the winner with its opponents; p-values are corrected for their number and the choice of the winner.
+    """Compare the winner with its opponents, and with the closest of the other candidates unless all are beaten.
 
     Args:
         ranked: Candidates, the winner first; with values of images for every seed where ``rules.over_images`` is set.
         rules: Rules of the verdict.
     """
     opponents = find_opponents(ranked, rules.baseline)
-    chances = [_could_have_won(ranked, roles) for _, roles in opponents]
-    on_test_set = _tests([_welch(ranked[0], other, rules.metric) for other, _ in opponents], chances)
-    made = [_crossed(ranked[0], other) if rules.over_images else None for other, _ in opponents]
-    over_images = _tests([_p_of(test) for test in made], chances)
+    named = [other.label for other, _ in opponents]
+    others = [one for one in ranked[1:] if one.label in named or (rules.everyone and _is_testable(one))]
+    on_test_set: _Tests = {other.label: _welch(ranked[0], other, rules.metric) for other in others}
+    crossed = {other.label: _crossed(ranked[0], other) if rules.over_images else None for other in others}
+    over_images: _Tests = {label: _of_crossed(test) for label, test in crossed.items()}
+    decisive = {label: over_images[label] or on_test_set[label] for label in crossed}
+    leads = {one.label: _lead_p(ranked[0], one, decisive[one.label], rules.metric) for one in others}
+    closest = max(others, key=lambda one: leads[one.label], default=None)
+    if closest is not None and leads[closest.label] > rules.level and closest.label not in named:
+        opponents.append((closest, ("closest",)))
+    chances = {other.label: _could_have_won(ranked, roles) for other, roles in opponents}
+    on_test_set = _correct(ranked, on_test_set, chances, rules)
+    over_images = _correct(ranked, over_images, chances, rules)
     comparisons = []
-    for (other, roles), seeds, test, images in zip(opponents, on_test_set, made, over_images, strict=True):
-        comparison = _on_test_set((ranked[0], other), roles, rules, seeds)
+    for other, roles in opponents:
+        comparison = _on_test_set((ranked[0], other), roles, rules, on_test_set[other.label])
+        test, images = crossed[other.label], over_images[other.label]
         if test is not None and images is not None:
             comparison = _over_images(comparison, test, images.corrected, rules)
-        comparisons.append(comparison)
+        comparisons.append(_with_power(comparison, images or on_test_set[other.label], rules.level))
     return tuple(comparisons)
 
 
-def _tests(tests: Sequence[tuple[float, Interval, float] | None], chances: Sequence[int]) -> list[_Tested | None]:
-    """Correct the p-values of the tests that could be made."""
-    after_holm: Iterator[float] = iter(holm([test[2] for test in tests if test]))
-    return [
-        None if test is None else _Tested(*test, _corrected(test[0], test[2], next(after_holm), chance))
-        for test, chance in zip(tests, chances, strict=True)
-    ]
+def _is_testable(other: Candidate) -> bool:
+    """Whether the winner must beat a candidate; of a candidate that lost seeds and cannot win, one seed may be left."""
+    return not (other.has_seeds and other.missing and len(other.values) < 2)
 
 
-def _welch(winner: Candidate, other: Candidate, metric: str) -> tuple[float, Interval, float] | None:
+def _lead_p(winner: Candidate, other: Candidate, test: _Test | None, metric: str) -> float:
+    """Return the p-value with which the winner leads; 0 and 1 where a comparison needs no test or cannot have one."""
+    if test is not None:
+        return lead_p(test.difference, test.p)
+    verdict, _ = _without_test((winner, other), winner.sample(metric), other.sample(metric))
+    return 0.0 if verdict is Verdict.BETTER else 1.0
+
+
+def _correct(ranked: Sequence[Candidate], tests: _Tests, chances: Mapping[str, int], rules: Rules) -> _Tests:
+    """Return the tests with corrected p-values.
+
+    Args:
+        ranked: Candidates, the winner first.
+        tests: Tests of the winner against every other candidate.
+        chances: Label of each shown opponent -> from how many candidates the winner was chosen; 0 of the closest.
+        rules: Rules of the verdict.
+    """
+    made = {label: test for label, test in tests.items() if test is not None}
+    shown = [label for label in chances if label in made and chances[label]]
+    after_holm = dict(zip(shown, holm([made[label].p for label in shown]), strict=True))
+    by_label = {one.label: one for one in ranked}
+    leads = [_lead_p(ranked[0], by_label[label], test, rules.metric) for label, test in tests.items()]
+    largest = max(leads, default=1.0) if rules.everyone else 1.0
+    corrected: _Tests = dict(tests)
+    for label, test in made.items():
+        if label in after_holm:
+            p = _corrected(test.difference, test.p, after_holm[label], chances[label])
+            corrected[label] = replace(test, corrected=min(p, largest))
+        elif test.difference < 0:
+            # Nobody named this candidate beforehand: that it is better than the winner pays for every other one.
+            corrected[label] = replace(test, corrected=min(1.0, test.p * (len(ranked) - 1)))
+    return corrected
+
+
+def _welch(winner: Candidate, other: Candidate, metric: str) -> _Test | None:
     exact = (not winner.has_seeds, not other.has_seeds)
     test = welch_test(winner.sample(metric), other.sample(metric), exact)
-    return None if test is None else (test.difference, test.interval, test.p)
+    return None if test is None else _Test(test.difference, test.interval, test.p, test.p, test.variances)
 
 
 def _crossed(winner: Candidate, other: Candidate) -> CrossedTest | None:
@@ -105,12 +164,17 @@ def _crossed(winner: Candidate, other: Candidate) -> CrossedTest | None:
     return crossed_test(winner.image_runs(), other.image_runs())
 
 
-def _p_of(test: CrossedTest | None) -> tuple[float, Interval, float] | None:
-    return None if test is None else (test.difference, test.interval, test.p)
+def _of_crossed(test: CrossedTest | None) -> _Test | None:
+    return None if test is None else _Test(test.difference, test.interval, test.p, test.p, test.variances)
 
 
 def _could_have_won(ranked: Sequence[Candidate], roles: Collection[str]) -> int:
-    """Return from how many candidates the winner was chosen, as the correction of a comparison counts them."""
+    """Return from how many candidates the winner was chosen, as the correction of a comparison counts them.
+
+    The closest of the others is 0: it is compared at its own p-value.
+    """
+    if "closest" in roles:
+        return 0
     if "baseline" in roles:
         return len(ranked) - 1
     if "rival" in roles:
@@ -158,7 +222,7 @@ def _rival(ranked: Sequence[Candidate]) -> Candidate | None:
 
 
 def _on_test_set(
-    pair: tuple[Candidate, Candidate], roles: tuple[str, ...], rules: Rules, tested: _Tested | None
+    pair: tuple[Candidate, Candidate], roles: tuple[str, ...], rules: Rules, tested: _Test | None
 ) -> Comparison:
     """Return the comparison on this test set, over the seeds alone."""
     (winner, other), metric = pair, rules.metric
@@ -194,14 +258,25 @@ def _over_images(comparison: Comparison, test: CrossedTest, corrected: float, ru
         on_this_test_set=comparison.verdict,
         on_this_test_set_p=comparison.holm_p,
         error=test.error,
-        share_of_images=test.image_variance / test.error**2,
-        share_of_seeds=test.seed_variance / test.error**2,
-        told_from=test.reach(),
-        told_with_twice_the_seeds=test.reach(seeds=2),
-        told_on_twice_the_images=test.reach(images=2),
+        share_of_images=test.variances.image_variance / test.error**2,
+        share_of_seeds=test.variances.seed_variance / test.error**2,
     )
     decided = _decide(test.difference, corrected, rules.level)
     return replace(comparison, holm_p=corrected, verdict=decided, reason="", over_images=found)
+
+
+def _with_power(comparison: Comparison, test: _Test | None, level: float) -> Comparison:
+    """Return a comparison with the differences that its test finds; a winner beats each candidate at the level."""
+    if test is None:
+        return comparison
+    parts, ahead = test.variances, test.difference > 0
+    found = Detectable(
+        smallest=parts.detectable(level),
+        with_twice_the_seeds=parts.resized(seeds=2).detectable(level),
+        on_twice_the_images=parts.resized(images=2).detectable(level) if parts.images else None,
+        seeds=needed_seeds(test.difference, parts, level) if ahead else None,
+    )
+    return replace(comparison, detectable=found)
 
 
 def _range(metric: str) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import Point, best_points, points_of, ranked
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
+from orchestrator.results.race import first_seeds
 from trainables.seeding import derive_seed
 
 
@@ -23,17 +24,20 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
     if confirm is None:
         return []
     candidates = choose_candidates(history, confirm.top, each=confirm.published == "each")
-    datasets = dict.fromkeys(trial.config.dataset for trial in candidates)
+    chosen: dict[str, list[str]] = {}
+    for trial in candidates:
+        chosen.setdefault(trial.config.dataset, []).append(trial.id)
     return [
         ConfirmationPlan(
             dataset=dataset,
-            candidates=tuple(trial.id for trial in candidates if trial.config.dataset == dataset),
+            candidates=tuple(names),
             seeds=confirm.seeds,
             trainings=confirm.trainings,
             baseline=confirm.baseline or _id_of(published_default(history, dataset)),
             looks=history.confirm_looks.get(dataset, 0),
+            first=first_seeds(confirm.trainings, len(names)) if confirm.trainings else None,
         )
-        for dataset in datasets
+        for dataset, names in chosen.items()
     ]
 
 

@@ -6,6 +6,7 @@ evaluated on the test split. Until then the best trial of the search is an uncon
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from orchestrator.journal.begun_experiment import BegunConfirm
 from orchestrator.journal.history import History
@@ -13,9 +14,13 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
 from orchestrator.results.confirming import level_of, looked_before, races_of, repeats_of
 from orchestrator.results.per_image import image_values
+from orchestrator.results.race import Race
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
 from trainables.ranks import Ranks
+
+OLDER_LEVEL = 0.035
+"""Level of the races of older versions, which did not pay for candidates that left."""
 
 BEGUN_BEFORE = (
     "the verdict looks at the seeds alone and says nothing about new images: this confirmation was begun when ranks "
@@ -98,11 +103,7 @@ def answer(history: History, dataset: str, question: Question) -> DatasetVerdict
     trials = repeats_of(history, dataset)
     names = dict.fromkeys(trial.candidate for trial in trials if trial.candidate is not None)
     race = races_of(history).get(dataset)
-    left = {} if race is None else race.left
-    candidates = [
-        replace(_candidate(name, [t for t in trials if t.candidate == name], history), left=left.get(name))
-        for name in names
-    ]
+    candidates = [_raced(_candidate(name, [t for t in trials if t.candidate == name], history), race) for name in names]
     baseline, problem = _baseline(history, dataset, candidates)
     selection = history.metric
     metric = question.metric or f"test/{selection.partition('/')[2]}"
@@ -110,18 +111,42 @@ def answer(history: History, dataset: str, question: Question) -> DatasetVerdict
     # A confirmation that began before the key ``verdict`` existed keeps the rule of its time: seeds alone decide.
     rule = question.rule or confirm.verdict or "seeds"
     images = _kept_values(trials, history, metric) if question.images is None else question.images
-    (verdict,) = judge(
-        [*(_with_images(one, trials, images) for one in candidates), *question.outside],
+    entrants = [*(_with_images(one, trials, images) for one in candidates), *question.outside]
+    ask = partial(
+        judge,
+        entrants,
         metric=metric,
         selection=selection,
         baseline=baseline,
         over_images=rule == "seeds_and_images",
         smallest_difference=confirm.smallest_difference if question.metric is None else 0.0,
-        level=level_of(history, dataset),
     )
+    (verdict,) = ask(level=level_of(history, dataset))
+    (before,) = ask(level=OLDER_LEVEL, everyone=False) if race is not None and race.older else (verdict,)
     begun_before = [] if confirm.verdict or question.rule else [BEGUN_BEFORE]
     looked = looked_before(history, dataset)
-    return replace(verdict, warnings=(*verdict.warnings, *begun_before, *problem, *looked))
+    return replace(
+        verdict, warnings=(*verdict.warnings, *_otherwise(verdict, before), *begun_before, *problem, *looked)
+    )
+
+
+def _raced(candidate: Candidate, race: Race | None) -> Candidate:
+    """Return a candidate with the number of seeds that a race gave it."""
+    if race is None:
+        return candidate
+    given = race.seeds[candidate.label]
+    # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
+    return replace(candidate, given=given, left=race.older and given < max(race.seeds.values()))
+
+
+def _otherwise(verdict: DatasetVerdict, before: DatasetVerdict) -> list[str]:
+    """Say that the rule of the version that ran a race gives another verdict; nothing where it gives the same."""
+    if verdict.verdict is before.verdict:
+        return []
+    return [
+        f"the version that ran this race compared the winner with runner-up, another loss and baseline alone, at level "
+        f"{OLDER_LEVEL:g}: by that rule the verdict is {before.verdict}; now the winner must beat every candidate"
+    ]
 
 
 def _kept_values(trials: Sequence[Trial], history: History, metric: str) -> dict[str, Sample]:

@@ -1,5 +1,9 @@
 """The next trainings of a confirmation, given the values so far, and the level of its verdict.
 
+Whoever has seen values and then changes the design looks twice: the first plan of a dataset has the whole level, all
+later plans together have ``RESERVE``. A plan counts as seen once test was opened, or once two of its candidates had two
+ended trainings each, because val of a confirmation can be watched.
+
 All trainings of a fixed design are known beforehand; of a race (``race.py``), only the trainings of the next round.
 Both follow from the journal, so a confirmation that was killed resumes with the trainings that are missing.
 """
@@ -12,17 +16,35 @@ from orchestrator.journal.confirmation_plan import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.candidates import Candidate
 from orchestrator.results.confirmation import fresh_seeds, repeat, wanted_plans
 from orchestrator.results.race import LEVEL as RACE_LEVEL
-from orchestrator.results.race import Race, RaceRules, most_seeds, run_race
-from orchestrator.results.spending import level_of_plan
+from orchestrator.results.race import Entrant, Race, most_seeds, run_race
 from orchestrator.results.verdict import LEVEL
+
+RESERVE = 0.01
+"""Level that all plans after the first plan of a confirmation may use together, beside the first plan's level."""
 
 
 def current_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
     """Return the plan of each dataset: the recorded plan, or a new plan where a changed design needs more trainings."""
     return [_current(plan, history) for plan in wanted_plans(experiment, history)]
+
+
+def level_of_plan(level: float, looks_before: int) -> float:
+    """Return the level that a plan may use: the whole level before any look, else half of the remaining reserve.
+
+    A plan that is made after a look cannot use the level of the first plan again; so all plans together err with a
+    probability of at most ``level + RESERVE``, however many plans there are.
+
+    Args:
+        level: Level of the first plan, in (0, 1).
+        looks_before: Number of earlier looks at values of this confirmation, >= 0.
+
+    Example:
+        >>> [level_of_plan(0.04, looks) for looks in (0, 1, 2)]
+        [0.04, 0.005, 0.0025]
+    """
+    return level if looks_before == 0 else RESERVE / 2**looks_before
 
 
 def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[PlannedTrial]:
@@ -55,11 +77,18 @@ def race_of(plan: ConfirmationPlan, history: History) -> Race | None:
     """Return the state of a plan's race; ``None`` where the plan is a fixed design."""
     if plan.trainings is None:
         return None
-    metric = history.metric
+    if plan.first is None:
+        return _older_race(plan, history)
     seeds = fresh_seeds(history.seed, most_seeds(plan.trainings, len(plan.candidates)))
-    level = level_of_plan(RACE_LEVEL, plan.looks)
-    rules = RaceRules(plan.trainings, seeds, metric, plan.baseline, level)
-    return run_race([_entrant(name, history, metric) for name in plan.candidates], rules)
+    return run_race(_entrants(plan, history), plan.trainings, tuple(seeds))
+
+
+def _older_race(plan: ConfirmationPlan, history: History) -> Race:
+    """Return a race that an older version ran, which is over where test was opened; its rounds are not known."""
+    repeats = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate in plan.candidates]
+    seeds = {name: sum(trial.candidate == name for trial in repeats) for name in plan.candidates}
+    opened = any(trial.id in history.tests for trial in repeats)
+    return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
 
 
 def races_of(history: History) -> dict[str, Race]:
@@ -69,27 +98,24 @@ def races_of(history: History) -> dict[str, Race]:
 
 
 def level_of(history: History, dataset: str) -> float:
-    """Return the level of the verdict on a dataset: the part that its race and earlier looks at test have not used."""
+    """Return the level of the verdict on a dataset, which earlier looks have lowered."""
     plan = history.plans.get(dataset)
     if plan is None:
         # An older version, which recorded no plans, confirmed: every look at test but the newest came before.
         return level_of_plan(LEVEL, max(0, history.confirm_looks.get(dataset, 0) - 1))
-    race = race_of(plan, history)
-    if race is None:
-        return level_of_plan(LEVEL, plan.looks)
-    return level_of_plan(RACE_LEVEL, plan.looks) if race.level is None else race.level
+    return level_of_plan(LEVEL if plan.trainings is None else RACE_LEVEL, plan.looks)
 
 
 def looked_before(history: History, dataset: str) -> list[str]:
-    """Return a sentence about earlier looks at test, which used part of the level; none at the first look."""
+    """Return a sentence about earlier looks, which used part of the level; none at the first look."""
     plan = history.plans.get(dataset)
     before = plan.looks if plan else max(0, history.confirm_looks.get(dataset, 0) - 1)
     if not before:
         return []
     times = "once" if before == 1 else f"{before} times"
     return [
-        f"the test split had been looked at {times} before this confirmation was planned, so a corrected p-value must "
-        f"be at most {level_of(history, dataset):.2g} to be a difference; plan all seeds, or a race, at once"
+        f"its values had been looked at {times} before this confirmation was planned, so a corrected p-value must be "
+        f"at most {level_of(history, dataset):.2g} to be a difference; plan all seeds, or a race, at once"
     ]
 
 
@@ -105,11 +131,23 @@ def repeats_of(history: History, dataset: str) -> list[Trial]:
 
 def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
     recorded = history.plans.get(wanted.dataset)
-    if recorded is not None and replace(recorded, looks=wanted.looks, baseline=wanted.baseline) == wanted:
+    if recorded is None:
+        return wanted
+    older = replace(recorded, looks=wanted.looks, baseline=wanted.baseline, first=wanted.first) == wanted
+    if older and (recorded.first == wanted.first or _older_race(recorded, history).ended is not None):
         return recorded
     # The test split was opened for every training of the wanted plan, so no further look has to be planned.
-    done = all(one.id in history.tests for one in trainings_of([wanted], history))
-    return recorded if recorded is not None and done else wanted
+    if all(one.id in history.tests for one in trainings_of([wanted], history)):
+        return recorded
+    # Where only the version of the product changed, nobody chose a design for the values.
+    seen = 0 if older else _can_be_compared(recorded, history)
+    return replace(wanted, looks=max(wanted.looks, recorded.looks + seen))
+
+
+def _can_be_compared(plan: ConfirmationPlan, history: History) -> bool:
+    """Whether two candidates of a plan have two ended trainings each, so that their values on val can be compared."""
+    ended = [str(trial.candidate) for trial in history.stage(Stage.CONFIRM) if trial.has_ended]
+    return sum(ended.count(name) > 1 for name in plan.candidates) > 1
 
 
 def _seeds_given(plan: ConfirmationPlan, history: History) -> dict[str, int]:
@@ -117,17 +155,16 @@ def _seeds_given(plan: ConfirmationPlan, history: History) -> dict[str, int]:
     return dict.fromkeys(plan.candidates, plan.seeds or 0) if race is None else dict(race.seeds)
 
 
-def _entrant(name: str, history: History, metric: str) -> Candidate:
-    """Return a candidate of a race: its ended trainings, with the metric on val alone."""
-    repeats = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == name and trial.has_ended]
-    config = history.trials[name].config
-    finished = [trial for trial in repeats if trial.state is TrialState.FINISHED]
-    return Candidate(
-        dataset=config.dataset,
-        model=config.model,
-        loss=config.loss,
-        parameters={},
-        label=name,
-        values={one.config.seed: {metric: one.epochs[one.best_epoch or 0][metric]} for one in finished},
-        missing={one.config.seed: str(one.state) for one in repeats if one not in finished},
-    )
+def _entrants(plan: ConfirmationPlan, history: History) -> tuple[Entrant, ...]:
+    """Return the candidates of a race: their ended trainings, with the metric on val alone."""
+    metric = history.metric
+    values: dict[str, dict[int, float]] = {name: {} for name in plan.candidates}
+    lost: dict[str, set[int]] = {name: set() for name in plan.candidates}
+    for trial in history.stage(Stage.CONFIRM):
+        if trial.candidate not in values or not trial.has_ended:
+            continue
+        if trial.state is TrialState.FINISHED:
+            values[trial.candidate][trial.config.seed] = trial.epochs[trial.best_epoch or 0][metric]
+        else:
+            lost[trial.candidate].add(trial.config.seed)
+    return tuple(Entrant(name, tuple(sorted(values[name].items())), frozenset(lost[name])) for name in plan.candidates)

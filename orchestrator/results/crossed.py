@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.results.statistics import Interval, around, two_sided
+from orchestrator.results.statistics import Interval, Variances, around, two_sided
 
 Runs = NDArray[np.float64]
 """The values of a candidate's runs, shape (S, I): one row per seed, one column per image."""
@@ -44,22 +44,22 @@ class CrossedTest:
 
     Attributes:
         difference: Mean of the first candidate minus mean of the second, in the metric's unit.
-        seed_variance: A_1 + A_2 - C_1 - C_2: the part of V that only more seeds reduce, >= 0.
-        image_variance: B - C_1 - C_2: the part of V that only more images reduce, >= 0.
-        joint_variance: C_1 + C_2: the part of V that more seeds and more images reduce, >= 0.
-        freedom: Degrees of freedom of V.
+        variances: V in its parts: of the seeds alone, of the images alone, and of both together.
     """
 
     difference: float
-    seed_variance: float
-    image_variance: float
-    joint_variance: float
-    freedom: float
+    variances: Variances
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of V."""
+        return self.variances.freedom
 
     @property
     def error(self) -> float:
         """The standard error of the difference."""
-        return math.sqrt(self.seed_variance + self.image_variance + self.joint_variance)
+        parts = self.variances
+        return math.sqrt(parts.seed_variance + parts.image_variance + parts.joint_variance)
 
     @property
     def interval(self) -> Interval:
@@ -78,12 +78,6 @@ class CrossedTest:
         """
         away = two_sided((self.difference - least) / self.error, self.freedom) / 2
         return 1 - away if self.difference > least else away
-
-    def reach(self, *, seeds: float = 1, images: float = 1) -> float:
-        """Return the smallest difference whose interval excludes 0, with given multiples of the seeds and images."""
-        joint = self.joint_variance / (seeds * images)
-        error = math.sqrt(self.seed_variance / seeds + self.image_variance / images + joint)
-        return around(0, error, self.freedom).high
 
 
 def crossed_test(first: Runs, second: Runs) -> CrossedTest | None:
@@ -106,19 +100,9 @@ def crossed_test(first: Runs, second: Runs) -> CrossedTest | None:
     variance = max(sum(seeds) + over_images - both, over_images, sum(seeds))
     if variance <= _rounding(first, second):
         return None
-    rest = max(0.0, variance - sum(seeds))
-    freedoms = [max(1, len(runs) - 1) for runs in (first, second)]
-    weighed = [part * (1 + 2 / freedom) for part, freedom in zip(seeds, freedoms, strict=True)]
-    squares = sum(part**2 / freedom for part, freedom in zip(weighed, freedoms, strict=True)) + rest**2 / (images - 1)
-    of_seeds = max(0.0, sum(seeds) - both)
-    joint = min(both, variance - of_seeds)
-    return CrossedTest(
-        difference=float(per_image.mean()),
-        seed_variance=of_seeds,
-        image_variance=max(0.0, variance - of_seeds - joint),
-        joint_variance=joint,
-        freedom=(sum(weighed) + rest) ** 2 / squares,
-    )
+    joint = (parts[0][1], parts[1][1])
+    counts = (len(first), len(second))
+    return CrossedTest(float(per_image.mean()), Variances((seeds[0], seeds[1]), joint, counts, variance, images))
 
 
 def _parts(runs: Runs) -> tuple[float, float]:

@@ -2,28 +2,12 @@
 
 import math
 
-from orchestrator.results.candidates import Comparison, DatasetVerdict, Verdict
 from orchestrator.results.equal_budget_answers import EqualBudget, LossComparison, Unit
-from orchestrator.results.needed_seeds import POWER, needed_seeds
-from orchestrator.results.spending import level_of_plan
-from orchestrator.results.verdict import LEVEL
 
 
 def describe_budgets(found: EqualBudget) -> list[str]:
     """Return sentences about the losses of a dataset at equal budgets."""
     return [sentence for one in found.comparisons for sentence in _comparison(one, found)]
-
-
-def describe_seeds(verdict: DatasetVerdict, looks: int) -> list[str]:
-    """Return sentences about how many seeds would probably turn each tie of a verdict into a difference.
-
-    Args:
-        verdict: Verdict on a dataset.
-        looks: How often the test split was opened for repeats; the next look at test has the remaining level.
-    """
-    level = level_of_plan(LEVEL, looks)
-    tied = [one for one in verdict.comparisons if one.verdict is Verdict.TIE]
-    return [_seeds(one, one.effect, level) for one in tied if one.effect]
 
 
 def _comparison(one: LossComparison, found: EqualBudget) -> list[str]:
@@ -51,13 +35,3 @@ def _crossing(one: LossComparison, found: EqualBudget) -> str:
 def _budget(at: float, unit: Unit) -> str:
     """Return a budget as a number; of trials and epochs, which are spent whole, the next whole number."""
     return f"{at:.3g}" if unit == "hours" else str(math.ceil(at))
-
-
-def _seeds(one: Comparison, effect: float, level: float) -> str:
-    roles, seeds = one.roles_in_words, needed_seeds(effect, level)
-    if seeds is None:
-        return f"the measured difference to the {roles} is so small that no affordable number of seeds would find it"
-    return (
-        f"if the difference to the {roles} is as large as measured, about {seeds} seeds of each in all would find it "
-        f"in {POWER:.0%} of such studies, at the level {level:.2g} that is left for a further look"
-    )

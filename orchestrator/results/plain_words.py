@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from orchestrator.results.candidates import Candidate, Comparison, Verdict
+from orchestrator.results.candidates import Candidate, Comparison, OverImages, Verdict
 from orchestrator.results.comparisons import Rules
+from orchestrator.results.statistics import POWER
 from orchestrator.text.values import count_text
 
 
@@ -64,16 +65,38 @@ def share_text(probability: float) -> str:
     return "below 0.01" if probability < 0.01 else f"{probability:.2f}"
 
 
-def what_would_change(comparison: Comparison) -> str:
-    """Return a sentence about the differences that a comparison over seeds and images finds, and with more of each."""
-    found = comparison.over_images
+def what_would_change(comparison: Comparison, level: float) -> str:
+    """Return a sentence about the differences that a comparison finds at the level of the verdict, and with more data.
+
+    Args:
+        comparison: A comparison that was tested.
+        level: The level at which the winner must beat each candidate.
+    """
+    found, images = comparison.detectable, comparison.over_images
     assert found is not None
-    told = "is" if comparison.verdict is Verdict.TIE else "would not have been"
-    missed = "not told from none" if comparison.verdict is Verdict.TIE else "told from none"
+    more = f"; with twice the seeds it is {found.with_twice_the_seeds:.3g}"
+    if found.on_twice_the_images is not None:
+        more += f", on twice the test images {found.on_twice_the_images:.3g}"
     return (
-        f"against {comparison.label!r} a difference below {found.told_from:.1f} {told} {missed}: about "
-        f"{found.share_of_images:.0%} of the uncertainty is the choice of the test images, {found.share_of_seeds:.0%} "
-        f"the choice of the seeds, and the rest both at once; "
-        f"twice the seeds would tell differences from {found.told_with_twice_the_seeds:.1f} on, "
-        f"twice the test images from {found.told_on_twice_the_images:.1f} on"
+        f"against {comparison.label!r} the smallest detectable difference is {found.smallest:.3g} "
+        f"(found in {POWER:.0%} of studies, p <= {level:.2g}){more}{_seeds_needed(comparison)}{_uncertainty(images)}"
+    )
+
+
+def _seeds_needed(comparison: Comparison) -> str:
+    """Return how many seeds would detect the measured difference of a tie."""
+    found = comparison.detectable
+    if found is None or comparison.verdict is not Verdict.TIE or comparison.difference <= 0:
+        return ""
+    if found.seeds is not None:
+        return f"; {found.seeds} seeds of each, planned at once, would detect {comparison.difference:.3g}"
+    return f"; no affordable number of seeds would detect {comparison.difference:.3g}"
+
+
+def _uncertainty(images: OverImages | None) -> str:
+    if images is None:
+        return ""
+    return (
+        f"; {images.share_of_images:.0%} of the uncertainty comes from the choice of test images, "
+        f"{images.share_of_seeds:.0%} from the seeds"
     )

@@ -1,69 +1,61 @@
-"""A race: after each round, which candidates get a further seed, which leave, and whether the race is decided.
+"""A race: each candidate gets equally many seeds, then the leader and the candidate nearest to it get the others.
 
-A fixed design gives every candidate as many seeds as the winner gets. A race gives each candidate ``FIRST`` seeds, and
-the other trainings to the candidates that can still change the verdict:
+A fixed design gives every candidate as many seeds as the winner gets. A race gives each candidate ``SHARE`` of what it
+would get there, but at least ``LEAST`` seeds. The remaining trainings go, round by round, to the two candidates on
+which the verdict depends: the leader (highest mean on val) and the candidate closest to it, the one with the largest
+p-value of Welch's test on val. Nobody leaves: whoever falls back gets no seed until it is the closest again.
 
-- A candidate that *trails* leaves: if its true mean were the leader's, so large a lag would occur with a probability
-  below ``TRAILS`` of ``race_departures`` (one-sided, Student's distribution, with the spread pooled over all candidates
-  [Maron1994]). A departure claims only that the candidate does not become the winner.
-- A candidate that the verdict compares with the leader (runner-up, best of another loss, baseline) stays until its
-  comparison is decided: until the rule of the verdict, on val at the level of the round, finds the leader better.
-- A candidate that *lost* a seed cannot win any more (see ``verdict.py``) and leaves, unless the verdict compares it.
-
-The race ends when the verdict on val is *better*, when only the leader remains, or when the trainings do not suffice
-for another round. Each round is a look (an interim analysis) at the values so far, so each look gets a part of the
-level (``spending.py``); looks begin with ``EARLIEST`` seeds. The verdict on test, which is opened after the race, has
-the level of the last look. The level of a whole race is ``LEVEL``, below the level of a fixed design: nominal levels
-are exact for normal values with known spread, but Welch's test is not exact for few values of unequal spread.
+The race ends when the leader is ahead of every candidate at p <= ``CLEAR``, or when its trainings are used up. Test is
+opened then. The winner is *better* only where it beats every other candidate, with the seeds that each has, at
+``LEVEL`` (``comparisons.py``). This level is below that of a fixed design, because a candidate whose first seeds were
+unlucky gets no seed that would correct them. A constant share of the trainings comes first, so that the error rate
+does not grow with the number of trainings. Error rates and power: ``docs/confirming.md``, measured by
+``python -m tests.benchmarks race``.
 
 A race is a function of the values so far: a race that was killed is computed again from its first round, with equal
-rounds. Error rates and power: ``docs/confirming.md``, measured by ``python -m tests.benchmarks race``.
-
-References:
-    [Maron1994] Maron and Moore, Hoeffding races: accelerating model selection search for classification and function
-        approximation. NIPS 6, 59-66.
+rounds. Older versions ran races by another rule, whose rounds are not computed again (``Race.older``).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from orchestrator.results.candidates import Candidate, DatasetVerdict, Departure, Verdict
-from orchestrator.results.race_departures import leaving
-from orchestrator.results.spending import levels_of_looks
-from orchestrator.results.verdict import judge
+import numpy as np
 
-FIRST = 2
-"""Seeds of each candidate before any candidate can leave."""
+from orchestrator.results.statistics import Sample, lead_p, welch_test
+from orchestrator.text.values import count_text
 
-EARLIEST = 3
-"""Seeds of the leader at the first look that can decide a comparison."""
+SHARE = 2 / 3
+"""Share of the trainings that all candidates get alike."""
 
-LEVEL = 0.035
-"""Level of a whole race, at which at most 4.8 % of studies call two equal candidates different, see ``spending.py``."""
+LEAST = 3
+"""Seeds of each candidate in the first round, where the trainings suffice for so many."""
+
+CLEAR = 0.001
+"""Largest p-value of any comparison on val with which a race ends before its trainings are used up."""
+
+LEVEL = 0.0275
+"""Level of the verdict after a race, at which at most 4 % of races call a winner better that has an equal."""
 
 
 @dataclass(frozen=True)
-class RaceRules:
-    """The rules of a race.
+class Entrant:
+    """A candidate of a race.
 
     Attributes:
-        trainings: Largest number of trainings in all, >= ``FIRST`` times the number of candidates.
-        seeds: Seeds in the order in which every candidate gets them; at least as many as a candidate can get.
-        metric: Metric on val, which decides which candidates stay in the race.
-        baseline: Label or loss of the baseline among the candidates; ``None`` where there is none.
-        level: Level of the whole race.
+        label: Name of the candidate.
+        values: Each seed that finished, with the metric on val.
+        lost: Seeds that diverged or failed.
     """
 
-    trainings: int
-    seeds: Sequence[int]
-    metric: str
-    baseline: str | None = None
-    level: float = LEVEL
+    label: str
+    values: tuple[tuple[int, float], ...]
+    lost: frozenset[int] = frozenset()
 
-    def most_seeds(self, candidates: int) -> int:
-        """Return how many seeds a candidate can get, if all but two candidates leave after the first round."""
-        return most_seeds(self.trainings, candidates)
+    def sample(self, seeds: Sequence[int]) -> Sample:
+        """Return the values of those seeds that finished, shape (S,)."""
+        return np.array([value for seed, value in self.values if seed in seeds], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -71,23 +63,22 @@ class Round:
     """One round of a race, after all its trainings ended.
 
     Attributes:
-        seeds: Seeds that each candidate in the race has after the round.
-        level: Nominal level of the look after the round; ``None`` before looks begin.
-        leader: Label of the candidate with the highest mean, among candidates that can win.
-        means: Label -> mean of the metric over the seeds so far, of each candidate with a finished seed.
-        left: Label -> how a candidate left after this round.
+        seeds: Label -> number of seeds that the candidate had been given.
+        means: Label -> mean of the metric over these seeds, of each candidate with a finished seed.
+        leader: Label of the candidate with the highest mean, among candidates that lost no seed.
+        closest: Label of the candidate with the largest p-value against the leader; ``None`` where there is no other.
+        p: Two-sided p-value of the leader's lead over the closest; 1 where the leader is not ahead.
     """
 
-    seeds: int
-    level: float | None
-    leader: str
+    seeds: Mapping[str, int]
     means: Mapping[str, float]
-    left: Mapping[str, Departure]
+    leader: str
+    closest: str | None
+    p: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return the round as plain values for JSON."""
-        left = {label: str(departure.how) for label, departure in self.left.items()}
-        return {**vars(self), "means": dict(self.means), "left": left}
+        return {**vars(self), "seeds": dict(self.seeds), "means": dict(self.means)}
 
 
 @dataclass(frozen=True)
@@ -95,30 +86,23 @@ class Race:
     """The state of a race.
 
     Attributes:
-        rounds: The rounds whose trainings have all ended.
+        rounds: The rounds whose trainings have all ended; none of a race that an older version ran.
         seeds: Label -> number of seeds that the candidate has been given so far, including the current round.
-        left: Label -> how a candidate left, of all rounds.
         ended: Why the race is over, in words; ``None`` while trainings are due.
-        level: The level that remains for the verdict on test; ``None`` while trainings are due.
         trainings: Largest number of trainings that the race may use.
+        older: Whether an older version gave out the trainings, by another rule.
     """
 
     rounds: tuple[Round, ...]
     seeds: Mapping[str, int]
-    left: Mapping[str, Departure]
     ended: str | None
-    level: float | None
     trainings: int
+    older: bool = False
 
     @property
     def used(self) -> int:
         """Number of trainings that the race has given out."""
         return sum(self.seeds.values())
-
-    @property
-    def staying(self) -> list[str]:
-        """The labels of the candidates that are in the race, or were at its end."""
-        return [label for label in self.seeds if label not in self.left]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the race as plain values for JSON."""
@@ -126,129 +110,130 @@ class Race:
             "trainings": self.trainings,
             "used": self.used,
             "ended": self.ended,
-            "level": self.level,
+            "older": self.older,
             "seeds": dict(self.seeds),
-            "staying": self.staying,
-            "left": {label: {"how": str(one.how), "seeds": one.seeds} for label, one in self.left.items()},
             "rounds": [one.to_dict() for one in self.rounds],
         }
 
 
+def first_seeds(trainings: int, candidates: int) -> int:
+    """Return how many seeds each candidate gets in the first round.
+
+    Example:
+        >>> first_seeds(30, 6), first_seeds(60, 6), first_seeds(14, 6)
+        (3, 6, 2)
+    """
+    return max(min(LEAST, trainings // candidates), int(trainings * SHARE) // candidates)
+
+
 def most_seeds(trainings: int, candidates: int) -> int:
     """Return how many seeds a candidate of a race can get at most."""
-    return FIRST + max(0, trainings - FIRST * candidates) // min(2, candidates)
+    first = first_seeds(trainings, candidates)
+    return first + max(0, trainings - first * candidates) // 2
 
 
-def run_race(candidates: Sequence[Candidate], rules: RaceRules) -> Race:
-    """Run a race up to the first round with missing values.
+@lru_cache(maxsize=256)
+def run_race(entrants: tuple[Entrant, ...], trainings: int, seeds: tuple[int, ...]) -> Race:
+    """Run a race up to the first round with missing values; equal arguments are computed once.
 
     Args:
-        candidates: Candidates of one dataset, in an order that never changes; seeds that a candidate was not given
-            are ignored.
-        rules: Rules of the race.
+        entrants: Candidates of one dataset, in an order that never changes; seeds that a candidate was not given are
+            ignored.
+        trainings: Largest number of trainings in all, at least two for each candidate.
+        seeds: Seeds in the order in which every candidate gets them; at least ``most_seeds``.
 
     Returns:
         The race; where it has not ended, ``seeds`` includes the round for which trainings are missing.
     """
-    state = _State({one.label: FIRST for one in candidates})
+    counts = dict.fromkeys((entrant.label for entrant in entrants), first_seeds(trainings, len(entrants)))
+    rounds: list[Round] = []
     while True:
-        current = [_so_far(one, state, rules.seeds) for one in candidates]
-        if any(_waits(one, state, rules.seeds) for one in current):
-            return Race(tuple(state.rounds), state.seeds, state.left, None, None, rules.trainings)
-        ended = _close_round(current, state, rules)
-        if ended is not None:
-            level = _levels(state, rules, len(candidates), last=True)
-            return Race(tuple(state.rounds), state.seeds, state.left, ended, level, rules.trainings)
+        given = {label: seeds[:count] for label, count in counts.items()}
+        if any(_waits(entrant, given[entrant.label]) for entrant in entrants):
+            return Race(tuple(rounds), counts, None, trainings)
+        closed = _close_round(entrants, given)
+        if closed is None:
+            return Race(tuple(rounds), counts, "every candidate lost a seed", trainings)
+        rounds.append(closed)
+        pair = [closed.leader, closed.closest]
+        further = _further(closed, trainings - sum(counts.values()))
+        if closed.closest is None or closed.p <= CLEAR or further < 1:
+            return Race(tuple(rounds), counts, _end(closed), trainings)
+        counts = {label: count + further * (label in pair) for label, count in counts.items()}
 
 
-@dataclass
-class _State:
-    """The state of a race, which changes from round to round.
+def _waits(entrant: Entrant, given: Sequence[int]) -> bool:
+    ended = {seed for seed, _ in entrant.values} | entrant.lost
+    return not ended.issuperset(given)
 
-    Attributes:
-        seeds: Label -> number of seeds given.
-        left: Label -> how the candidate left.
-        rounds: The rounds that are over.
-        looks: Number of the leader's seeds at each look that could decide.
+
+def _close_round(entrants: Sequence[Entrant], given: Mapping[str, Sequence[int]]) -> Round | None:
+    """Return the result of a round; ``None`` where every candidate lost a seed, so that nobody can win."""
+    samples = {entrant.label: entrant.sample(given[entrant.label]) for entrant in entrants}
+    means = {label: float(sample.mean()) for label, sample in samples.items() if len(sample)}
+    whole = [entrant.label for entrant in entrants if not entrant.lost.intersection(given[entrant.label])]
+    if not whole:
+        return None
+    leader = max(whole, key=lambda label: means[label])
+    # A candidate of which a single seed is left after losses has no spread, and the verdict passes over it as well.
+    others = [label for label, sample in samples.items() if label != leader and len(sample) > 1]
+    p = {label: _p(samples[leader], samples[label]) for label in others}
+    closest = max(others, key=lambda label: (p[label], means[label]), default=None)
+    counts = {label: len(seeds) for label, seeds in given.items()}
+    return Round(counts, means, leader, closest, p[closest] if closest else 1.0)
+
+
+def _p(leader: Sample, other: Sample) -> float:
+    test = welch_test(leader, other)
+    return lead_p(float(leader.mean() - other.mean()), test.p if test else None)
+
+
+def _further(closed: Round, left: int) -> int:
+    """Return how many seeds leader and closest get next: late in a race, single seeds would leave machines idle."""
+    fewest = min(closed.seeds[closed.leader], closed.seeds[closed.closest or closed.leader])
+    return min(max(1, fewest // 4), left // 2)
+
+
+def _end(closed: Round) -> str:
+    if closed.closest is None:
+        return "there is nobody to race with"
+    if closed.p <= CLEAR:
+        return f"on val {closed.leader} is ahead of every candidate at p <= {CLEAR:g}"
+    return "the trainings are used up"
+
+
+def describe_race(race: Race, metric: str) -> list[str]:
+    """Return sentences about the state of a race, and about its newest round.
+
+    Args:
+        race: The race of a dataset.
+        metric: Metric on val that decides who gets further seeds.
     """
-
-    seeds: dict[str, int]
-    left: dict[str, Departure] = field(default_factory=dict)
-    rounds: list[Round] = field(default_factory=list)
-    looks: list[int] = field(default_factory=list)
-
-    @property
-    def newest(self) -> int:
-        """Number of seeds of each candidate that is in the race."""
-        return max(self.seeds.values())
-
-
-def _so_far(candidate: Candidate, state: _State, seeds: Sequence[int]) -> Candidate:
-    """Return a candidate with only the seeds that the race has given it, and how it left."""
-    given = set(seeds[: state.seeds[candidate.label]])
-    return replace(
-        candidate,
-        values={seed: found for seed, found in candidate.values.items() if seed in given},
-        missing={seed: fate for seed, fate in candidate.missing.items() if seed in given},
-        left=state.left.get(candidate.label),
-    )
+    trainings = f"{race.used} of at most {race.trainings} trainings"
+    seeds = ", ".join(f"{label} {count}" for label, count in race.seeds.items())
+    if race.older:
+        return [f"race: an older version gave out {trainings}; seeds: {seeds}"]
+    if race.ended is None:
+        state = f"race, round {len(race.rounds) + 1} under way, {trainings} given out"
+    else:
+        state = f"race: over after {count_text(len(race.rounds), 'round')} and {trainings}, because {race.ended}"
+    newest = [describe_round(race.rounds[-1], len(race.rounds), metric)] if race.rounds else []
+    return [f"{state}; seeds: {seeds}", *newest]
 
 
-def _waits(candidate: Candidate, state: _State, seeds: Sequence[int]) -> bool:
-    return len(candidate.values) + len(candidate.missing) < state.seeds[candidate.label]
+def describe_round(closed: Round, number: int, metric: str) -> str:
+    """Return a sentence about the result of a round of a race; rounds are numbered from 1."""
+    seeds = count_text(closed.seeds[closed.leader], "seed")
+    leads = f"{closed.leader} leads with {metric} {closed.means[closed.leader]:.2f} over {seeds}"
+    if closed.closest is None:
+        return f"race, round {number}: {leads}"
+    behind = closed.means[closed.leader] - closed.means[closed.closest]
+    return f"race, round {number}: {leads}; {closed.closest} is closest, {behind:.2f} behind, p = {closed.p:.2g}"
 
 
-def _close_round(current: Sequence[Candidate], state: _State, rules: RaceRules) -> str | None:
-    """Let candidates leave and give the others their next seeds; return why the race is over, if it is."""
-    seeds = state.newest
-    looks = seeds >= EARLIEST
-    state.looks += [seeds] if looks else []
-    level = _levels(state, rules, len(current), last=False) if looks else None
-    # Before the first look the level is 0, so that the verdict only ranks the candidates and names the opponents.
-    verdict = _ask(current, rules, level or 0.0)
-    able = [one.candidate for one in verdict.standings if _can_win(one.candidate)]
-    if not able:
-        return "every candidate lost a seed"
-    gone = leaving(current, able[0], verdict)
-    state.left |= gone
-    state.rounds.append(Round(seeds, level, able[0].label, _means(verdict), gone))
-    if verdict.verdict is Verdict.BETTER:
-        return "the leader is better than all that it is compared with"
-    return _next_round(current, state, rules)
-
-
-def _ask(current: Sequence[Candidate], rules: RaceRules, level: float) -> DatasetVerdict:
-    (verdict,) = judge(
-        current, metric=rules.metric, selection=rules.metric, baseline=rules.baseline, level=level, resamples=1
-    )
-    return verdict
-
-
-def _can_win(candidate: Candidate) -> bool:
-    return candidate.left is None and not candidate.missing
-
-
-def _means(verdict: DatasetVerdict) -> dict[str, float]:
-    return {one.candidate.label: one.selected_by for one in verdict.standings}
-
-
-def _next_round(current: Sequence[Candidate], state: _State, rules: RaceRules) -> str | None:
-    """Give every candidate that is in the race further seeds; return why there is no further round."""
-    staying = [one.label for one in current if one.label not in state.left]
-    if len(staying) < 2:
-        return "nobody is left to race with"
-    left = rules.trainings - sum(state.seeds.values())
-    # A round adds a quarter of the seeds so far: late in a race, rounds of one seed would leave machines idle.
-    further = min(max(1, state.newest // 4), left // len(staying))
-    if further < 1:
-        return "the trainings are used up"
-    seeds = state.newest + further
-    state.seeds |= dict.fromkeys(staying, seeds)
-    return None
-
-
-def _levels(state: _State, rules: RaceRules, candidates: int, *, last: bool) -> float:
-    """Return the nominal level of the newest look; a race that ends before the first look has one look."""
-    looks = state.looks or [state.newest]
-    most = max(rules.most_seeds(candidates), looks[-1])
-    return levels_of_looks(looks, most, rules.level, last=last)[-1]
+def race_outcome(race: Race, label: str) -> str:
+    """Return the outcome of a race for a candidate, short enough for a tag."""
+    seeds = count_text(race.seeds[label], "seed")
+    newest = race.rounds[-1] if race.rounds else None
+    place = {newest.leader: "leader", newest.closest: "closest"}.get(label) if newest else None
+    return f"{seeds}, {place}" if place else seeds

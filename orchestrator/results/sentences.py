@@ -1,11 +1,11 @@
 """Sentences about a dataset's winner, for people: its values, its comparisons, and warnings."""
 
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing
-from orchestrator.results.equal_budget_words import describe_budgets, describe_seeds
+from orchestrator.results.equal_budget_words import describe_budgets
 from orchestrator.results.judged import describe_judged
 from orchestrator.results.optimism import describe_optimism
 from orchestrator.results.outside import OUTSIDE
-from orchestrator.results.race_words import describe_race
+from orchestrator.results.race import describe_race
 from orchestrator.results.statistics import Interval
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text, values_text
@@ -30,8 +30,6 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     sentences += [] if verdict is None else _in_numbers(verdict)
     if dataset in summary.races:
         sentences += describe_race(summary.races[dataset], summary.metric)
-    if verdict is not None:
-        sentences += describe_seeds(verdict, summary.confirm_looks.get(dataset, 0))
     if dataset in summary.equal_budget:
         sentences += describe_budgets(summary.equal_budget[dataset])
     if dataset in summary.optimism:

@@ -1,4 +1,4 @@
-"""Statistics of few seeds: means, intervals, tests and effect sizes for two to ten values a candidate.
+"""Statistics of few seeds: means, intervals, tests, effect sizes and power for two to ten values a candidate.
 
 References:
     [Welch1947] Welch, The generalization of Student's problem when several different population variances are
@@ -7,6 +7,7 @@ References:
     [Sidak1967] Sidak, Rectangular confidence regions for the means of multivariate normal distributions, J. American
         Statistical Association 62, 626-633.
     [Hedges1981] Hedges, Distribution theory for Glass's estimator of effect size, J. Educational Statistics 6, eq. 6.
+    [Satterthwaite1946] Satterthwaite, An approximate distribution of estimates of variance components, Biometrics 2.
     [Polansky1997] Polansky and Schucany, Kernel smoothing to improve bootstrap confidence intervals, J. R. Statist.
         Soc. B 59, 821-838.
 """
@@ -25,6 +26,12 @@ CONFIDENCE = 0.95
 
 FEWEST = 3
 """Fewest values for a bootstrap: of two values, the kernel alone makes an interval of some 22 standard deviations."""
+
+POWER = 0.8
+"""Share of studies in which a difference must be found to be called detectable."""
+
+MOST = 200
+"""Largest number of seeds of a candidate that is considered."""
 
 SAME = 1e-12
 """Values this close, in the metric's unit or relative to the largest, differ by rounding alone."""
@@ -82,11 +89,121 @@ class WelchTest:
         difference: Mean of the first sample minus mean of the second.
         interval: 95 % interval of the difference.
         p: Two-sided p-value: probability of so large a difference if the true means were equal.
+        variances: The variance of the difference in parts.
     """
 
     difference: float
     interval: Interval
     p: float
+    variances: "Variances"
+
+
+@dataclass(frozen=True)
+class Variances:
+    """The variance V of a difference of two means in parts, from which the power of a study of another size follows.
+
+    Attributes:
+        seeds: A of each candidate: variance of its mean over its seeds, >= 0; 0 for a candidate without seeds.
+        joint: C of each candidate: the part of A that more images reduce as well, >= 0; 0 where images are fixed.
+        counts: Number of seeds of each candidate, >= 1.
+        total: V >= 0; what is left beyond both A is the effect of the images.
+        images: Number of images, >= 2; ``None`` where images are fixed.
+    """
+
+    seeds: tuple[float, float]
+    joint: tuple[float, float]
+    counts: tuple[int, int]
+    total: float
+    images: int | None = None
+
+    @property
+    def seed_variance(self) -> float:
+        """The part of V that only more seeds reduce."""
+        return max(0.0, sum(self.seeds) - sum(self.joint))
+
+    @property
+    def joint_variance(self) -> float:
+        """The part of V that more seeds and more images reduce."""
+        return min(sum(self.joint), self.total - self.seed_variance)
+
+    @property
+    def image_variance(self) -> float:
+        """The part of V that only more images reduce."""
+        return max(0.0, self.total - self.seed_variance - self.joint_variance)
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of V [Satterthwaite1946].
+
+        Where images vary, each A is multiplied by 1 + 2 / f here: the A of three seeds is often far too small by
+        chance, and would leave the many degrees of freedom of the images.
+        """
+        freedoms = [max(1, count - 1) for count in self.counts]
+        caution = 0 if self.images is None else 2
+        weighed = [part * (1 + caution / f) for part, f in zip(self.seeds, freedoms, strict=True)]
+        rest = max(0.0, self.total - sum(self.seeds))
+        squares = sum(part**2 / f for part, f in zip(weighed, freedoms, strict=True))
+        squares += rest**2 / (self.images - 1) if self.images else 0.0
+        return (sum(weighed) + rest) ** 2 / squares
+
+    def resized(self, *, seeds: float = 1, images: float = 1) -> "Variances":
+        """Return the variances to expect with given multiples of the seeds and of the images."""
+        return self._of_size((seeds * self.counts[0], seeds * self.counts[1]), images)
+
+    def with_seeds(self, seeds: int) -> "Variances":
+        """Return the variances to expect with the same number of seeds of each candidate."""
+        return self._of_size((seeds, seeds), 1)
+
+    def detectable(self, level: float) -> float:
+        """Return the smallest true difference that a test at a level finds in ``POWER`` of the studies of this size.
+
+        The statistic has a noncentral t-distribution; leads in the wrong direction are not counted.
+        """
+        from scipy.special import nctdtrinc, stdtrit
+
+        beyond = float(stdtrit(self.freedom, 1 - level / 2))
+        return float(nctdtrinc(self.freedom, 1 - POWER, beyond)) * math.sqrt(self.total)
+
+    def _of_size(self, counts: tuple[float, float], images: float) -> "Variances":
+        fewer = [old / new for old, new in zip(self.counts, counts, strict=True)]
+        shared = [part * less for part, less in zip(self.joint, fewer, strict=True)]
+        alone = [part * less - both for part, less, both in zip(self.seeds, fewer, shared, strict=True)]
+        # Where the measured C are larger than what V leaves for them, they shrink from that.
+        joint = self.joint_variance * sum(shared) / sum(self.joint) if any(self.joint) else 0.0
+        first, second = (max(0.0, part + both / images) for part, both in zip(alone, shared, strict=True))
+        return Variances(
+            (first, second),
+            (shared[0] / images, shared[1] / images),
+            (round(counts[0]), round(counts[1])),
+            max(0.0, sum(alone)) + joint / images + self.image_variance / images,
+            round(self.images * images) if self.images else None,
+        )
+
+
+def needed_seeds(difference: float, variances: Variances, level: float) -> int | None:
+    """Return the smallest number of seeds of each candidate with which a true difference is detectable.
+
+    A measured difference is itself uncertain, and that of a winner is too large on average, so the true number may
+    well be larger.
+
+    Args:
+        difference: True difference of the means, in the unit of the variances.
+        variances: Variances of the difference in a study of any size.
+        level: Two-sided level of the test, in (0, 1).
+
+    Returns:
+        The number, at least 2; ``None`` where it is above ``MOST``, or more seeds of these images never suffice.
+
+    Example:
+        >>> needed_seeds(1.5, Variances((0.2, 0.2), (0.0, 0.0), (5, 5), 0.4), 0.05)
+        9
+    """
+    low, high = 1, MOST + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = variances.with_seeds(middle).detectable(level) <= abs(difference)
+        low, high = (low, middle) if enough else (middle, high)
+    return high if high <= MOST else None
 
 
 def measure(values: Sample) -> Measure:
@@ -157,7 +274,14 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
     freedoms = np.array([max(1, len(values) - 1) for values, _ in sides])
     freedom = variances.sum() ** 2 / (variances**2 / freedoms).sum()
     difference, error = float(first.mean() - second.mean()), math.sqrt(variances.sum())
-    return WelchTest(difference, around(difference, error, freedom), two_sided(difference / error, freedom))
+    of_seeds = (float(variances[0]), float(variances[1]))
+    parts = Variances(of_seeds, (0.0, 0.0), (len(first), len(second)), float(variances.sum()))
+    return WelchTest(difference, around(difference, error, freedom), two_sided(difference / error, freedom), parts)
+
+
+def lead_p(difference: float, p: float | None) -> float:
+    """Return the p-value that a lead counts with: 1 for no lead, or where there is no test."""
+    return p if p is not None and difference > 0 else 1.0
 
 
 def paired_p(differences: Sample) -> float | None:

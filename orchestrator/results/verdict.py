@@ -6,23 +6,20 @@ paired test it keeps 2(n - 1) degrees of freedom, and runs of different losses w
 smaller of two p-values would be a third, invalid test.
 
 The winner is selected for its high value (the winner's curse), and the test and validation values of a run are
-correlated. Against the runner-up a two-sided test corrects for the selection in full, whatever the number of
-candidates: the gap between the best two is least reliable when there are only two candidates [Gutmann1987]. Against the
-baseline, any other candidate could have been the winner; so the p-value of a lead is at least the probability that the
-luckiest of so many candidates leads as far (``best_of_p``), and a baseline from which no candidate differs is called
-beaten in at most 4 % of studies, whatever the number of candidates and their spreads. The rival, the best of another
-loss, is treated as a baseline of the candidates of the winner's loss. Holm's correction over the comparisons of the
-dataset applies as well, and the level is 4 %, not 5 %, because Welch's test is not exact for few seeds of unequal
-spread. Each dataset has a correction of its own.
+correlated. The winner is *better* only where it beats every other candidate by a two-sided test at the level, each
+with the seeds that it has. A winner that has an equal must beat this equal, whatever the number of candidates; the gap
+between the best two is least reliable when there are only two [Gutmann1987], and so the rate of two candidates bounds
+that of many. The level is 4 %, not 5 %, because Welch's test is not exact for few seeds of unequal spread.
 
-Share of simulated studies without a true difference that get a verdict other than *tie* (normal values, 5 seeds; the
-worst case, in which the tested metric also selects): 3.4 % with 2 candidates (2.9 % with 3 seeds, 4.2 % with 10, 4.2 %
-where one spread is four times the other), below 1 % with 4 or more. Baseline called beaten: 1.6 % with 2 candidates,
-1.9 % with 12, 0.8 % with 60; where all spreads but its own are four times as wide, 3.8 % with 12 and 3.2 % with 60. A
-lead of 3 standard deviations is called *better* in 97, 91, 72 and 42 % of studies with 2, 4, 12 and 48 candidates and 5
-seeds, and in 61, 33, 12 and 3 % with 3 seeds. Three seeds suffice to rank candidates, seldom to find a difference, and
-a warning says so beside a tie (``power.py``). A variance pooled over the candidates would find more leads, but where
-spreads differ it would call a baseline beaten without a difference more often than stated; so Welch's test is used.
+Where the winner does not beat them all, the comparisons with runner-up, rival (the best of another loss) and baseline
+are corrected by Holm's procedure. Against the baseline, any other candidate could have been the winner; so the p-value
+of a lead is at least the probability that the luckiest of so many candidates leads as far (``best_of_p``), and a
+baseline from which no candidate differs is called beaten in at most 4 % of studies. The rival is treated as a baseline
+of the candidates of the winner's loss. Each dataset has a correction of its own.
+
+How often a winner with an equal is called better, and how often a lead is found, is in ``docs/confirming.md``;
+``python -m tests.benchmarks race`` simulates it. A variance pooled over the candidates finds more leads, but where
+spreads differ fourfold it is wrong in 9 to 14 % of studies of three to five seeds; so Welch's test is used.
 
 References:
     [Gutmann1987] Gutmann and Maymin, Is the selected population the best?, Annals of Statistics 15, 456-461.
@@ -37,7 +34,6 @@ from orchestrator.results.candidates import (
     Candidate,
     Comparison,
     DatasetVerdict,
-    Departed,
     Standing,
     Verdict,
     weakest,
@@ -45,12 +41,14 @@ from orchestrator.results.candidates import (
 from orchestrator.results.comparisons import LEVEL, Rules, compare, find_candidate, possible
 from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.plain_words import what_was_compared, what_was_found, what_would_change
-from orchestrator.results.power import weakness_of_tie
 from orchestrator.results.statistics import bootstrap_interval, measure, t_interval
 from trainables.errors import ConfigError
 
 SAME_METRIC = 1e-6
 """Relative difference up to which a mean over images and a mean over queries differ by rounding alone."""
+
+FEWEST_TESTED = 2
+"""Fewest seeds of a candidate that can be compared."""
 
 __all__ = ["LEVEL", "Candidate", "Comparison", "DatasetVerdict", "Standing", "Verdict", "judge"]
 
@@ -66,6 +64,7 @@ def judge(
     resamples: int = 9999,
     over_images: bool = False,
     smallest_difference: float = 1.0,
+    everyone: bool = True,
 ) -> tuple[DatasetVerdict, ...]:
     """Return the winner of each dataset, and the verdict on its comparisons.
 
@@ -81,6 +80,8 @@ def judge(
         over_images: Whether seeds and images decide instead of the seeds alone; where a candidate of a dataset has no
             values of images, the seeds decide, and a warning says why.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
+        everyone: Whether the winner must beat every candidate, or runner-up, rival and baseline alone, as in older
+            versions.
 
     Returns:
         One verdict per dataset, in the order of the datasets' names.
@@ -90,7 +91,7 @@ def judge(
         ValueError: If a metric is not finite, two candidates of a dataset share a label, or the mean over the values of
             the images is not the metric.
     """
-    rules = Rules(metric, selection, baseline, level, seed, resamples, over_images, smallest_difference)
+    rules = Rules(metric, selection, baseline, level, seed, resamples, over_images, smallest_difference, everyone)
     groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         _check(candidate, (metric, selection))
@@ -126,7 +127,7 @@ def _check_images(candidate: Candidate, metric: str) -> None:
 
 
 def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> DatasetVerdict:
-    ranked = _rank(group, rules.selection)
+    ranked = _rank(group, rules)
     lacking = [one.label for one in ranked if not one.images] if rules.over_images else []
     if lacking:
         rules = replace(rules, over_images=False)
@@ -141,8 +142,6 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
         standings=tuple(_standing(one, rank, rules) for rank, one in enumerate(ranked, start=1)),
         comparisons=comparisons,
         warnings=(
-            # The shares of ``power.py`` hold for one look with the whole level.
-            *(_weak_tie(verdict, ranked, comparisons) if rules.level == LEVEL else ()),
             *_missing_seeds(group),
             *_without_images(lacking, len(ranked)),
             *_missing_baseline(dataset, ranked, rules.baseline),
@@ -150,28 +149,26 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
         decided_by="seeds_and_images" if rules.over_images else "seeds",
         compared=what_was_compared(ranked, rules) if comparisons else "",
         found=tuple(what_was_found(ranked[0].label, one) for one in comparisons),
-        would_change=tuple(what_would_change(one) for one in comparisons if one.over_images),
+        would_change=tuple(what_would_change(one, rules.level) for one in comparisons if one.detectable),
         level=rules.level,
     )
 
 
-def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
-    """Return the candidates that have a seed: the best that lost no seed, then the others by their validation mean.
-
-    Candidates that trailed in a race come last, because their means are over fewer seeds.
-    """
+def _rank(group: Sequence[Candidate], rules: Rules) -> list[Candidate]:
+    """Return the candidates that have a seed: the best that lost no seed, then the others by their validation mean."""
     labels = [candidate.label for candidate in group]
     for label in labels:
         if labels.count(label) > 1:
             raise ValueError(f"{group[0].dataset}: two candidates are called {label!r}")
-    finished = [one for one in group if one.values]
-    ranked = sorted(finished, key=lambda one: (_trailed(one), -float(one.sample(selection).mean()), one.label))
-    winner = next((one for one in ranked if not one.missing and one.left is None), None)
+
+    def key(candidate: Candidate) -> tuple[bool, float, str]:
+        # Older versions ranked candidates that had left a race last, and so compared the winner with the others.
+        last = candidate.left and not rules.everyone
+        return last, -float(candidate.sample(rules.selection).mean()), candidate.label
+
+    ranked = sorted((candidate for candidate in group if candidate.values), key=key)
+    winner = next((one for one in ranked if not one.missing and not one.left), None)
     return ranked if winner is None else [winner, *(one for one in ranked if one is not winner)]
-
-
-def _trailed(candidate: Candidate) -> bool:
-    return candidate.left is not None and candidate.left.how is Departed.TRAILED
 
 
 def _standing(candidate: Candidate, rank: int, rules: Rules) -> Standing:
@@ -211,31 +208,18 @@ def _without_images(lacking: Sequence[str], candidates: int) -> list[str]:
     ]
 
 
-def _weak_tie(verdict: Verdict, ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> list[str]:
-    """Warn about a tie after too few seeds to be informative."""
-    tested = {one.label for one in comparisons if one.holm_p is not None}
-    if verdict is not Verdict.TIE or not tested:
-        return []
-    if any(one.over_images for one in comparisons):
-        # ``would_change`` already says so, for seeds and images.
-        return []
-    with_seeds = [one for one in ranked if one.has_seeds and (one is ranked[0] or one.label in tested)]
-    fewest = min((len(one.values) for one in with_seeds), default=0)
-    sentence = weakness_of_tie(len(tested), len(ranked), fewest) if fewest > 1 else None
-    return [sentence] if sentence else []
-
-
 def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
     """Name each candidate that has fewer seeds than it was given, or than another candidate has."""
     most = max(len(one.values) + len(one.missing) for one in group)
     sentences = []
     for one in sorted(group, key=lambda candidate: candidate.label):
-        if one.missing or (one.left is None and one.has_seeds and len(one.values) < most):
+        given = most if one.given is None else one.given
+        if one.missing or (one.has_seeds and len(one.values) < given):
             fates = [f"seed {seed} {one.missing[seed]}" for seed in sorted(one.missing)]
-            unknown = 0 if one.left is not None else most - len(one.values) - len(one.missing)
+            unknown = given - len(one.values) - len(one.missing)
             fates += [f"{unknown} not run"] if unknown else []
             barred = "; it can't win before the others" if one.missing else ""
-            given = most if one.left is None else len(one.values) + len(one.missing)
+            barred += ", and has too few to be compared" if one.missing and len(one.values) < FEWEST_TESTED else ""
             sentences.append(f"{one.label!r} has {len(one.values)} of {given} seeds: {', '.join(fates)}{barred}")
     return sentences
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from orchestrator.machines.sigterm import sigterm_as_ctrl_c
+from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.text.terminal import say
 from trainables.errors import UserError
 

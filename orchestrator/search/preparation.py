@@ -1,6 +1,7 @@
 """Checks an experiment, and opens its files and stores, before its first trial runs."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from orchestrator.machines.cluster import Cluster
 from orchestrator.machines.environment import describe_environment
 from orchestrator.search.display import Progress, make_display
 from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.set_aside import set_summary_aside
+from orchestrator.text.terminal import say
 from orchestrator.tracking import choose_uri
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.workload.workload import Workload
@@ -148,14 +151,24 @@ def check_cpus(resources: Resources) -> None:
 def open_directory(output: Path, name: str) -> Path:
     """Make an experiment's directory, which only its user may enter, and check that it can be written.
 
+    A directory that others could enter is closed to them, and a warning says so.
+
     Raises:
         ConfigError: If the directory cannot be written.
     """
     directory = output.resolve() / name
     try:
         make_writable(output)
+        was_there = directory.exists()
         make_writable(directory)
+        mode = stat.S_IMODE(directory.stat().st_mode)
         directory.chmod(0o700)
+        if was_there and mode & 0o077:
+            say(
+                f"warning: {directory}: others could enter it ({stat.filemode(mode)[1:]}); now only you can "
+                f"(rwx------), because a journal decides what a resume runs",
+                error=True,
+            )
         (directory / "trials").mkdir(exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--output {output}: cannot be written: {error.strerror}; choose another folder") from None
@@ -189,7 +202,9 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
 
 
 def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Checkpoints:
-    """Return the experiment's checkpoints, after removing checkpoints that the journal does not know.
+    """Return the experiment's checkpoints, after moving away checkpoints that the journal does not know.
+
+    They are named on standard error, because whoever cut the journal by accident may want to restore it first.
 
     Raises:
         ConfigError: If the journal's checkpoints lie elsewhere, or the checkpoints found belong to another journal.
@@ -206,7 +221,9 @@ def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Che
             f"copy the journal.jsonl of its last driver there, or search under another name (--set name=...)"
         )
     trials = history.trials.values()
-    checkpoints.rewind(
-        {trial.id: trial.last_epoch for trial in trials}, [trial.id for trial in trials if trial.has_ended]
-    )
+    epochs, ended = {trial.id: trial.last_epoch for trial in trials}, [trial.id for trial in trials if trial.has_ended]
+    moved = checkpoints.rewind(epochs, ended)
+    summary = set_summary_aside(directory, history)
+    for place in [*moved, *([] if summary is None else [str(summary)])]:
+        say(f"warning: {place}: moved here, because the journal does not know it", error=True)
     return checkpoints

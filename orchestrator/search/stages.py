@@ -14,7 +14,7 @@ from orchestrator.search.budget import Meter
 from orchestrator.search.display import Progress
 from orchestrator.search.preparation import displayed
 from orchestrator.search.time_left import PlannedWork
-from orchestrator.studies.planned import PlannedTrials
+from orchestrator.studies.source import PlannedTrials
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session

@@ -18,6 +18,7 @@ from orchestrator.results.confirming import current_plans, most_trainings, races
 from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import command_to_resume
 from orchestrator.search.time_left import PlannedWork, TimeLeft
+from orchestrator.storage.set_aside import NOTHING_UNKNOWN, Unknown, find_unknown
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Status:
         stages: Those that have begun, or are certain to come.
         budget: What of each limit is used: name -> (used, limit).
         command: The command that resumes it; ``None`` where it runs, or where nothing is left to do.
+        unknown: Results in the directory that the journal does not know; not looked for while a process runs it.
         test: How far the evaluation on test is; ``None`` where test was not opened.
         left: The time left of the whole; ``None`` where nobody runs it, or before its first epoch.
     """
@@ -98,6 +100,7 @@ class Status:
     stages: Sequence[StageStatus]
     budget: Mapping[str, tuple[float, float]]
     command: str | None = None
+    unknown: Unknown = NOTHING_UNKNOWN
     test: EvaluationStatus | None = None
     left: TimeLeft | None = None
 
@@ -126,6 +129,13 @@ class Status:
         """The checkpoints that were found damaged and passed over, a line each."""
         return [f"{trial.id}: {line}" for trial in self.history.trials.values() for line in trial.damage]
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the directory has and the journal lacks, a sentence each."""
+        mend = f"restore {self.directory / JOURNAL_FILE} from a backup before anything else"
+        lost = [f"{loss}; {mend}" for loss in (self.unknown.lost, self.unknown.behind) if loss is not None]
+        return lost + ([] if self.unknown.moved is None else [self.unknown.moved])
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, without the trials."""
         return {
@@ -136,6 +146,7 @@ class Status:
             "seconds_left": None if self.left is None else self.left.to_dict(),
             "command": self.command,
             "damage": self.damage,
+            "warnings": self.warnings,
             "races": {dataset: race.to_dict() for dataset, race in races_of(self.history).items()},
             "budget": {name: {"used": used, "limit": limit} for name, (used, limit) in self.budget.items()},
         }
@@ -158,10 +169,11 @@ def status_of(followed: Followed) -> Status:
     directory, history = followed.directory, followed.history
     holder = find_holder(directory)
     if holder is None:
-        # Where the process was killed, the journal does not say that its actors are gone.
-        history.actors.gpus.clear()
+        # A copy, because later records are charged to the actors of the history that is followed.
+        history = history.without_actors()
+    unknown = NOTHING_UNKNOWN if holder is not None else find_unknown(directory, history)
     if not history.experiment:
-        return Status(directory, holder, history, (), {})
+        return Status(directory, holder, history, (), {}, unknown=unknown)
     experiment = experiment_of(history)
     stages = [_stage(history, Stage.SEARCH, sum(experiment.trials_in(cell) for cell in experiment.cells()))]
     repeats = history.stage(Stage.CONFIRM)
@@ -171,7 +183,7 @@ def status_of(followed: Followed) -> Status:
     command = command_to_resume(directory, history) if holder is None else None
     test = EvaluationStatus.of(history)
     left = None if holder is None else _left(experiment, followed, stages, test)
-    return Status(directory, holder, history, stages, _used(experiment.budget, followed), command, test, left)
+    return Status(directory, holder, history, stages, _used(experiment.budget, followed), command, unknown, test, left)
 
 
 def _left(

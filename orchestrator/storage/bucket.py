@@ -201,6 +201,17 @@ class ObjectStore:
         with suppress(FileNotFoundError):
             self._patiently(lambda: self._system.delete_dir(self._path(key)))
 
+    def move(self, key: str, target: str) -> None:
+        """Copy all files under a key to another key within the store, then delete them under the first."""
+        names = sorted(self.listing(key), key=lambda name: name.endswith(MANIFEST))
+        for name in names:
+            self._patiently(partial(self._copy_file, f"{key}/{name}", f"{target}/{name}"))
+        for name in reversed(names):
+            self.remove(f"{key}/{name}")
+
+    def _copy_file(self, key: str, target: str) -> None:
+        self._system.copy_file(self._path(key), self._path(target))
+
     def _patiently(self, action: Callable[[], _T]) -> _T:
         """Repeat an action while its failure may pass; a missing file is reported at once."""
         attempts = retry(

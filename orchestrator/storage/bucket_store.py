@@ -12,6 +12,7 @@ from pathlib import Path
 from orchestrator.journal.scratch import make, mark, remove_abandoned
 from orchestrator.storage.bucket import ObjectStore
 from orchestrator.storage.claim import Claim
+from orchestrator.storage.set_aside import FOLDER
 from orchestrator.storage.store import Entry
 from trainables.checkpoint import epoch_of, save_epoch
 from trainables.reports import EpochReport
@@ -79,6 +80,14 @@ class BucketStore:
     def delete(self, entry: Entry) -> None:
         """Delete a directory."""
         self.bucket.delete(_key(entry))
+
+    def set_aside(self, place: str, occasion: str) -> str:
+        """Copy objects within the bucket, then delete them at their former place."""
+        trial, _, name = place.partition("/")
+        # Deeper than checkpoints lie, so that no listing takes the copy for a checkpoint of a trial.
+        target = f"{FOLDER}/{occasion}/{trial}/{name}".rstrip("/")
+        self.bucket.move(place, target)
+        return f"{self.bucket.address}/{target}"
 
     def remove_partial(self) -> None:
         """Do nothing: a directory without its manifest does not count, and its name is never used again."""

@@ -6,11 +6,12 @@ checkpoint that ``save`` has written outlives the process and, in a bucket or on
 """
 
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.storage.bucket import StorageError
+from orchestrator.storage.set_aside import name_occasion
 from orchestrator.storage.store import Entry, Store
 from trainables.checkpoint import epoch_of, find_damage, find_latest
 from trainables.errors import CheckpointError
@@ -81,13 +82,14 @@ class Checkpoints:
         return not self.store.entries()
 
     def ahead(self, epochs: Mapping[str, int]) -> list[Entry]:
-        """Return the checkpoints that ``rewind`` removes because they go beyond the journal."""
+        """Return the checkpoints that ``rewind`` sets aside because they go beyond the journal."""
         return [entry for entry in self.store.entries() if _is_ahead(entry, epochs)]
 
-    def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> None:
-        """Remove checkpoints that are newer than the journal, which may have lost its end, or that are not needed.
+    def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> list[str]:
+        """Set aside checkpoints that are newer than the journal, which may have lost its end.
 
-        Checkpoints that a killed process had half written are removed as well.
+        Of a trial that the journal does not know at all, every file is set aside. Checkpoints that a killed process had
+        half written are removed, and so are those of ended trials before the newest whole one.
 
         Args:
             epochs: Id of each trial -> its newest epoch in the journal. A checkpoint may be one epoch ahead of the
@@ -95,27 +97,42 @@ class Checkpoints:
             ended: Trials of which the newest checkpoint is enough; the process that ended them may have been killed
                 before it could prune.
 
+        Returns:
+            Where each trial or checkpoint lies that was set aside.
+
         Raises:
-            StorageError: If a checkpoint that goes beyond the journal cannot be removed.
+            StorageError: If a checkpoint that goes beyond the journal cannot be moved.
         """
         self.store.remove_partial()
-        # One listing serves all trials; further requests are sent only to remove checkpoints.
+        # One listing serves all trials; further requests are sent only to move or remove checkpoints.
         kept: dict[str, list[Entry]] = {}
-        removed = False
+        beyond: dict[str, Entry] = {}
         for entry in self.store.entries():
             if _is_ahead(entry, epochs):
-                self.store.delete(entry)
-                removed = True
+                beyond.setdefault(f"{entry.trial}/{entry.name}" if entry.trial in epochs else entry.trial, entry)
             else:
                 kept.setdefault(entry.trial, []).append(entry)
-        if removed and (left := self.ahead(epochs)):
-            raise StorageError(f"{left[0].address}: cannot be removed, but the journal does not know it")
+        moved, occasion = [], name_occasion()
+        for place, entry in beyond.items():
+            try:
+                moved.append(self.store.set_aside(place, occasion))
+            except OSError as error:
+                raise StorageError(
+                    f"{entry.address}: is not known to the journal, and cannot be moved away: {error.strerror or error}"
+                ) from None
         for trial in (trial for trial in ended if len(kept.get(trial, ())) > 1):
             # The end of the process that should have pruned may have damaged the newest checkpoint.
             whole = self.latest(trial)
             newest = 0 if whole is None else epoch_of(whole.name) or 0
             for entry in (entry for entry in kept[trial] if entry.epoch < newest):
                 self.store.delete(entry)
+        return moved
+
+    def discard(self, trials: Iterable[str]) -> None:
+        """Remove all checkpoints of these trials, whose models nobody needs any more."""
+        discarded = {*trials}
+        for entry in (entry for entry in self.store.entries() if entry.trial in discarded):
+            self.store.delete(entry)
 
     def bring(self, trial: str, target: Path) -> Path:
         """Return the newest undamaged checkpoint of a trial in a folder that outlives the cluster.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orchestrator.storage.bucket import StorageError
 from orchestrator.storage.claim import CLAIM_FILE, ClaimLostError
+from orchestrator.storage.set_aside import move_aside
 from orchestrator.storage.store import Entry
 from trainables.checkpoint import epoch_of, list_epochs, list_partial, replace_epochs, save_epoch
 from trainables.files import write_whole
@@ -74,6 +75,10 @@ class FolderStore:
     def delete(self, entry: Entry) -> None:
         """Remove a folder as far as the file system lets it be removed."""
         shutil.rmtree(self.fetch(entry), ignore_errors=True)
+
+    def set_aside(self, place: str, occasion: str) -> str:
+        """Rename a folder."""
+        return str(move_aside(self.trials / place, self.trials.parent, occasion))
 
     def partial(self) -> list[Path]:
         """Return the directories of checkpoints that are half written."""

@@ -56,6 +56,18 @@ class Store(Protocol):
         """Remove a checkpoint, unless it is gone already."""
         ...
 
+    def set_aside(self, place: str, occasion: str) -> str:
+        """Move files out of the way of trials, and return where they lie then, for people.
+
+        Args:
+            place: ``TRIAL`` for all files of a trial, or ``TRIAL/NAME`` for one checkpoint.
+            occasion: Name of the folder for everything that is moved at one time.
+
+        Raises:
+            OSError: If the files cannot be moved; a ``StorageError`` is one.
+        """
+        ...
+
     def remove_partial(self) -> None:
         """Remove the remains of processes that were killed while they wrote a checkpoint."""
         ...

@@ -1,14 +1,17 @@
 """The trials of a search as an Optuna storage, which Optuna's own tools (optuna-dashboard, its plots) open."""
 
+import errno
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
+from sqlalchemy.exc import OperationalError
 
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.journal.history import History
@@ -16,6 +19,7 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.studies.study import STATES
 from orchestrator.studies.suggesting import distribution
 from search_spaces import Range, Values
+from trainables.files import aside
 
 
 def write_storage(history: History, experiment: Experiment, path: Path) -> int:
@@ -30,19 +34,25 @@ def write_storage(history: History, experiment: Experiment, path: Path) -> int:
     Args:
         history: History of the experiment.
         experiment: The experiment that was searched.
-        path: A file that does not exist.
+        path: The file to write; an existing file is replaced.
+
+    Raises:
+        OSError: If the file cannot be written, e.g. because the disk is full; nothing is left of the export.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.unlink(missing_ok=True)
-    try:
-        storage = RDBStorage(f"sqlite:///{partial}")
-        written = sum(_write_study(storage, history, experiment, cell) for cell in experiment.cells())
-        storage.remove_session()
-        storage.engine.dispose()
+    # SQLite keeps a journal beside its file, which goes with the folder.
+    with aside(path) as folder:
+        partial = folder / path.name
+        try:
+            storage = RDBStorage(f"sqlite:///{partial}")
+            written = sum(_write_study(storage, history, experiment, cell) for cell in experiment.cells())
+            storage.remove_session()
+            storage.engine.dispose()
+        except (OperationalError, StorageInternalError) as error:
+            cause = error.__cause__ if isinstance(error, StorageInternalError) else error
+            reason = cause.orig if isinstance(cause, OperationalError) else error
+            raise OSError(errno.ENOSPC, str(reason), str(path)) from error
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return written
 
 

@@ -17,8 +17,8 @@ from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.studies.study import Studies
+from trainables.contracts.findings import BrokenError, Finding, PerhapsMeantError
 from trainables.errors import PluginError
-from trainables.plugins.findings import BrokenError, Finding, PerhapsMeantError
 
 TRIALS = 16
 """Trials of each search."""

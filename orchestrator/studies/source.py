@@ -1,8 +1,15 @@
-"""The interface through which the tuner gets its trials."""
+"""Where the tuner gets its trials: the interface, and the source of planned trials.
 
+Planned trials are trainings with fresh seeds that confirm a winner or repeat a baseline. Optuna never sees them, and
+nothing stops them early.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from orchestrator.journal.trial import Trial
+from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.trial import Stage, Trial
 
 
 class TrialSource(Protocol):
@@ -20,3 +27,49 @@ class TrialSource(Protocol):
     def observe(self, trial: Trial) -> None:
         """Note that a trial has a new epoch, or has ended."""
         ...
+
+
+class PlannedTrials:
+    """A source of trials (see ``source.TrialSource``) that issues the trials of a plan, in the order of the plan.
+
+    A plan may grow as trials end: when all its trials have been issued, the plan is read again. Trials that have ended
+    according to the journal are left out; a trial that is running according to the journal is issued again.
+    """
+
+    def __init__(self, plan: Callable[[], Iterable[PlannedTrial]], stage: Stage, ledger: Ledger) -> None:
+        """Read the plan.
+
+        Args:
+            plan: Returns all trials that are known by now, issued trials included.
+            stage: Stage of the trials.
+            ledger: Records the trials.
+        """
+        self._plan, self._stage, self._ledger = plan, stage, ledger
+        self._issued: set[str] = set()
+        self._left = self._ask()
+        self._something_ended = False
+
+    @property
+    def outstanding(self) -> int:
+        """Number of known trials that are still to be issued."""
+        return len(self._left)
+
+    def next(self) -> Trial | None:
+        """Return the next trial of the plan; ``None`` where none is left, or none before another trial has ended."""
+        if not self._left and self._something_ended:
+            self._left, self._something_ended = self._ask(), False
+        if not self._left:
+            return None
+        planned = self._left.popleft()
+        self._issued.add(planned.id)
+        known = self._ledger.history.trials.get(planned.id)
+        return known or self._ledger.plan(planned, self._stage)
+
+    def observe(self, trial: Trial) -> None:
+        """Note that the plan may have grown, if the trial has ended."""
+        self._something_ended |= trial.has_ended
+
+    def _ask(self) -> deque[PlannedTrial]:
+        trials = self._ledger.history.trials
+        due = (one for one in self._plan() if one.id not in trials or not trials[one.id].has_ended)
+        return deque(one for one in due if one.id not in self._issued)

@@ -9,12 +9,10 @@ from typing import Any
 
 from orchestrator.tables.rows import Row
 from orchestrator.tables.table import Table
-from orchestrator.text.values import visible
+from orchestrator.text.values import guarded
 
 ABOUT = ("table", "dataset", "model", "loss", "number", "published", "parameters", "seeds", "verdict")
 """The first columns of the CSV."""
-
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0", "＝", "＋", "－", "＠")
 
 
 def render_json(tables: Sequence[Table]) -> str:
@@ -44,12 +42,6 @@ def render_csv(tables: Sequence[Table]) -> str:
     writer.writerow([*ABOUT, *(name for metric in metrics for name in (metric, f"{metric}_std"))])
     writer.writerows(_cells(table, row, metrics) for table in tables for row in table.rows)
     return text.getvalue()
-
-
-def guarded(text: str) -> str:
-    """Return a text that a spreadsheet shows instead of computing: an apostrophe before the start of a formula."""
-    safe = visible(text)
-    return f"'{safe}" if text.startswith(_FORMULA_STARTS) or safe.lstrip().startswith(_FORMULA_STARTS) else safe
 
 
 def _cells(table: Table, row: Row, metrics: Sequence[str]) -> list[str | float | None]:

@@ -9,6 +9,8 @@ from typing import Any
 FRACTIONS = ("map5", "map10")
 """Endings of the metrics that are fractions; the others are percentages, sums of percentages, or ranks."""
 
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0", "＝", "＋", "－", "＠")
+
 
 class _Visible(dict[int, str]):
     """Code point -> how it is shown; each is looked up once."""
@@ -42,6 +44,12 @@ def visible(text: str) -> str:
     """
     # Nearly all texts are printable, and every cell of every table comes here.
     return text if text.isprintable() else text.translate(_VISIBLE)
+
+
+def guarded(text: str) -> str:
+    """Return a text that a spreadsheet shows instead of computing: an apostrophe before the start of a formula."""
+    safe = visible(text)
+    return f"'{safe}" if text.startswith(_FORMULA_STARTS) or safe.lstrip().startswith(_FORMULA_STARTS) else safe
 
 
 def markdown(text: str) -> str:

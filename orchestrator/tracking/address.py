@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.text.addresses import HIDDEN, check_well_formed, split_password, without_password
 from orchestrator.text.program import typed_program
+from orchestrator.tracking.connection import first_line
 from orchestrator.tracking.password import PASSWORD, USERNAME, refuse_default_password
 from orchestrator.tracking.relocation import DATABASE
 from trainables.errors import ConfigError
@@ -40,12 +41,33 @@ def choose_uri(given: str | None, output: Path) -> str:
             f"password in its place or, of a server, set {PASSWORD}"
         )
     refuse_default_password(given)
+    _check_driver(given)
     if not is_server(given) or user is None or not (password or os.environ.get(PASSWORD)):
         return given
     os.environ[USERNAME] = user
     if password and password != HIDDEN:
         os.environ[PASSWORD] = password
     return bare
+
+
+def _check_driver(uri: str) -> None:
+    """Refuse a database whose Python driver is not installed."""
+    if not is_database(uri):
+        return
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    shown = f"--tracking-uri {without_password(uri)}"
+    try:
+        make_url(uri).get_dialect().import_dbapi()
+    except ImportError as error:
+        # A module's name is not always that of its package: psycopg2 is in psycopg2-binary, MySQLdb in mysqlclient.
+        raise ConfigError(
+            f"{shown}: the database's driver {error.name or error} is not installed here; install its package with "
+            f"pip, or name an installed driver: postgresql+DRIVER://..."
+        ) from None
+    except ArgumentError as error:
+        raise ConfigError(f"{shown}: {first_line(error)}; name a database as DIALECT+DRIVER://HOST/NAME") from None
 
 
 def is_server(uri: str) -> bool:

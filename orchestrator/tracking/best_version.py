@@ -1,7 +1,7 @@
 """Which version of a registered model is the champion.
 
 Only versions with the metric and the data of the newest version compete. A confirmed version comes before others, then
-the version with the highest value.
+the version with the highest value. Of equal versions the oldest is the champion: an alias moves only to a better model.
 """
 
 from collections.abc import Sequence
@@ -29,4 +29,4 @@ def best_version(versions: Sequence["ModelVersion"]) -> "ModelVersion":
 
 
 def _rank(version: "ModelVersion") -> tuple[bool, float, int]:
-    return version.tags["confirmed"] == "true", float(version.tags["value"]), number_of(version)
+    return version.tags["confirmed"] == "true", float(version.tags["value"]), -number_of(version)

@@ -7,6 +7,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.candidates import DatasetVerdict, Standing
 from orchestrator.results.confirmed import verdicts_of
+from orchestrator.tracking.description import best_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def _described(history: History, verdict: DatasetVerdict, standing: Standing) ->
     repeats = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == label]
     return ConfirmedCandidate(
         trial=history.trials[label],
-        metrics={**spread, **means, "seeds": float(result.seeds)},
+        metrics={**spread, **means, **best_of(means), "seeds": float(result.seeds)},
         tags={"verdict": _verdict_on(verdict, standing), "rank": str(standing.rank)},
         seeds=result.seeds,
         ended=max(trial.ended or 0.0 for trial in repeats),

@@ -1,5 +1,7 @@
 """Opens MLflow's store, and names the errors that a store may raise."""
 
+import fcntl
+import hashlib
 import logging
 import os
 import re
@@ -7,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from orchestrator.text.addresses import without_password
 from trainables.extras import missing_modules
@@ -77,6 +79,37 @@ def connect(uri: str, output: Path) -> "MlflowClient":
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
+
+
+class DeliveryBusyError(ConnectionError):
+    """Another process delivers the same experiment to the same store."""
+
+
+def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -> IO[bytes]:
+    """Lock the delivery of an experiment to a store until the returned file is closed, or the process ends.
+
+    Two deliveries at once would each find that the runs are missing, and make them twice.
+
+    Args:
+        uri: Address of the store.
+        output: The folder that holds the experiment's folder.
+        experiment: Name of the experiment's folder.
+        waits: Wait for the end of another delivery.
+
+    Raises:
+        DeliveryBusyError: If another process delivers, and ``waits`` is false.
+    """
+    digest = hashlib.sha256(f"{without_password(uri)}\n{experiment}".encode()).hexdigest()[:16]
+    descriptor = os.open(output / f".delivery-{digest}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DeliveryBusyError(f"another process delivers {experiment} to this store") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
 
 
 def count_experiments(uri: str) -> int:

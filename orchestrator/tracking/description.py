@@ -9,7 +9,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.text.values import markdown, values_text, visible
 from orchestrator.tracking.artifacts import protocol_of
-from orchestrator.tracking.names import stored_metric, stored_value
+from orchestrator.tracking.names import at_best, stored_metric, stored_value
 from search_spaces.space import is_number
 from trainables.config import CHANGEABLE
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 NAMED = ("dataset", "model", "loss", "seed", "vocabulary", "val_images")
 """Keys of a training that, where set, are params of its run under their own names."""
+
+COUNTS = ("cocos/i2t_queries_without_gradient", "cocos/i2t_negatives_per_query")
+"""The COCOS counts that are shown beside the scores of a trial's best epoch."""
 
 ERROR = 2000
 """Characters of an error that a tag keeps; the journal has the whole error."""
@@ -64,6 +67,12 @@ def params_of(trial: Trial) -> dict[str, Any]:
     coefficients = dict(_coefficients(config["loss_parameters"]))
     model = {f"model.{name}": value for name, value in config["model_parameters"].items()}
     return {**coefficients, **names, **model, **rest}
+
+
+def best_of(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the validation metrics and COCOS counts of a best epoch, by the names for one row of MLflow's table."""
+    kept = ((name, value) for name, value in metrics.items() if name.startswith("val/") or name in COUNTS)
+    return {at_best(name): value for name, value in kept if not name.endswith("_best")}
 
 
 def schedule_of(trial: Trial, epoch: int, history: History) -> dict[str, float]:

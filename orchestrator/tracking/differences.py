@@ -1,5 +1,6 @@
 """The differences between a store and the journal."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.journal.history import History
@@ -24,13 +25,16 @@ def find_differences(uri: str, output: Path, experiment: str, history: History) 
     runs: dict[str, list[Run]] = {}
     for name, run in () if found is None else existing_runs(client, str(found.experiment_id)):
         runs.setdefault(name, []).append(run)
-    lines = [_difference(trial, runs.get(trial.id, []), trial.id in history.tests) for trial in history.trials.values()]
+    lines = [_difference(trial, runs, trial.id in history.tests) for trial in history.trials.values()]
     return [line for line in lines if line]
 
 
-def _difference(trial: Trial, runs: list[Run], tested: bool) -> str:
+def _difference(trial: Trial, found_runs: Mapping[str, list[Run]], tested: bool) -> str:
+    runs = found_runs.get(trial.id, [])
     if len(runs) != 1:
         return f"{trial.id} has {len(runs)} runs"
     status = {**STATUS, TrialState.RUNNING: "KILLED"}[trial.state]
     found, expected = (runs[0].status, runs[0].step, runs[0].tested), (status, trial.last_epoch, tested)
+    if runs[0].parent not in [study.id for study in found_runs.get(trial.study, [])]:
+        return f"{trial.id} is below a run that is not that of its study"
     return "" if found == expected else f"{trial.id} is {found[0]} at epoch {found[1]}, not {status} at {expected[1]}"

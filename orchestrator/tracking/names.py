@@ -13,6 +13,18 @@ DIGITS = 6
 """Significant digits of a metric in MLflow, whose pages show all digits; the journal keeps all digits."""
 
 
+AT_BEST = "at_best/"
+"""Start of the names of metrics as they were in a trial's best epoch; MLflow shows all others as of the last epoch."""
+
+BEST_EPOCH = f"{AT_BEST}epoch"
+"""Metric with the number of the best epoch."""
+
+
+def at_best(name: str) -> str:
+    """Return the name under which MLflow holds a metric of the best epoch: ``val/i2t_r1`` is ``at_best/i2t_r1``."""
+    return AT_BEST + name.removeprefix("val/")
+
+
 def run_name(trial: Trial, history: History) -> str:
     """Return the name of a trial's run, which tells the trial from others of its experiment.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import is_database
+from orchestrator.tracking.names import BEST_EPOCH
 from orchestrator.tracking.relocation import artifacts_of
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 STEPS = ("epoch", "trials_ended", "seeds")
 """Metrics whose step says how far the run of a trial, a study or a confirmed candidate has come."""
+
+
+PARENT = "mlflow.parentRunId"
+"""Tag of MLflow's own that places a run below another."""
 
 
 @dataclass
@@ -27,20 +32,24 @@ class Run:
         status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
         step: The newest step, 0 for none: the newest epoch of a trial, the number of ended trials of a study, the
             number of seeds of a candidate.
+        best: The epoch whose metrics the run shows as those of the best epoch, 0 for none.
         tested: Whether the run has test metrics.
         described: Whether the run has its params, and so the file of its config, which is sent before them.
         has_weights: Whether the run has the file of its best model.
         has_ranks: Whether the run has the files of the ranks of its queries.
+        parent: MLflow's id of the run of its study; empty for the run of a study.
     """
 
     id: str
     artifacts: str
     status: str = "RUNNING"
     step: int = 0
+    best: int = 0
     tested: bool = False
     described: bool = False
     has_weights: bool = False
     has_ranks: bool = False
+    parent: str = ""
 
     @property
     def fullness(self) -> tuple[int, bool, bool, bool, bool]:
@@ -104,10 +113,12 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
                         artifacts=run.info.artifact_uri,
                         status=run.info.status,
                         step=int(max(metrics.get(name, 0) for name in STEPS)),
+                        best=int(metrics.get(BEST_EPOCH, 0)),
                         tested=any(metric.startswith("test/") for metric in metrics),
                         described=bool(run.data.params),
                         has_weights="weights" in run.data.tags,
                         has_ranks="ranks" in run.data.tags,
+                        parent=run.data.tags.get(PARENT, ""),
                     ),
                 )
         token = page.token

@@ -10,12 +10,13 @@ from orchestrator.experiment.experiment import ANY
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirming import races_of, repeats_of
-from orchestrator.results.race_words import race_outcome
+from orchestrator.results.race import race_outcome
 from orchestrator.results.winner import find_champions
 from orchestrator.tracking import connection
 from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.candidates import ConfirmedCandidate, confirmed_candidates
 from orchestrator.tracking.description import (
+    best_of,
     dataset_of,
     end_of,
     lineage_of,
@@ -24,12 +25,12 @@ from orchestrator.tracking.description import (
     schedule_of,
     tags_of,
 )
-from orchestrator.tracking.names import candidate_name, run_name
+from orchestrator.tracking.names import BEST_EPOCH, candidate_name, run_name
 from orchestrator.tracking.progress import StudyCurve
 from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.run_batch import RunBatch
 from orchestrator.tracking.run_files import send_files, send_texts
-from orchestrator.tracking.runs import Run, candidate_key, existing_runs, find_or_make
+from orchestrator.tracking.runs import PARENT, Run, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
@@ -45,7 +46,13 @@ STATUS = {
 
 
 class Store:
-    """The runs of one experiment in MLflow, which are made to agree with the experiment's journal."""
+    """The runs of one experiment in MLflow, which are made to agree with the experiment's journal.
+
+    Its user has taken a turn (``connection.take_turn``): another store of the same experiment would make runs twice.
+
+    Attributes:
+        duplicates: Runs that had been made twice, and are in MLflow's trash now.
+    """
 
     def __init__(self, uri: str, output: Path, experiment: str, directory: Path | None = None) -> None:
         """Connect, make the experiment if it is missing, and find the existing runs.
@@ -69,6 +76,7 @@ class Store:
         self._curves: dict[str, StudyCurve] = {}
         self._shown_until = 0
         self._runs: dict[str, Run] = {}
+        self.duplicates = 0
         for name, run in existing_runs(self._client, self._experiment):
             kept = self._runs.get(name, run)
             if kept is not run:
@@ -76,6 +84,7 @@ class Store:
                 # repeated. The run that holds more is kept.
                 kept, other = (kept, run) if kept.fullness >= run.fullness else (run, kept)
                 self._client.delete_run(other.id)
+                self.duplicates += 1
             self._runs[name] = kept
 
     def deliver(self, history: History, trials: Iterable[str], status: Mapping[TrialState, str] = STATUS) -> None:
@@ -86,6 +95,7 @@ class Store:
             # Tags that a run gets with its creation cost no request of their own.
             end_tags = {**end_of(trial), **lineage_of(trial)}
             run, was_made = self._find_trial(trial, history, parent.id, end_tags)
+            self._place_below(parent, run)
             batch = RunBatch(self._client, run)
             texts: dict[str, str] = {}
             if not run.described:
@@ -93,6 +103,7 @@ class Store:
                 # The config as it was at the start, because a param of MLflow cannot change.
                 texts |= _describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
             _add_epochs(trial, run, batch, history)
+            _add_best(trial, run, batch)
             _add_test(trial, run, batch, history)
             if run.status != status[trial.state]:
                 batch.add_tags({} if was_made else end_tags)
@@ -155,13 +166,14 @@ class Store:
         """Send the means over the seeds of a confirmed candidate, again after it has got more seeds."""
         trial = candidate.trial
         name = candidate_name(trial, history, candidate.seeds)
+        parent = self._find_study(trial, history)
         run = self._runs.get(candidate_key(trial.id))
         if run is None:
-            parent = self._find_study(trial, history)
             tags = {**tags_of(trial, history), **note_of(trial), "kind": "candidate", "candidate": trial.id}
             # A mean has no seed; the repeats have the seeds.
             del tags["seed"]
-            run = self._create(candidate_key(trial.id), name, {**tags, "mlflow.parentRunId": parent.id}, trial.created)
+            run = self._create(candidate_key(trial.id), name, {**tags, PARENT: parent.id}, trial.created)
+        self._place_below(parent, run)
         batch = RunBatch(self._client, run)
         if not run.described:
             texts = _describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
@@ -200,13 +212,19 @@ class Store:
         if run is not None:
             return run, False
         tags = {**tags_of(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
-        tags |= {**note_of(trial), "mlflow.parentRunId": parent, **end_tags}
+        tags |= {**note_of(trial), PARENT: parent, **end_tags}
         return self._create(trial.id, run_name(trial, history), tags, trial.created), True
 
     def _create(self, key: str, name: str, tags: dict[str, Any], created: float) -> Run:
         made = self._client.create_run(self._experiment, start_time=round(created * 1000), tags=tags, run_name=name)
-        run = self._runs[key] = Run(made.info.run_id, made.info.artifact_uri)
+        run = self._runs[key] = Run(made.info.run_id, made.info.artifact_uri, parent=tags.get(PARENT, ""))
         return run
+
+    def _place_below(self, parent: Run, run: Run) -> None:
+        """Place a run below the run of its study, if its former parent was made twice or deleted in MLflow's pages."""
+        if run.parent != parent.id:
+            self._client.set_tag(run.id, PARENT, parent.id)
+            run.parent = parent.id
 
     def _send_weights(self, trial: Trial, run: Run) -> None:
         """Send the file of the best model, if it exists, then a tag that says so."""
@@ -254,6 +272,16 @@ def _add_epochs(trial: Trial, run: Run, batch: RunBatch, history: History) -> No
             first = {best: reported[best]} if best in reported else {}
             metrics = {**first, **reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
             batch.add_step(metrics, trial.times[epoch], epoch)
+
+
+def _add_best(trial: Trial, run: Run, batch: RunBatch) -> None:
+    """Add the metrics of the best epoch under names of their own, where the run shows another epoch as the best."""
+    best = trial.best_epoch
+    if best is not None and run.best != best:
+        # At the last epoch's step: MLflow shows the value of the highest step, and a move may lower the best epoch.
+        metrics = {**best_of(trial.epochs[best]), BEST_EPOCH: float(best)}
+        batch.add_metrics(metrics, trial.times[trial.last_epoch], trial.last_epoch)
+        run.best = best
 
 
 def _add_test(trial: Trial, run: Run, batch: RunBatch, history: History) -> None:

@@ -1,10 +1,12 @@
 """Delivers the journal of an experiment to a tracking store after the experiment's process has ended."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.read_history import read_history
 from orchestrator.journal.trial import TrialState
@@ -18,6 +20,7 @@ from orchestrator.tracking import (
     sync_command,
     without_password,
 )
+from orchestrator.tracking.connection import DeliveryBusyError, take_turn
 from trainables.errors import UserError
 from trainables.extras import require
 
@@ -37,25 +40,40 @@ class Delivery:
         experiment: The experiment's name.
         runs: The number of trials whose runs now agree with the journal.
         running: Whether a search of the experiment is running, which continues to deliver by itself.
+        duplicates: The number of runs that had been made twice, and are in MLflow's trash now.
+        sent: Whether anything was sent; the running search may be delivering to the same store.
     """
 
     experiment: str
     runs: int
     running: bool
+    duplicates: int = 0
+    sent: bool = True
 
 
 class DeletedError(DeliveryError):
     """The experiment was deleted in MLflow's pages, and its restoration was not asked for."""
 
 
-def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) -> Delivery:
+def deliver(
+    directory: Path,
+    output: Path,
+    uri: str,
+    *,
+    restores: bool = False,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Delivery:
     """Make a store agree with an experiment's journal; only differences are sent.
+
+    One process at a time delivers an experiment to a store. This function waits for another such delivery, unless a
+    search is running, which delivers until its end.
 
     Args:
         directory: The experiment's folder.
         output: Root of all output, where the default store lies.
         uri: The store's address.
         restores: Restore the experiment if it was deleted in MLflow's pages.
+        on_wait: Called before this function waits.
 
     Raises:
         UserError: If the journal is damaged.
@@ -67,9 +85,25 @@ def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) 
     history = read_history(directory)
     name = history.name
     is_running = find_holder(directory) is not None
+    place = directory.resolve()
+    try:
+        turn = take_turn(uri, place.parent, place.name)
+    except DeliveryBusyError:
+        if is_running:
+            return Delivery(name, len(history.trials), is_running, sent=False)
+        on_wait()
+        turn = take_turn(uri, place.parent, place.name, waits=True)
+    with turn:
+        return _deliver_alone(directory, output, uri, history, restores=restores, is_running=is_running)
+
+
+def _deliver_alone(
+    directory: Path, output: Path, uri: str, history: History, *, restores: bool, is_running: bool
+) -> Delivery:
+    name = history.name
     # If the search has ended, no process trains a trial that the journal holds as running: its run was killed.
     status = STATUS if is_running else {**STATUS, TrialState.RUNNING: "KILLED"}
-    failures = store_failures()
+    failures, duplicates = store_failures(), 0
     try:
         # Each attempt makes a new ``Store``, which reads what the attempt before has left there.
         for attempt in Retrying(
@@ -82,6 +116,7 @@ def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) 
                 if restores:
                     restore(uri, output, name)
                 store = Store(uri, output, name, directory)
+                duplicates += store.duplicates
                 store.deliver(history, history.trials, status)
                 store.show_progress(history)
                 if not is_running:
@@ -93,4 +128,4 @@ def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) 
         raise DeliveryError(
             f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"
         ) from None
-    return Delivery(name, len(history.trials), is_running)
+    return Delivery(name, len(history.trials), is_running, duplicates)

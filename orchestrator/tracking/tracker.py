@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import IO
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
@@ -19,6 +20,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialCreated, TrialStarted
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
 from orchestrator.tracking.breaker import Breaker
+from orchestrator.tracking.connection import take_turn
 
 PAUSE = 0.5
 """Seconds between deliveries; the records of a trial in this time are sent in one request."""
@@ -48,6 +50,8 @@ class Tracker:
         self._due = dict.fromkeys(self._history.trials, 0.0)
         self._records: queue.SimpleQueue[Record] = queue.SimpleQueue()
         self._deadline: float | None = None
+        self._take_turn: Callable[[], IO[bytes]] = lambda: take_turn(uri, output, experiment)
+        self._turn: IO[bytes] | None = None
         self._store: Store | None = None
         self.problem: str | None = None
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
@@ -72,6 +76,13 @@ class Tracker:
             )
 
     def _run(self) -> None:
+        try:
+            self._deliver_until_closed()
+        finally:
+            if self._turn is not None:
+                self._turn.close()
+
+    def _deliver_until_closed(self) -> None:
         failures = store_failures()
         breaker = Breaker(2 * PAUSE, LONGEST_PAUSE)
         while True:
@@ -120,6 +131,9 @@ class Tracker:
         if not self._history.experiment:
             # The search has recorded no start, so there is nothing to show.
             return
+        if self._turn is None:
+            # Kept until the end, because the store keeps in memory which runs there are.
+            self._turn = self._take_turn()
         if closing:
             # A request that timed out may have been carried out since: the last pass reads the store again.
             self._forget_store()

@@ -10,6 +10,8 @@ from typing import Any
 from orchestrator.journal.history import History
 from orchestrator.text.values import markdown
 from orchestrator.tracking.charts import charts_of
+from orchestrator.tracking.description import COUNTS
+from orchestrator.tracking.names import at_best
 
 VIEW = "leaderboard"
 """Name of the view in links."""
@@ -18,7 +20,6 @@ TRAINING = "workflowType=machine_learning"
 """Part of a link that chooses MLflow's pages for training instead of its pages for language models."""
 
 TAG = f"mlflow.sharedViewState.{VIEW}"
-COUNTS = ("cocos/i2t_queries_without_gradient", "cocos/i2t_negatives_per_query")
 RUN_NAME = "attributes.`Run Name`"
 WIDTH = 105
 """Width of a column, in pixels."""
@@ -47,14 +48,19 @@ def page_of(experiment_id: str) -> str:
 def _view(history: History) -> dict[str, Any]:
     metric = history.metric
     searched = _searched(history)
-    metrics = [f"{metric}_best", *(["test/rsum"] if history.tests else []), "val/i2t_r1", "val/t2i_r1", *COUNTS]
-    tags = ["loss", *(["dataset"] if len(history.experiment.datasets) > 1 else [])]
-    tags += ["model"] if len(history.experiment.models) > 1 else []
-    tags += ["state", "stage", *(["winner"] if history.tests else [])]
+    begun = history.experiment
+    several = [name for name, values in (("dataset", begun.datasets), ("model", begun.models)) if len(values) > 1]
+    confirmed = bool(history.tests)
+    # The selection metric's own best, which is what the rows are sorted by; the others are of the same epoch.
+    scores = [f"{metric}_best", at_best("val/i2t_r1"), at_best("val/t2i_r1")]
     columns = [
-        *(f"metrics.`{name}`" for name in metrics),
+        *(f"tags.`{name}`" for name in (*several, "loss")),
         *(f"params.`{name}`" for name in searched),
-        *(f"tags.`{name}`" for name in tags),
+        "tags.`state`",
+        *(["metrics.`seeds`"] if confirmed else []),
+        *(f"metrics.`{name}`" for name in scores),
+        *(["metrics.`test/rsum`", "tags.`verdict`"] if confirmed else []),
+        *(f"metrics.`{at_best(name)}`" for name in COUNTS),
     ]
     return {
         "searchFilter": "tags.kind != 'study'",

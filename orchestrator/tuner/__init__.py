@@ -16,7 +16,7 @@ write these records of the journal:
       for want of memory             Issuer.run_fewer                        concurrency_lowered
     a running actor was preempted    TrialCallback.on_trial_recover          trial_retried (preempted)
     a trial ended                    TrialCallback.on_trial_complete         none: old checkpoints are removed
-    an actor is free                 RecordingScheduler.choose_trial_to_run  none: tune_places chooses the next trial
+    an actor is free                 RecordingScheduler.choose_trial_to_run  none: tune_patches chooses the next trial
     a step of Tune ended             TrialCallback.on_step_end               none: the display draws, hung actors end
     Tune asks whether to end         Interruption.stop_all                   none
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from ray.tune import Trainable
 
-from orchestrator.machines.own_load import OwnLoad, OwnMeter
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.workload.workload import Stream, TrialRunner
 from trainables.config import TrialConfig
@@ -31,7 +30,6 @@ class Step:
         diverged: Which loss or metric stopped being finite, if the trial diverged.
         refused: Why the trial cannot run, if trying again would not help.
         damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial resumes.
-        load: Load of the actor's process and its machine, see ``machines.own_load``; shown to people only.
     """
 
     epoch: int = 0
@@ -39,7 +37,6 @@ class Step:
     diverged: str | None = None
     refused: str | None = None
     damage: tuple[str, ...] = ()
-    load: OwnLoad | None = field(default=None, compare=False)
 
 
 class TrialActor(Trainable):
@@ -60,7 +57,6 @@ class TrialActor(Trainable):
         """
         self._workload, self._checkpoints, self._alone = workload, checkpoints, alone or workload
         self._stream: Stream | None = None
-        self._meter = OwnMeter()
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -107,7 +103,7 @@ class TrialActor(Trainable):
         # epoch in the journal without a checkpoint could not be resumed.
         if not is_saved:
             self._checkpoints.save(self._id, report)
-        return Step(report.epoch, dict(report.metrics), damage=damage, load=self._meter.look())
+        return Step(report.epoch, dict(report.metrics), damage=damage)
 
 
 def trial_actor(workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner) -> type[TrialActor]:

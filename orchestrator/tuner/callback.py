@@ -23,10 +23,9 @@ from orchestrator.journal.places import Place, write_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialRetried, TrialStarted
 from orchestrator.studies.source import TrialSource
-from orchestrator.tuner.actor import Step
 from orchestrator.tuner.failures import Cause, Failure, give_up
 from orchestrator.tuner.issuer import Issuer
-from orchestrator.tuner.not_pickled import NotPickled
+from orchestrator.tuner.tune_patches import NotPickled
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
@@ -81,10 +80,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
     ) -> None:
         """Note where a trial runs, and the time of its newest report."""
         self._heard[trial] = time.monotonic()
-        step: Step = result["step"]
-        load = None if step.load is None else step.load.to_dict()
-        place = Place(result.get("hostname", ""), result.get("pid", 0), load, time.time())
-        self._places[trial.config["trial"]] = place
+        self._places[trial.config["trial"]] = Place(result.get("hostname", ""), result.get("pid", 0))
         self._has_new_places = True
 
     def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:

@@ -15,7 +15,7 @@ from ray.tune.search import Searcher
 from orchestrator.journal.trial import Trial
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.failures import MAX_FAILURES
-from orchestrator.tuner.not_pickled import NotPickled
+from orchestrator.tuner.tune_patches import NotPickled
 from trainables.errors import PluginError
 
 

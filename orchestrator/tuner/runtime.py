@@ -15,7 +15,7 @@ import orchestrator
 import search_spaces
 import trainables
 from orchestrator.machines.cluster import ClusterError
-from orchestrator.machines.sigterm import kept_sigterm_handler
+from orchestrator.machines.processes import kept_sigterm_handler
 from orchestrator.tuner.ray_watch import JoinedRay, OwnRay, Ray
 
 NO_GPU_MEANS_NONE = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"

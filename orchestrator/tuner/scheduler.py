@@ -24,10 +24,7 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.journal.trial_records import EpochEnded, TrialPaused
 from orchestrator.studies.pbt import waits
 from orchestrator.tuner.actor import Step
-from orchestrator.tuner.not_pickled import NotPickled
-from orchestrator.tuner.tune_deaths import expect_deaths
-from orchestrator.tuner.tune_memory import forget_ended
-from orchestrator.tuner.tune_places import Places
+from orchestrator.tuner.tune_patches import NotPickled, Places, expect_deaths, forget_ended
 
 
 class Rungs:

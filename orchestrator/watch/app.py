@@ -25,7 +25,6 @@ from orchestrator.report.studies import studies_of
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched
 from orchestrator.watch.guard import Guard, Rules
-from orchestrator.watch.machine import Machines
 from orchestrator.watch.now import now_of
 from orchestrator.watch.overview import overview_of
 from orchestrator.watch.render import Pages, Part
@@ -52,7 +51,7 @@ class Server:
 
     def __init__(self, experiments: Experiments, title: str, instance: str) -> None:
         self._experiments, self._title, self._instance = experiments, title, instance
-        self._machines, self._pages = Machines(), Pages()
+        self._pages = Pages()
 
     def routes(self) -> list[Route]:
         """Return the routes: each address with the method that answers it."""
@@ -83,7 +82,7 @@ class Server:
         watched = self._find(request)
         with watched.lock:
             view = watched.view()
-            html, policy = self._pages.experiment(view, now_of(watched, self._machines), self._instance_of(watched))
+            html, policy = self._pages.experiment(view, now_of(watched), self._instance_of(watched))
         return HTMLResponse(html, headers={"Content-Security-Policy": policy})
 
     def changes(self, request: Request) -> Response:
@@ -92,7 +91,7 @@ class Server:
         watched = self._find(request)
         with watched.lock:
             view = watched.view()
-            html, _ = self._pages.experiment(view, now_of(watched, self._machines), self._instance_of(watched))
+            html, _ = self._pages.experiment(view, now_of(watched), self._instance_of(watched))
         changed = view.rows_since(int(since) if since.isdecimal() else 0)
         main = set_aside_styles(html[html.index("<main") : html.index("</main>") + len("</main>")])
         return _json({"version": view.version, "html": main, "rows": plain_rows(view.page.columns, changed)})
@@ -102,7 +101,7 @@ class Server:
         watched = self._find(request)
         with watched.lock:
             view = watched.view()
-            history = watched.followed.history
+            history = view.status.history
             makers = figure_makers(history, studies_of(history), watched.extras())
             key = request.path_params["key"]
             if key not in makers:
@@ -126,7 +125,7 @@ class Server:
         watched = self._find(request)
 
         def now() -> Part:
-            return self._pages.now(now_of(watched, self._machines))
+            return self._pages.now(now_of(watched))
 
         return _stream(lambda: self._instance_of(watched), now, "now", watched.refresh)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.machines.bound_process import bound_process
+from orchestrator.machines.processes import bound_process
 
 
 @contextmanager

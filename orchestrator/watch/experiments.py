@@ -3,6 +3,8 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from orchestrator.report.page import Extras, Page, build_page
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.search.followed import Followed
 from orchestrator.search.status import Status, status_of
+from trainables.errors import UserError
 
 SMALL = 4 * 2**20
 """Bytes of the largest journal that is read while a page waits; a longer journal is read in a thread."""
@@ -40,6 +43,10 @@ class View:
     def rows_since(self, version: int) -> list[Row]:
         """Return the rows that have changed after a version."""
         return [row for changed, row in self.rows.values() if changed > version]
+
+
+_READERS = ThreadPoolExecutor(1, "journals")
+"""Reads journals that no page waits for, one at a time, because the search on the same machine goes first."""
 
 
 class Watched:
@@ -72,14 +79,28 @@ class Watched:
             self._is_read = True
             return self.followed.version
 
-    def is_at_hand(self) -> bool:
-        """Say whether the experiment can be shown at once; if not, begin to read its journal in a thread."""
-        if self._is_read or _size(self.directory) <= SMALL:
+    def is_at_hand(self, at_once: int = SMALL) -> bool:
+        """Say whether the experiment can be shown at once; if not, begin to read its journal in a thread.
+
+        Args:
+            at_once: Bytes of the largest journal that may be read while the page waits.
+        """
+        if self._is_read or self.size <= at_once:
             return True
         if not self._is_reading:
             self._is_reading = True
-            threading.Thread(target=self.refresh, daemon=True).start()
+            _READERS.submit(self._read_ahead)
         return False
+
+    def _read_ahead(self) -> None:
+        with suppress(UserError):
+            # The page that asks next says what is wrong.
+            self.status()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the journal that are still to be read before the experiment can be shown."""
+        return 0 if self._is_read else _size(self.directory)
 
     @property
     def has_begun(self) -> bool:
@@ -110,7 +131,7 @@ class Watched:
     def _make_view(self, status: Status) -> View:
         started = time.monotonic()
         version = self.followed.version
-        page = build_page(self.followed.history, self.extras(), drawn=False)
+        page = build_page(status.history, self.extras(), drawn=False)
         before = {} if self._view is None else self._view.rows
         rows = {}
         for row in page.rows:

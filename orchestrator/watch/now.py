@@ -1,20 +1,16 @@
-"""The current state of an experiment: its progress, the running trials and their machines, the failed trials."""
+"""The current state of an experiment: its progress, the running trials, the failed trials."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.journal.error_logs import read_error
-from orchestrator.journal.places import read_places
+from orchestrator.journal.places import Place, read_places
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.machines.usage import ProcessUsage
 from orchestrator.report.cost import Fact
 from orchestrator.search.status import Status
 from orchestrator.search.trial_table import count_words
 from orchestrator.text.values import duration_text, format_parameters, metric_text
 from orchestrator.watch.experiments import Watched
-from orchestrator.watch.machine import Machines
-from orchestrator.watch.nodes import NodeNow, Report, nodes_of, reports_of
 
 FAILURES = 20
 """Most failed or diverged trials that are shown; the newest are shown."""
@@ -51,9 +47,7 @@ class TrialNow:
         done: Share of the trial's epochs that are trained, in [0, 1].
         best: Best value so far, as text; empty before the first value.
         gpus: Number of GPUs of the trial, as text; empty without a GPU.
-        place: Name of the machine and id of the process.
-        usage: Load of the trial's process; ``None`` where the load is not known.
-        age: Age of ``usage``, in words; empty where ``usage`` was measured now on this machine.
+        place: Name of the machine and id of the process; empty before the first epoch.
     """
 
     id: str
@@ -63,8 +57,6 @@ class TrialNow:
     best: str
     gpus: str
     place: str
-    usage: ProcessUsage | None
-    age: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,7 +90,6 @@ class Now:
         not_shown: Number of running trials that are not shown.
         failures: The newest failures.
         failed: Number of all failed and diverged trials.
-        nodes: The machines on which the experiment runs, this machine first.
         command: The command that resumes the experiment; ``None`` where the experiment runs, or has nothing left to do.
     """
 
@@ -111,26 +102,21 @@ class Now:
     not_shown: int
     failures: list[FailureNow]
     failed: int
-    nodes: list[NodeNow]
     command: str | None
 
     @property
     def has_gpus(self) -> bool:
-        """Whether a running trial or a machine has a GPU."""
-        return any(trial.gpus for trial in self.running) or any(node.usage and node.usage.gpus for node in self.nodes)
+        """Whether a running trial has a GPU."""
+        return any(trial.gpus for trial in self.running)
 
 
-def now_of(watched: Watched, machines: Machines) -> Now:
+def now_of(watched: Watched) -> Now:
     """Return the current state of an experiment."""
     with watched.lock:
         status = watched.status()
         history = status.history
         running = [trial for trial in history.running() if trial.id in history.actors.gpus]
-        here = status.holder is not None and status.holder.is_here
         places = read_places(watched.directory) if running else {}
-        own = [place.pid for place in places.values() if machines.is_this(place.host)]
-        seen = machines.look(own) if here or own else None
-        reports = reports_of(places, machines.is_this)
         failed = [trial for trial in history.trials.values() if trial.state in (TrialState.FAILED, TrialState.DIVERGED)]
         failed.sort(key=lambda trial: -(trial.ended_after or 0.0))
         return Now(
@@ -139,14 +125,10 @@ def now_of(watched: Watched, machines: Machines) -> Now:
             problem=watched.problem,
             stages=stages_now(status),
             facts=_facts(watched, status),
-            running=[
-                _trial(trial, history.actors.gpus[trial.id], reports.get(trial.id), seen.processes if seen else {})
-                for trial in running[:RUNNING]
-            ],
+            running=[_trial(trial, history.actors.gpus[trial.id], places.get(trial.id)) for trial in running[:RUNNING]],
             not_shown=max(0, len(running) - RUNNING),
             failures=[_failure(watched, trial) for trial in failed[:FAILURES]],
             failed=len(failed),
-            nodes=nodes_of(reports, seen.machine if seen else None),
             command=status.command,
         )
 
@@ -194,11 +176,8 @@ def _facts(watched: Watched, status: Status) -> list[Fact]:
     return facts
 
 
-def _trial(trial: Trial, gpus: float, report: Report | None, processes: Mapping[int, ProcessUsage]) -> TrialNow:
+def _trial(trial: Trial, gpus: float, place: Place | None) -> TrialNow:
     total = trial.total_epochs
-    # A measurement on this machine is newer than the report of the trial's process.
-    measured = None if report is None else processes.get(report.pid) if report.is_here else None
-    told = None if report is None or report.load is None else report.load.process
     return TrialNow(
         id=trial.id,
         parameters=format_parameters(trial.parameters),
@@ -206,9 +185,7 @@ def _trial(trial: Trial, gpus: float, report: Report | None, processes: Mapping[
         done=min(1.0, trial.last_epoch / total),
         best="" if trial.best_value is None else metric_text(trial.metric, trial.best_value),
         gpus=f"{gpus:g}" if gpus else "",
-        place="" if report is None else f"{report.host}, {report.pid}",
-        usage=measured or told,
-        age="" if report is None or measured or not told else report.age,
+        place="" if place is None else f"{place.host}, {place.pid}",
     )
 
 

@@ -7,12 +7,15 @@ from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.report.figures import COLOURS, Figure, Json, Option, Panel, axis, plain, short
 from orchestrator.search.status import Status
 from orchestrator.text.values import format_parameters
-from orchestrator.watch.experiments import Watched
+from orchestrator.watch.experiments import SMALL, Watched
 from orchestrator.watch.now import StageNow, best_so_far, stages_now
 from trainables.errors import UserError
 
 COMPARED = 12
 """Most experiments whose curves are drawn; the experiments whose journals were written last are drawn."""
+
+AT_ONCE = 2**19
+"""Bytes of journals, beside the newest, that are read while the start page waits; the others follow in a thread."""
 
 DASHES = ("solid", "dash", "dot")
 """Dash patterns of lines that share a colour."""
@@ -72,8 +75,11 @@ def overview_of(watched: Sequence[Watched], title: str) -> Overview:
     """Return the start page of experiments."""
     cards: list[Card] = []
     curves: list[Curve] = []
+    left = AT_ONCE
     for one in watched:
-        card, curve = _look(one)
+        at_once = left if cards else SMALL
+        left -= one.size if one.size <= at_once else 0
+        card, curve = _look(one, at_once)
         cards.append(card)
         curves += [curve] if curve is not None and len(curves) < COMPARED else []
     return Overview(title, cards, _figure(curves))
@@ -96,8 +102,8 @@ class Curve:
     values: list[float]
 
 
-def _look(watched: Watched) -> tuple[Card, Curve | None]:
-    if not watched.is_at_hand():
+def _look(watched: Watched, at_once: int) -> tuple[Card, Curve | None]:
+    if not watched.is_at_hand(at_once):
         return Card(watched.name, "its journal is being read"), None
     with watched.lock:
         try:

@@ -44,7 +44,6 @@ class Pages:
 
     def __init__(self) -> None:
         self._templates: Environment = templates("watch", "report")
-        self._templates.filters["memory"] = memory_text
         self._style = Markup(stylesheet() + (FOLDER / "watch.css").read_text(encoding="utf-8"))
         theme, *shared = scripts()
         self._theme = theme
@@ -99,10 +98,3 @@ class Pages:
         )
         written = html.partition('<script type="application/json"')[0]
         return html, served_policy(written, texts, [self._style, *plotly_styles()])
-
-
-def memory_text(count: int | None) -> str:
-    """Return a number of bytes as text in GiB or MiB; a dash for an unknown number."""
-    if count is None:
-        return "–"
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

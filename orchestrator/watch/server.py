@@ -1,5 +1,6 @@
 """The server of the live pages; its socket is bound before its address is printed, so a printed address works."""
 
+import asyncio
 import errno
 import os
 import secrets
@@ -7,7 +8,9 @@ import socket
 from dataclasses import dataclass
 from types import FrameType
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.watch.app import make_app
 from orchestrator.watch.experiments import Experiments
@@ -24,6 +27,16 @@ NICENESS = 3
 """Niceness of the server: the search on the same machine goes first, but a page on a busy machine must still answer."""
 
 
+CONNECTIONS = 256
+"""Most connections at a time: each page that is open keeps one, and a process may have 1,024 open files."""
+
+REQUEST_SECONDS = 10.0
+"""Seconds in which a connection must have sent its whole request."""
+
+LARGEST_HEADER = 2**15
+"""Most bytes of a request's header."""
+
+
 @dataclass(frozen=True)
 class Listening:
     """A bound socket, and the address under which a browser reaches the server.
@@ -37,6 +50,43 @@ class Listening:
     socket: socket.socket
     address: str
     rules: Rules
+
+
+class _Connection(H11Protocol):
+    """A connection that has to send its request in time; uvicorn would wait for ever for the rest of a header."""
+
+    _overdue: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Refuse a connection beyond ``CONNECTIONS``, and begin to wait for the request of any other."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        if len(self.connections) > CONNECTIONS:
+            self.transport.abort()
+            return
+        self._wait_for_request()
+
+    def data_received(self, data: bytes) -> None:
+        """Stop waiting once the request is whole; a part of the next request starts the time again."""
+        super().data_received(data)
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self._wait_for_request()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_request(self) -> None:
+        # A further part of a request does not prolong the time.
+        if self._overdue is None:
+            self._overdue = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
 
 
 class _Uvicorn(uvicorn.Server):
@@ -95,5 +145,14 @@ def serve(listening: Listening, experiments: Experiments, title: str) -> None:
     app = make_app(experiments, listening.rules, title=title, instance=secrets.token_hex(8))
     os.nice(NICENESS)
     experiments.begin_reading()
-    config = uvicorn.Config(app, log_level="critical", access_log=False, server_header=False, lifespan="off", ws="none")
+    config = uvicorn.Config(
+        app,
+        http=_Connection,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        h11_max_incomplete_event_size=LARGEST_HEADER,
+    )
     _Uvicorn(config).run(sockets=[listening.socket])

@@ -9,6 +9,7 @@ A folder holds the results of one run of such a model on val and on test, in one
 Rows are in the order of the split: its images, and its captions image by image.
 """
 
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,8 +123,10 @@ def _read(file: Path, shape: tuple[int, int]) -> "np.ndarray":
     try:
         # Mapped, so that a file of another shape is refused before its values are read.
         values = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, zipfile.BadZipFile) as error:
         raise DataError(f"{file}: holds no array, or is damaged: {error}") from None
+    if not isinstance(values, np.ndarray):
+        raise DataError(f"{file}: must be one array as numpy.save writes it, got an archive")
     expected = " x ".join("any" if size < 0 else f"{size:,}" for size in shape)
     if values.ndim != 2 or any(size not in (-1, found) for size, found in zip(shape, values.shape, strict=True)):
         raise DataError(f"{file}: must have the shape {expected} of the split, got {values.shape}")

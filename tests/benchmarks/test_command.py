@@ -44,32 +44,14 @@ TINY = {
     "pages": ["--trials", "12", "--repeats", "1"],
     "race": ["--studies", "60", "--candidates", "2", "4", "--leads", "1.5"],
     "replicates": ["--problems", "2", "--noise", "1", "--budgets", "50", "--spaces", "120 listed"],
-    "replicates_wsabie": ["--images", "60", "--seeds", "2", "--problems", "2", "--budgets", "40"],
     "search_efficiency": ["--images", "60", "--embedding-size", "8", "--epochs", "2", "--trials", "4"],
-    "startup": ["--trials", "6"],
     "tracking": ["--trials", "4", "--metrics", "200"],
     "throughput": ["--trials", "30", "--only", "ours"],
     "verdicts": ["--studies", "4", "--splits", "0"],
     "window": ["--problems", "2", "--budget", "60", "--newest", "8", "--concurrent", "2"],
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
-LONG = pytest.mark.soak
-"""Up to a minute each; tests beside this one run what they measure, and one of them runs in CI."""
-NEEDS = {
-    "cross_attention": [LONG],
-    "epoch": [LONG],
-    "fused": [LONG],
-    "installed": [LONG],
-    "losses": [LONG],
-    "many_trials": [MEMORY, LONG],
-    "memory": [MEMORY, LONG],
-    "nodes": [LONG],
-    "replicates_wsabie": [LONG],
-    "search_efficiency": [LONG],
-    "startup": [MEMORY, LONG],
-    "throughput": [MEMORY, LONG],
-    "tracking": [LONG],
-}
+NEEDS = {"many_trials": MEMORY, "memory": MEMORY, "throughput": MEMORY}
 
 
 def test_every_benchmark_has_a_tiny_size() -> None:
@@ -89,19 +71,12 @@ def test_what_needs_a_gpu_runs_on_a_simulated_one() -> None:
         command.names_on("cuda")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in TINY])
-def test_rows_are_sane(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_are_sane(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    arguments = [name, *TINY[name], "--json", str(tmp_path / "report.json")]
-    if LONG in NEEDS.get(name, []):
-        printed = run_apart(arguments)
-    else:
-        main(arguments)
-        printed = capsys.readouterr().out
+    printed = run_apart([name, *TINY[name], "--json", str(tmp_path / "report.json")])
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["versions"]["python"] and report["machine"]["cpus"] and len(report["load"]) == 2
     assert report["rows"]
@@ -120,7 +95,7 @@ def run_apart(arguments: Sequence[str]) -> str:
     return done.stdout
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_whole_searches_are_compared() -> None:
     tiny = ["--images", "60", "--cases", "wsabie:4:warp", "--trials", "1", "--steps", "2", "--search-trials", "2"]
     printed = run_apart(["fused", *tiny, "--search-epochs", "2"])
@@ -154,6 +129,7 @@ def test_all_are_run_though_one_fails(tmp_path: Path, monkeypatch: pytest.Monkey
     assert report["seconds"] == {"epoch": 3.0} and len(report["load"]) == 3
 
 
+@pytest.mark.proof
 def test_what_fails_in_its_own_process_has_no_report() -> None:
     assert command.run_apart("nothing", "cpu") is None
 

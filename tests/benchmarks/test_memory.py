@@ -6,7 +6,7 @@ import pytest
 from tests.benchmarks.memory import LIMIT, measure, write_features
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
 def test_trials_grow_by_less_than_their_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from tests.benchmarks.tracking import EPOCHS, count_metrics, write_search
 METRICS = 10
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("trials", [20, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.proof
+@pytest.mark.parametrize("trials", [20, pytest.param(200, marks=pytest.mark.proof)])
 def test_all_metrics_of_many_trials_arrive_once(tmp_path: Path, store_template: Path, trials: int) -> None:
     shutil.copy(store_template, tmp_path / "mlflow.db")
     write_search(tmp_path, trials, METRICS)

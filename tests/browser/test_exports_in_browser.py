@@ -17,7 +17,7 @@ from orchestrator.studies.export import write_storage
 from tests.support.bucket import free_port
 from tests.support.exported import write_experiment
 
-pytestmark = [pytest.mark.soak, pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 PATIENCE = 120_000
 """Milliseconds, for pages that compute their charts while other programs have the machine."""
 

@@ -1,7 +1,5 @@
 """The live pages in a real browser: a journal grows, and the page with it."""
 
-import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,13 +11,12 @@ from playwright.sync_api import Browser, Page
 from orchestrator.journal.error_logs import keep_error
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
-from orchestrator.journal.places import Place, write_places
 from orchestrator.journal.trial import TrialState
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
 from tests.support.records import append
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.proof
 
 EVIL = "<script>document.title='it ran'</script>"
 
@@ -143,13 +140,3 @@ def test_a_server_that_ends_is_noticed_and_one_that_comes_back_is_found(browser:
         with served(tmp_path, port=server.port):
             page.wait_for_selector("#connection", state="hidden", timeout=20_000)
         context.close()
-
-
-def test_what_a_machine_does_is_shown(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
-    with closing(begin(tmp_path)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
-        trial = add_trial(ledger, [30.0, 31.0], state=TrialState.RUNNING)
-        write_places(tmp_path / "tiny", {trial.id: Place(socket.gethostname(), os.getpid())})
-        with opened(browser, f"{server.address}/e/tiny/", 1920) as page:
-            page.wait_for_selector(f"#live tr[data-trial='{trial.id}'] td:nth-child(6):has-text('iB')")
-            assert page.locator(".loads dt").first.inner_text() == "CPUs"
-            page.locator("#live").screenshot(path=screenshots / "live-machine.png")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, ConsoleMessage, Page
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
@@ -25,13 +25,16 @@ from tests.support.bucket import free_port
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 from tests.support.records import append
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
 EVIL = "<script>document.title='it ran'</script>"
 HOSTILE = f"{EVIL} *stars* [link](javascript:alert(1)) \x07\x1b[31m & <img src=x onerror=\"document.title='it ran'\">"
 SHOWN = HOSTILE.replace("\x07", "\\x07").replace("\x1b", "\\x1b")
-OF_MLFLOW = ("/users/current", "/assistant", "AG Grid: ", "GL Driver Message", "ResizeObserver loop")
+OF_MLFLOW = ("AG Grid: ", "GL Driver Message", "ResizeObserver loop")
 """What MLflow's pages complain of on any store."""
+
+NOT_SERVED = ("/assistant/", "/users/current", "/gateway/", "/traces", "/ui-telemetry", "/workspaces", "/scorers")
+"""Parts of addresses that the pages ask for and that are not served; the console names each."""
 
 SECONDS = 120_000
 
@@ -49,7 +52,7 @@ class Served:
     """``orchestrator ui``.
 
     Attributes:
-        opens: The address that it prints.
+        opens: The address that it prints, with its token.
         root: The server's.
     """
 
@@ -57,6 +60,10 @@ class Served:
     root: str
     uri: str
     trials: dict[str, str]
+
+    def with_token(self, path: str) -> str:
+        """Return the address of a page, as a browser that comes for the first time needs it."""
+        return self.opens.partition("#")[0] + path.removeprefix("/")
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +133,8 @@ def train(
 
 
 @contextmanager
-def opened(browser: Browser, address: str) -> Iterator[Opened]:
-    context = browser.new_context(viewport={"width": 1900, "height": 1000})
-    # Else its assistant opens beside the first page.
-    context.add_init_script("localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')")
+def opened(browser: Browser, address: str, width: int = 1920) -> Iterator[Opened]:
+    context = browser.new_context(viewport={"width": width, "height": 1000})
     made = Opened(context.new_page())
     made.page.set_default_timeout(SECONDS)
 
@@ -137,7 +142,12 @@ def opened(browser: Browser, address: str) -> Iterator[Opened]:
         if not any(known in text for known in OF_MLFLOW):
             made.complaints.append(text)
 
-    made.page.on("console", lambda message: note(f"{message.text} {message.location.get('url', '')}"))
+    def note_console(message: ConsoleMessage) -> None:
+        address = str(message.location.get("url", ""))
+        if not any(known in address for known in NOT_SERVED):
+            note(f"{message.text} {address}")
+
+    made.page.on("console", note_console)
     made.page.on("pageerror", lambda error: note(str(error)))
     made.page.goto(address)
     yield made
@@ -164,10 +174,15 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
         page.wait_for_selector("text=7 matching runs")
         page.wait_for_timeout(2000)
         page.screenshot(path=screenshots / "mlflow-runs.png")
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.wait_for_timeout(1000)
+        page.screenshot(path=screenshots / "mlflow-runs-1280.png")
+        page.set_viewport_size({"width": 1920, "height": 1000})
         assert page.locator("text=newer").count() >= 1
         assert cells(page, "attributes.`Run Name`")[0].endswith("\n0000 nt_xent τ=0.05")
         assert cells(page, "metrics.`val/rsum_best`") == ["140", "139", "138.5", "138", "99", "80", "10"]
-        assert cells(page, "tags.`winner`")[:4] == ["-", "true", "-", "false"]
+        assert cells(page, "tags.`verdict`")[:4] == ["-", "-", "winner: untested", "-"]
+        assert cells(page, "metrics.`at_best/i2t_r1`")[:2] == ["17.5", "17.25"]
         assert cells(page, "tags.`state`")[-1] == "failed"
         heads = page.locator(".ag-header-cell[col-id]").evaluate_all(
             "heads => heads.map(h => h.getAttribute('col-id'))"
@@ -176,7 +191,7 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
             "params.`temperature`",
             "params.`margin`",
             "tags.`loss`",
-            "tags.`winner`",
+            "tags.`verdict`",
             "metrics.`test/rsum`",
         } <= set(heads)
         assert SHOWN in page.locator("main, body").first.inner_text()
@@ -190,12 +205,17 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
 def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
     served: Served, browser: Browser, screenshots: Path, view: str, sections: list[tuple[str, str]]
 ) -> None:
-    page, _, query = served.opens.partition("?")
-    kept = query if view else query.partition("&viewStateShareKey")[0]
-    with opened(browser, f"{page}?{kept}&compareRunsMode=CHART") as shown:
+    kept = served.opens if view else served.opens.partition("&viewStateShareKey")[0]
+    with opened(browser, f"{kept}&compareRunsMode=CHART") as shown:
         shown.page.wait_for_selector(".js-plotly-plot")
         shown.page.wait_for_timeout(2000)
         shown.page.screenshot(path=screenshots / f"mlflow-charts{'-view' if view else ''}.png")
+        shown.page.set_viewport_size({"width": 1280, "height": 800})
+        shown.page.wait_for_timeout(1000)
+        shown.page.screenshot(path=screenshots / f"mlflow-charts{'-view' if view else ''}-1280.png")
+        if view:
+            narrow = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.clientWidth)"
+            assert min(shown.page.evaluate(narrow)) >= 300
         text = shown.page.locator("body").inner_text()
         headings = re.findall(r"^(.+)\n\((\d+)\)\nAdd chart$", text, re.MULTILINE)
         assert [heading for heading in headings if heading in sections] == sections
@@ -208,7 +228,7 @@ def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
 def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser: Browser, screenshots: Path) -> None:
     names = ["pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"]
     path = comparison_page(served.uri, [("newer", name) for name in names])
-    with opened(browser, f"{served.root}{path}") as shown:
+    with opened(browser, served.with_token(str(path))) as shown:
         shown.page.wait_for_selector(".js-plotly-plot")
         shown.page.wait_for_timeout(2000)
         shown.page.screenshot(path=screenshots / "mlflow-compare.png", full_page=True)

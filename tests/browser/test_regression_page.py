@@ -15,7 +15,7 @@ from orchestrator.regression.webpage import render_page
 from tests.browser.test_report_in_browser import DESKTOP, PHONE, opened
 from tests.support.regression_results import CONDITIONS
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.proof
 
 COUNTS = [
     "train/loss",

@@ -16,9 +16,12 @@ from orchestrator.report.queries import Item, Queries, Query
 from orchestrator.report.render import write_experiments, write_report
 from tests.support.histories import Author, search
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.proof
 
 DESKTOP, PHONE = (1280, 900), (375, 812)
+CHART_BUTTONS = {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
+"""All buttons of all charts; a new Plotly that adds one is noticed."""
+
 EVIL = "<script>document.title='it ran'</script>"
 
 
@@ -74,7 +77,7 @@ def cells(page: Page, column: int) -> list[str]:
         pytest.param(12, DESKTOP, id="12-desktop"),
         pytest.param(12, PHONE, id="12-phone"),
         pytest.param(1000, DESKTOP, id="1000-desktop"),
-        pytest.param(1000, PHONE, id="1000-phone", marks=pytest.mark.soak),
+        pytest.param(1000, PHONE, id="1000-phone", marks=pytest.mark.proof),
     ],
 )
 def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
@@ -100,6 +103,20 @@ def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
         assert shown.page.evaluate("document.documentElement.scrollWidth") == size[0]
         assert shown.complaints == []
         assert [url for url in shown.requests if url != path.as_uri() and not url.startswith(("data:", "blob:"))] == []
+
+
+def test_the_buttons_of_a_chart_change_and_save_it_and_send_it_nowhere(
+    browser: Browser, report: Callable[[int], Path]
+) -> None:
+    with opened(browser, report(12)) as shown:
+        shown.draw_all()
+        titles = shown.page.locator(".modebar-btn").evaluate_all("buttons => buttons.map(b => b.dataset.title)")
+        assert set(titles) == CHART_BUTTONS
+        settings = shown.page.evaluate(
+            "[...document.querySelectorAll('.js-plotly-plot')].map((plot) => plot._context)"
+            ".map((context) => [context.showSendToCloud, context.plotlyServerURL].join())"
+        )
+        assert set(settings) == {"false,"}
 
 
 def test_charts_that_nobody_came_near_are_drawn_in_the_end(browser: Browser, report: Callable[[int], Path]) -> None:

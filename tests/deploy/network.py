@@ -1,11 +1,18 @@
 """Hosts in namespaces of this machine that are joined by a bridge, with names, and with folders of their own."""
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.support.hosts import ROOT, Host
+
+
+def needed() -> list[Path]:
+    """Return the folders without which the programs of the tests do not start: the code, Python and its packages."""
+    folders = [Path(folder) for folder in (ROOT, sys.prefix, sys.base_prefix)]
+    return list(dict.fromkeys([*folders, *(folder.resolve() for folder in folders)]))
 
 
 class Network:
@@ -57,7 +64,8 @@ class Network:
         """Give a host folders of its own, and the names of the others; its own name is 127.0.1.1, as on Debian."""
         others = [f"{address} {other}" for other, address in self.addresses.items() if other != name]
         replaced = {**replaced, "/etc/hosts": "\n".join(["127.0.0.1 localhost", f"127.0.1.1 {name}", *others]) + "\n"}
-        kept = [self.shared, *([ROOT] if ROOT.is_relative_to("/tmp") else [])]
+        hidden = ("/run", "/tmp", "/dev/shm", *empty)
+        kept = [self.shared, *(folder for folder in needed() if any(folder.is_relative_to(part) for part in hidden))]
         lines = ["set -e", *(f"mkdir -p {folder}" for folder in empty), "mount -t tmpfs tmpfs /run"]
         for number, (path, text) in enumerate(replaced.items()):
             own = self.shared / f"{name}.{number}.{Path(path).name}"
@@ -87,7 +95,7 @@ class Network:
             host.kill()
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 300) -> None:
     """Wait for something to become true."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
+from orchestrator.tracking.server import parser
 from tests.deploy.commands import CommandError, check, in_markdown, in_shell, in_words, program_of
 from tests.deploy.files import DEPLOY, OVERLAYS, RAY_CLUSTERS, SCRIPTS, documents, named, pods, walk
 from tests.deploy.kustomize import build
 from tests.support.hosts import HEALTH_CHECKS
 
 COMPOSE = DEPLOY / "compose" / "compose.yaml"
+SERVER = "orchestrator.tracking.server"
 SCHEDULES = {
     "schedules/regress.cron",
     "schedules/icr-regress.service",
@@ -88,12 +90,10 @@ def test_all_of_them_are_found() -> None:
         ("compose/compose.yaml", "mlflow db"),
         ("kubernetes/base/mlflow.yaml", "mlflow db"),
         ("README.md", "ray up"),
-        ("compose/compose.yaml", "mlflow server"),
         ("compose/compose.yaml", "ray start"),
         ("compose/compose.yaml", "orchestrator status"),
         ("compose/compose.yaml", "orchestrator search"),
         ("image/join-ray.sh", "ray start"),
-        ("kubernetes/base/mlflow.yaml", "mlflow server"),
         ("kubernetes/overlays/rayjob/rayjob.yaml", "orchestrator search"),
         ("ray/aws.yaml", "ray start"),
         ("ray/aws.yaml", "ray up"),
@@ -131,6 +131,14 @@ def test_a_mistake_is_found(text: str, complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
         for command in commands:
             check(command)
+
+
+@pytest.mark.parametrize("path", [COMPOSE, DEPLOY / "kubernetes" / "base" / "mlflow.yaml"], ids=named)
+def test_the_tracking_server_is_the_reduced_one_and_takes_its_options(path: Path) -> None:
+    words = [value for one in documents(path) for _, value in walk(one) if isinstance(value, list) and SERVER in value]
+    [command] = words
+    options = parser().parse_args(command[command.index(SERVER) + 1 :])
+    assert command[:2] == ["python", "-m"] and options.app_name == "basic-auth" and options.allowed_hosts
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULES))

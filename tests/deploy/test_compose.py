@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
+from orchestrator.tracking.server import DRIVER
 from tests.deploy.files import DEPLOY, ROOT, named
 
 FOLDER = DEPLOY / "compose"
@@ -122,3 +123,28 @@ def test_what_stays_up_is_looked_after() -> None:
             assert "healthcheck" in service or "HEALTH_URL" in service["environment"], name
         assert "latest" not in service["image"]
         assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_no_service_that_listens_is_root_or_has_a_capability() -> None:
+    for name, service in read()["services"].items():
+        assert service["cap_drop"] == ["ALL"], name
+        if service.get("user", "").startswith("0") or "cap_add" in service:
+            assert service["network_mode"] == "none" and service["restart"] == "no", name
+    assert {name: read()["services"][name]["user"] for name in ("postgres", "s3")} == {
+        "postgres": "999:999",
+        "s3": "1000:1000",
+    }
+
+
+def test_each_service_has_the_keys_that_it_needs_and_no_other() -> None:
+    """The code of a plug-in runs in ``ray`` and ``driver``: neither opens MLflow's bucket nor makes accounts there."""
+    having = {
+        secret: {name for name, service in read()["services"].items() if secret in service.get("secrets", [])}
+        for secret in read()["secrets"]
+    }
+    assert having["s3_access_key"] == having["s3_secret_key"] == {"buckets"}
+    assert having["s3_mlflow_access_key"] == having["s3_mlflow_secret_key"] == {"mlflow"}
+    assert having["s3_searches_access_key"] == having["s3_searches_secret_key"] == {"ray", "driver"}
+    assert having["mlflow_admin_password"] == {"mlflow"}
+    assert having["mlflow_driver_password"] == {"mlflow", "driver"}
+    assert read()["services"]["driver"]["environment"]["MLFLOW_TRACKING_USERNAME"] == DRIVER

@@ -11,6 +11,8 @@ import yaml
 from tests.deploy.files import BASE, KUBERNETES, OVERLAYS, named
 from tests.deploy.kustomize import build
 
+pytestmark = pytest.mark.proof
+
 
 def kubectl(folder: Path) -> "subprocess.CompletedProcess[str]":
     """Let kubectl build a kustomization; no cluster is asked for that."""

@@ -33,7 +33,17 @@ def literals(path: Path) -> list[str]:
 
 def is_reference(value: str) -> bool:
     """Say whether a value only says where a secret is, or which kind it is of."""
-    names = {"token", "postgres", "ray-token", "webhook", "mlflow", "s3", "password"}
+    names = {
+        "token",
+        "postgres",
+        "ray-token",
+        "webhook",
+        "mlflow",
+        "mlflow-driver",
+        "s3-mlflow",
+        "s3-searches",
+        "password",
+    }
     return value.startswith(("/", "secrets/", "${", "~/")) or value in names
 
 

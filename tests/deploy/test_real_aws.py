@@ -11,7 +11,7 @@ from moto import mock_aws
 from tests.deploy.files import DEPLOY
 from tests.deploy.test_ray_clusters import prepare, read
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = pytest.mark.proof
 
 OPEN_TO_ALL = "0.0.0.0/0"
 PLACEHOLDERS = ("ami-00000000000000000", "sg-00000000000000000")

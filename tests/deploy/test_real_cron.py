@@ -10,7 +10,7 @@ from tests.deploy.files import DEPLOY
 from tests.deploy.network import Network, wait_until
 from tests.support.hosts import missing
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
 
 CRON = "/usr/sbin/cron"
 CODES = {"well": 0, "running": 3, "slipped": 5}

@@ -17,7 +17,7 @@ from tests.deploy.network import Network, wait_until
 from tests.support.hosts import ROOT, missing
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
 SSHD = "/usr/sbin/sshd"
 HOME = "/run/home"

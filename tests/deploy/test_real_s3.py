@@ -7,10 +7,10 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -18,7 +18,7 @@ import yaml
 from tests.deploy.files import DEPLOY
 from tests.support.bucket import free_port
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 COMPOSE = DEPLOY / "compose"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -72,7 +72,7 @@ def running(folder: Path) -> Iterator[Server]:
         yield Server(process, ports["s3"], grpc["s3"], secrets, folder / "log")
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(120)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def _parts(argument: str) -> tuple[str, str, str]:
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
     import urllib.request
 
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(OSError):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).close()
@@ -117,25 +117,73 @@ def test_nobody_without_the_certificate_is_greeted_on_the_grpc_port(store: tuple
     assert greeting(port, tls=tls) == b""
 
 
-def test_the_key_of_the_store_opens_it_and_no_other_does(store: tuple[int, int, Path]) -> None:
+def client(port: int, access: str, secret: str) -> Any:
     import boto3
+
+    place = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "us-east-1"}
+    return boto3.client("s3", aws_access_key_id=access, aws_secret_access_key=secret, **place)
+
+
+def keys_of(secrets: Path, start: str) -> tuple[str, str]:
+    return (secrets / f"{start}_access_key").read_text(), (secrets / f"{start}_secret_key").read_text()
+
+
+def test_the_key_of_the_store_opens_it_and_no_other_does(store: tuple[int, int, Path]) -> None:
     from botocore.exceptions import ClientError
 
     port, _, secrets = store
-
-    def client(secret: str) -> "boto3.client":
-        key = (secrets / "s3_access_key").read_text()
-        place = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "us-east-1"}
-        return boto3.client("s3", aws_access_key_id=key, aws_secret_access_key=secret, **place)
-
-    good = client((secrets / "s3_secret_key").read_text())
+    access, secret = keys_of(secrets, "s3")
+    good = client(port, access, secret)
     # The first bucket takes seven volumes, as the log of the store itself does where it runs for a minute or two.
+    there = {one["Name"] for one in good.list_buckets()["Buckets"]}
     for bucket in ("first", "mlflow", "searches"):
-        good.create_bucket(Bucket=bucket)
+        if bucket not in there:
+            good.create_bucket(Bucket=bucket)
         good.put_object(Bucket=bucket, Key="k", Body=b"value" * 20_000)
         assert good.get_object(Bucket=bucket, Key="k")["Body"].read() == b"value" * 20_000, bucket
     with pytest.raises(ClientError):
-        client("guessed").list_buckets()
+        client(port, access, "guessed").list_buckets()
+
+
+@pytest.mark.parametrize(("own", "other"), [("mlflow", "searches"), ("searches", "mlflow")])
+def test_the_key_of_a_bucket_opens_that_bucket_alone(store: tuple[int, int, Path], own: str, other: str) -> None:
+    from botocore.exceptions import ClientError
+    from pyarrow.fs import S3FileSystem
+
+    port, _, secrets = store
+    admin = client(port, *keys_of(secrets, "s3"))
+    for bucket in (own, other):
+        if bucket not in {one["Name"] for one in admin.list_buckets()["Buckets"]}:
+            admin.create_bucket(Bucket=bucket)
+        admin.put_object(Bucket=bucket, Key="secret", Body=b"theirs")
+    mine = client(port, *keys_of(secrets, f"s3_{own}"))
+    mine.put_object(Bucket=own, Key="a/b", Body=b"mine")
+    assert mine.get_object(Bucket=own, Key="a/b")["Body"].read() == b"mine"
+    assert [entry["Key"] for entry in mine.list_objects_v2(Bucket=own, Prefix="a/")["Contents"]] == ["a/b"]
+    mine.delete_object(Bucket=own, Key="a/b")
+    refused: list[Callable[[], Any]] = [
+        lambda: mine.get_object(Bucket=other, Key="secret"),
+        lambda: mine.list_objects_v2(Bucket=other),
+        lambda: mine.put_object(Bucket=other, Key="new", Body=b"x"),
+        lambda: mine.delete_object(Bucket=other, Key="secret"),
+        lambda: mine.copy_object(Bucket=own, Key="copy", CopySource={"Bucket": other, "Key": "secret"}),
+        lambda: mine.create_bucket(Bucket=f"{own}-new"),
+        lambda: mine.delete_bucket(Bucket=own),
+    ]
+    for number, request in enumerate(refused):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            request()
+            pytest.fail(f"request {number} was answered")
+    # As Ray writes checkpoints.
+    access, secret = keys_of(secrets, f"s3_{own}")
+    files = S3FileSystem(
+        access_key=access, secret_key=secret, endpoint_override=f"http://127.0.0.1:{port}", region="us-east-1"
+    )
+    files.create_dir(f"{own}/search/trial")
+    with files.open_output_stream(f"{own}/search/trial/epoch") as stream:
+        stream.write(b"weights")
+    assert files.open_input_file(f"{own}/search/trial/epoch").read() == b"weights"
+    files.delete_dir(f"{own}/search")
 
 
 def test_the_store_closes_its_volumes_within_the_time_that_it_is_given(tmp_path: Path) -> None:

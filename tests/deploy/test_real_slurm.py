@@ -17,7 +17,7 @@ from tests.deploy.network import wait_until
 from tests.deploy.slurm_cluster import NODES, SlurmCluster, absent, slurm_cluster
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
 # Batches of four, so that the search is still far from its end when a busy machine lets the test send its signal: with
 # batches of 16 the search took a few seconds, and could end before the signal came.

@@ -12,6 +12,8 @@ import pytest
 
 from tests.deploy.files import DEPLOY
 
+pytestmark = pytest.mark.proof
+
 SCRIPT = DEPLOY / "slurm" / "search.sbatch"
 JOB = str(1_000_000 + os.getpid())
 """Of this process alone, because the job's folder under /tmp bears the number."""

@@ -11,6 +11,8 @@ import pytest
 
 from tests.deploy.files import DEPLOY
 
+pytestmark = pytest.mark.proof
+
 SEARCH = """import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *ignored: (time.sleep(0.5), print("journal written", flush=True), sys.exit(130)))
 print("searching", flush=True)

@@ -32,7 +32,7 @@ def searches(tmp_path: Path, store_template: Path, cluster: str) -> Iterator[Sea
         yield made
 
 
-@pytest.fixture(params=["in this process", pytest.param("in processes", marks=pytest.mark.soak)])
+@pytest.fixture(params=["in this process", pytest.param("in processes", marks=pytest.mark.proof)])
 def any_searches(request: pytest.FixtureRequest, tmp_path: Path, store_template: Path) -> Searches | SearchesHere:
     """Searches of which it does not matter how they end: CI runs them in its own process, the proof kills processes."""
     if request.param == "in processes":

@@ -21,8 +21,6 @@ from tests.faults.searches_here import SearchesHere
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.bucket import free_port
 
-pytestmark = pytest.mark.slow
-
 EXPERIMENT = grid([0.3, 0.05, 0.2, 0.02])
 
 
@@ -112,7 +110,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     small_disk: Path, store_template: Path, cluster: str, tmp_path: Path
 ) -> None:
@@ -138,7 +136,7 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
 
 
 # The driver meets the same error in CI on a disk that is full.
-@pytest.mark.soak
+@pytest.mark.proof
 def test_a_limit_of_file_sizes_stops_the_search_and_loses_nothing(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl")
     whole = searches.tracking

@@ -2,7 +2,7 @@
 
 Each search is killed several times before it may end. CI kills a few times, at random moments that differ from commit
 to commit; ``test_every_record.py`` proves there, without processes, what holds at every record. The proofs marked
-``soak`` kill more often, and ``FAULT_SEEDS=5`` in the environment repeats these as often.
+``proof`` kill more often, and ``FAULT_SEEDS=5`` in the environment repeats these as often.
 """
 
 import os
@@ -37,8 +37,6 @@ from tests.faults.troubled_workload import Trouble, TroubledWorkload
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.record_kinds import written_kinds
 
-pytestmark = pytest.mark.slow
-
 SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))
 
 
@@ -49,11 +47,12 @@ def commit_seed() -> int:
     return int(os.environ.get("FAULT_SEED") or int(found.stdout.strip()[:8] or "0", 16))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("seed", "kills"),
     [
         pytest.param(None, 3, id="of this commit"),
-        *(pytest.param(seed, 5, id=f"seed {seed}", marks=pytest.mark.soak) for seed in SEEDS),
+        *(pytest.param(seed, 5, id=f"seed {seed}", marks=pytest.mark.proof) for seed in SEEDS),
     ],
 )
 def test_killed_at_random_moments(searches: Searches, tmp_path: Path, seed: int | None, kills: int) -> None:
@@ -96,11 +95,12 @@ def at_each_kind(shift: int) -> tuple[Death, ...]:
     return tuple(Death(kind, MOMENTS[(number + shift) % len(MOMENTS)]) for number, kind in enumerate(KINDS))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "deaths",
     [
         pytest.param(THREE, id="three"),
-        *(pytest.param(at_each_kind(shift), id=f"each kind {shift}", marks=pytest.mark.soak) for shift in SEEDS),
+        *(pytest.param(at_each_kind(shift), id=f"each kind {shift}", marks=pytest.mark.proof) for shift in SEEDS),
     ],
 )
 def test_killed_at_a_record(searches: Searches, tmp_path: Path, deaths: tuple[Death, ...]) -> None:
@@ -122,7 +122,7 @@ def test_killed_at_a_record(searches: Searches, tmp_path: Path, deaths: tuple[De
 PREPARATIONS = ("warm_started", "fusion_measured", "limit_noted")
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_killed_while_it_prepares(searches: Searches, tmp_path: Path) -> None:
     past = searches.output / "past"
     past.mkdir()
@@ -173,7 +173,7 @@ def test_there_is_no_other_kind_of_record_to_be_killed_at() -> None:
         assert f'Death("{kind}", ' in Path(__file__).with_name(name).read_text()
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
     snapshots: list[History] = []
@@ -211,7 +211,8 @@ def test_a_search_whose_budget_is_spent_resumes_with_another(
 
 
 # Fused, the engines and the engine directory are actors of the same Ray.
-@pytest.mark.parametrize("fuse", [pytest.param(1, id="alone"), pytest.param(3, id="fused", marks=pytest.mark.soak)])
+@pytest.mark.proof
+@pytest.mark.parametrize("fuse", [pytest.param(1, id="alone"), pytest.param(3, id="fused", marks=pytest.mark.proof)])
 def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path: Path, fuse: int) -> None:
     workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
     experiment = tiny(resources={"cpus": 1, "gpus": 0, "fuse": fuse})
@@ -223,7 +224,7 @@ def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path:
     for name in ("FusedEngine", "EngineDirectory") if fuse > 1 else ():
         assert any(f"ray::{name}" in actor for actor in actors), actors
     process.kill()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while any(is_actor(child) for child in children) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert [child for child in children if is_actor(child)] == []

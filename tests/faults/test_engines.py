@@ -12,7 +12,7 @@ from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid, live_actors
 from tests.faults.troubled_workload import Trouble, TroubledWorkload, read_log
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 VALUES = [0.3, 0.05, 0.2, 0.02, 0.4, 0.006]
 
@@ -42,7 +42,7 @@ def kinds_of_actors() -> dict[str, list[psutil.Process]]:
 
 
 # In CI, a trial hangs in test_trials.py, and the engines of this file are killed from without and by a trial.
-@pytest.mark.soak
+@pytest.mark.proof
 def test_an_engine_that_hangs_is_killed_and_its_trials_resume_in_another(searches: Searches, tmp_path: Path) -> None:
     # Long enough an epoch that the three of the engine are there when it hangs.
     hang = {0.2: Trouble("hang", epoch=4, times=1)}
@@ -56,7 +56,7 @@ def test_an_engine_that_hangs_is_killed_and_its_trials_resume_in_another(searche
 
 
 # Engines die with the engine directory, and alone where a trial kills them.
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ["FusedEngine", "EngineDirectory"])
 def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, name: str) -> None:
     workload = TroubledWorkload(seconds=0.7, log=tmp_path / "trained.jsonl")
@@ -75,7 +75,7 @@ def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, n
     assert_invariants(searches.output, log=workload.log, kills=1)
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_one_that_kills_every_engine_is_found_out(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles={0.2: Trouble("death")})
     searches.finish(fused(), workload)

@@ -14,6 +14,8 @@ import pytest
 
 from tests.trainables.scenes_folder import write_scenes
 
+pytestmark = pytest.mark.proof
+
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 PROGRAM = "from orchestrator.cli import main; main()"
 
@@ -40,7 +42,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("name", "shards"), [("scenes", 12), ("flickr8k", 20)])
 def test_killed_halfway_and_resumed_is_byte_identical(

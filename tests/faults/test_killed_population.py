@@ -17,7 +17,7 @@ from tests.faults.searches import Searches
 from tests.orchestrator.studies.test_populations import outcome, population, search, temperatures
 from tests.support.drifting_workload import EPOCHS, DriftingWorkload, learned
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 EXPERIMENT = population(8, confirm={"top": 1, "seeds": 2})
 
@@ -26,7 +26,7 @@ ALL = tuple(death for moment in MOMENTS for death in (Death("population_moved", 
 
 
 # What holds at every record is proved in CI by tests/faults/test_every_record.py, without processes.
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.parametrize("deaths", [ALL[:1], ALL], ids=["once", "at all moments"])
 def test_a_population_moves_on_as_if_its_driver_had_never_been_killed(
     searches: Searches, tmp_path: Path, deaths: tuple[Death, ...]

@@ -14,10 +14,10 @@ from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, tiny
 from tests.faults.troubled_workload import TroubledWorkload
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(seconds=0.5, log=tmp_path / "trained.jsonl")
     snapshots: list[History] = []
@@ -43,8 +43,8 @@ def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches, t
     "is_orphan",
     [
         # What systemd starts has process 1 for its parent, which Ray takes for a raylet that is dead.
-        pytest.param(True, id="started by process 1", marks=pytest.mark.soak),
-        pytest.param(False, id="started by another process", marks=pytest.mark.soak),
+        pytest.param(True, id="started by process 1", marks=pytest.mark.proof),
+        pytest.param(False, id="started by another process", marks=pytest.mark.proof),
     ],
 )
 def test_a_signal_to_a_search_and_its_ray_at_once_ends_both_in_order(

@@ -13,13 +13,13 @@ import pytest
 from orchestrator.tuner.ray_watch import CORE
 from tests.trainables.scenes_folder import write_scenes
 
+pytestmark = pytest.mark.proof
+
 PROGRAM = "from orchestrator.cli import main; main()"
 
 RESUME = "finished shards are kept: resume with the same command\n"
 
 
-@pytest.mark.soak
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_an_extraction_whose_ray_dies_ends_in_order_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -12,7 +12,7 @@ from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.simulated_nodes import simulated_nodes
 
 # In CI, tests/integration/test_two_hosts.py takes a host away.
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.proof
 
 
 @pytest.fixture

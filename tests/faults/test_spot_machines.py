@@ -18,7 +18,7 @@ from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.simulated_nodes import simulated_nodes
 
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.proof
 
 WORKERS = 3
 EVERY = 5.0

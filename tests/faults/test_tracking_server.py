@@ -27,7 +27,7 @@ from tests.faults.troubled_workload import Trouble, TroubledWorkload
 from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind, fault_proxy
 from tests.servers.mlflow_server import MlflowServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
 EXPERIMENT = tiny(training={"epochs": 8})
 ANSWER = 3
@@ -99,7 +99,7 @@ def assert_tracked(searches: Searches, server: MlflowServer, workload: TroubledW
     assert_invariants(searches.output, log=workload.log, tracking_uri=server.uri, **judged)  # type: ignore[arg-type]
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_a_server_that_is_down_at_the_start_and_dies_midway_has_everything_in_the_end(
     searches: Searches, server: MlflowServer, tmp_path: Path
 ) -> None:

@@ -11,8 +11,6 @@ from tests.faults.searches import Searches, grid
 from tests.faults.searches_here import SearchesHere
 from tests.faults.troubled_workload import Trouble, TroubledWorkload
 
-pytestmark = pytest.mark.slow
-
 VALUES = [0.3, 0.05, 0.2, 0.02, 0.4, 0.006]
 
 
@@ -23,6 +21,7 @@ def states(history: History) -> dict[float, tuple[str, int, int]]:
     }
 
 
+@pytest.mark.proof
 def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches: Searches, tmp_path: Path) -> None:
     troubles = {
         0.3: Trouble("hang", times=1),

@@ -14,7 +14,7 @@ def ray_session() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["in this process", pytest.param("on Ray", marks=pytest.mark.soak)])
+@pytest.fixture(params=["in this process", pytest.param("on Ray", marks=pytest.mark.proof)])
 def trials_run(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run the trials of a test that is about what comes of them; CI waits for no actors, the proof on Ray does."""
     if request.param == "on Ray":

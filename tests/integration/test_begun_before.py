@@ -12,7 +12,7 @@ FIXTURE = Path(__file__).parent.parent / "fixtures" / "begun_search"
 UNDISTURBED = json.loads((FIXTURE / "undisturbed.json").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_search_of_version_0_1_0_resumes_to_the_winner_of_the_undisturbed_search(
     trials_run: None, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from collections import Counter
 from pathlib import Path
 
-import pytest
 import ray
 from mlflow import MlflowClient
 
@@ -15,8 +14,6 @@ from orchestrator.tracking import default_uri
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
-
-pytestmark = pytest.mark.slow
 
 
 def test_the_loss_is_searched_from_the_first_trial_to_the_report(output: Path, trials_run: None) -> None:

@@ -17,7 +17,7 @@ from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_s
 from tests.support.hosts import ray_command, ray_environment, wait_until
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 ROOT = Path(__file__).parent.parent.parent
 SETTINGS = [
@@ -59,7 +59,7 @@ def head(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
     finally:
         children = psutil.Process(node.pid).children(recursive=True)
         node.send_signal(signal.SIGTERM)
-        _, alive = psutil.wait_procs([psutil.Process(node.pid), *children], timeout=30)
+        _, alive = psutil.wait_procs([psutil.Process(node.pid), *children], timeout=120)
         for process in alive:
             process.kill()
         node.wait()
@@ -81,7 +81,7 @@ def search(environment: dict[str, str], *options: str) -> subprocess.CompletedPr
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_data_and_checkpoints_in_a_bucket(
     head: str, endpoint: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

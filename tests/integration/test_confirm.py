@@ -20,8 +20,6 @@ from tests.integration.test_search import assert_invariants, grid, process, prog
 from tests.support import fake_workload
 from tests.support.fake_workload import FakeWorkload
 
-pytestmark = pytest.mark.slow
-
 STUDY = "pets-vsepp-nt_xent"
 NOISY = FakeWorkload(noise=1.0)
 
@@ -147,7 +145,7 @@ def test_a_race_gives_its_trainings_to_those_that_can_win(trials_run: None, outp
     assert len(read_journal(output / "tiny" / "journal.jsonl")) == before + 2
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_a_race_that_was_killed_resumes_to_the_same_end(ray_session: None, output: Path, tmp_path: Path) -> None:
     experiment = confirming(top=2, trainings=12)
     # As in the process that is killed, every seed of a candidate has the same value.
@@ -160,7 +158,7 @@ def test_a_race_that_was_killed_resumes_to_the_same_end(ray_session: None, outpu
     assert_invariants(output)
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_killed_while_it_confirms_it_resumes(ray_session: None, output: Path) -> None:
     experiment = confirming(top=1, seeds=3)
     with process(output, experiment, 0.1) as started:

@@ -45,7 +45,7 @@ def run_as_users_do(script: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_the_scripts_run_in_their_order(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for script in SCRIPTS[:2]:
@@ -62,7 +62,7 @@ def test_the_scripts_run_in_their_order(folder: Path, capsys: pytest.CaptureFixt
     assert "gradient_negatives" in capsys.readouterr().out
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.timeout(3600)
 def test_the_scripts_run_as_they_are_on_ray(folder: Path) -> None:
     printed = [run_as_users_do(folder / script) for script in SCRIPTS]

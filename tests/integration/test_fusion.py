@@ -23,8 +23,6 @@ from tests.support.fake_workload import FakeWorkload, curve
 from tests.support.in_process import without_ray
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = pytest.mark.slow
-
 TEMPERATURES = [0.05, 0.1, 0.3, 0.45, 0.006, 0.02]
 
 
@@ -51,6 +49,7 @@ def search(output: Path, workload: Any, fuse: int | str, **changes: Any) -> dict
     return {row["trial"]: (row["state"], row["epochs"], row["best"]["val/rsum"]) for row in summary["trials"]}
 
 
+@pytest.mark.proof
 def test_fused_trials_end_as_others_do(
     ray_session: None, output: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -61,7 +60,7 @@ def test_fused_trials_end_as_others_do(
     assert sorted(state for state, _, _ in fused.values()) == ["diverged", *["finished"] * 5]
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: Path) -> None:
     values = [round(0.02 * 1.25**number, 4) for number in range(14)]
     grid = {"sampler": "grid", "trials": 100, "space": {"nt_xent": {"temperature": {"values": values}}}}
@@ -78,7 +77,7 @@ def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: P
     assert max(trials, key=lambda trial: trials[trial][2]) == f"pets-vsepp-nt_xent-{best:04d}"
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_a_population_moves_as_it_does_alone(ray_session: None, output: Path, tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     training = {"epochs": 6}
@@ -97,7 +96,7 @@ def test_how_many_are_fused_is_measured_once(trials_run: None, output: Path) -> 
     assert measured["epochs_per_hour"] == {"1": 10.0, "4": 30.0}
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_real_trainings_learn_fused_what_they_learn_alone(
     ray_session: None, output: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

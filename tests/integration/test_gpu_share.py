@@ -22,8 +22,6 @@ from tests.support.simulated_nodes import simulated_nodes
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = """
 import sys
@@ -55,7 +53,7 @@ run_search(load_experiment(experiment), workload, Path(output))
 """
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
     from orchestrator.journal.lock import make_scratch
 
@@ -93,7 +91,7 @@ def test_memory_is_measured_once_and_shared(output: Path) -> None:
     assert_measured_once(output)
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_memory_is_measured_once_on_ray_and_shared_as_its_cpus_allow(output: Path) -> None:
     from orchestrator.journal.lock import make_scratch
 
@@ -120,7 +118,7 @@ def assert_measured_once(output: Path) -> list[Record]:
 
 
 # In CI, tests/orchestrator/machines/test_nodes.py refuses such trials without a cluster.
-@pytest.mark.soak
+@pytest.mark.proof
 def test_a_trial_that_is_larger_than_every_node_is_refused(output: Path) -> None:
     file = output.parent / "tiny.yaml"
     file.write_text(yaml.safe_dump(make_experiment(resources={"cpus": 2, "gpus": 0}).to_dict()))
@@ -140,7 +138,8 @@ class Looking(FakeWorkload):
             yield EpochReport(told.epoch, {**told.metrics, "hidden": hidden}, told.is_best, told.save)
 
 
-@pytest.mark.parametrize("fuse", [pytest.param(1, marks=pytest.mark.soak), 2])
+@pytest.mark.proof
+@pytest.mark.parametrize("fuse", [pytest.param(1, marks=pytest.mark.proof), 2])
 def test_trials_that_get_no_gpu_see_none(ray_session: None, output: Path, fuse: int) -> None:
     for module in (sys.modules[__name__], fake_workload):
         cloudpickle.register_pickle_by_value(module)

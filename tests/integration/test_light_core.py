@@ -46,7 +46,7 @@ def check(found: dict[str, Any]) -> None:
     assert len(found["refused calls"]) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_core_keeps_its_promises_where_other_packages_cannot_be_imported(tmp_path: Path) -> None:
     blocked = modules_beside(closure(asked()))
     assert {"ray", "optuna", "mlflow", "plotly", "scipy", "pandas", "torchvision", "nltk", "pyarrow"} <= blocked
@@ -54,7 +54,7 @@ def test_the_core_keeps_its_promises_where_other_packages_cannot_be_imported(tmp
     check(try_out(Path(sys.executable), tmp_path, ",".join(sorted(blocked))))
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.timeout(1800)
 def test_the_core_keeps_its_promises_in_an_environment_of_its_own(tmp_path: Path) -> None:
     python = make_environment(tmp_path / "environment")

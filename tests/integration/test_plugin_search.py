@@ -17,8 +17,7 @@ def fragile(similarity, positives, ignore, scale=1.0):
 """
 
 
-@pytest.mark.soak
-@pytest.mark.slow
+@pytest.mark.proof
 def test_two_searches_in_one_process_of_which_a_trial_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

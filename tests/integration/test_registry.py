@@ -27,8 +27,6 @@ from trainables.errors import DataError
 from trainables.serving.packed import write_retriever
 from trainables.trial import run_trial
 
-pytestmark = pytest.mark.slow
-
 DATA = tiny_dataset()
 SERVE = """
 import sys, mlflow, json
@@ -143,6 +141,7 @@ def test_a_picture_file_of_the_dataset_is_found_by_its_name(
     assert exit_.value.code != 0 and "not known how" in capsys.readouterr().err
 
 
+@pytest.mark.proof
 def test_mlflow_serves_it_with_the_code_that_is_packed_with_it(output: Path, directory: Path, tmp_path: Path) -> None:
     register_all(default_uri(output), directory)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

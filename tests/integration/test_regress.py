@@ -25,8 +25,6 @@ from tests.support.regression_results import make_suite
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
-pytestmark = pytest.mark.slow
-
 
 @dataclass(frozen=True)
 class NoisyWorkload(FakeWorkload):
@@ -115,6 +113,7 @@ def test_what_is_inconclusive_gets_the_seeds_that_settle_it(request_of: Any) -> 
     assert max(cell.seeds for cell in done.result.cells) > 2
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("trials_run", ["on Ray"], indirect=True)
 def test_the_papers_are_compared_on_test(request_of: Any) -> None:
     cells = [{"dataset": "flickr30k", "loss": "triplet", "loss_parameters": {"margin": 0.2}}]

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.plugins import EXAMPLES
 
+pytestmark = pytest.mark.proof
+
 SOURCE = EXAMPLES / "icr-pair-losses"
 OFFERED = [("losses", "pair_hinge"), ("models", "bag_of_words")]
 
@@ -42,7 +44,6 @@ def run(environment: dict[str, str], *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_its_entry_points_are_found_and_keep_what_ours_keep(environment: dict[str, str]) -> None:
     program = "from orchestrator.cli import main; main()"
     rows = json.loads(run(environment, "-c", program, "plugins", "--json"))
@@ -52,7 +53,6 @@ def test_its_entry_points_are_found_and_keep_what_ours_keep(environment: dict[st
     assert {check["status"] for one in offers for check in one["checks"]} == {"ok"}
 
 
-@pytest.mark.slow
 def test_its_own_test_passes(environment: dict[str, str]) -> None:
     options = ["-q", "-n0", "-p", "no:cacheprovider", "--rootdir", str(SOURCE), "-c", os.devnull]
     assert "2 passed" in run(environment, "-m", "pytest", *options, str(SOURCE / "tests"))

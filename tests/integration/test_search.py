@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,28 +13,19 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
 import yaml
 from mlflow import MlflowClient
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.lock import AlreadyRunningError
-from orchestrator.journal.trial import TrialState
 from orchestrator.search.search import SearchResult, run_search
 from orchestrator.tracking import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve
-from tests.support.precomputed_folder import write_precomputed
-from trainables.data.dataset import load_dataset
-from trainables.data.resident import ResidentSplit
 from trainables.errors import ConfigError
-from trainables.evaluation import evaluate, load_best
-
-pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent.parent
 TEMPERATURES = [0.05, 0.1, 0.3, 0.45, 0.006, 0.02]
@@ -139,13 +129,13 @@ def process(output: Path, experiment: Experiment, seconds: float) -> Iterator[su
             if started.poll() is None:
                 children += psutil.Process(started.pid).children(recursive=True)
                 started.kill()
-            _, alive = psutil.wait_procs(children, timeout=20)
+            _, alive = psutil.wait_procs(children, timeout=120)
             for child in alive:
                 child.kill()
 
 
 def wait_for(condition: Callable[[], bool], started: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not condition():
         assert started.poll() is None, started.communicate()[1]
         assert time.monotonic() < deadline, "the search does not get on"
@@ -161,29 +151,7 @@ def ended(history: History) -> int:
     return len(history.trials) - len(history.running())
 
 
-@pytest.mark.soak
-def test_killed_and_started_again_a_search_ends_as_an_undisturbed_one(ray_session: None, output: Path) -> None:
-    experiment = grid([0.3, 0.05, 0.2, 0.1, 0.02, 0.4], scheduler={"name": "none"})
-    with process(output, experiment, 0.2) as started:
-        wait_for(lambda: ended(progress(output)) >= 2 and any(t.epochs for t in progress(output).running()), started)
-        with pytest.raises(AlreadyRunningError, match=f"process {started.pid}"):
-            search(experiment, output, FakeWorkload())
-        started.children()  # type: ignore[attr-defined]
-        started.kill()
-    killed = read(output)
-    result = search(experiment, output, FakeWorkload())
-    final = read(output)
-    for trial in killed.trials.values():
-        if trial.state is not TrialState.RUNNING:
-            assert final.trials[trial.id] == trial, "finished trials are kept"
-        else:
-            kept = {epoch: final.trials[trial.id].times[epoch] for epoch in trial.times}
-            assert kept == trial.times, "running ones resume"
-    assert {trial.state for trial in final.trials.values()} == {TrialState.FINISHED}
-    assert result.summary["winners"]["pets"]["params"] == {"temperature": 0.05}
-    assert_invariants(output)
-
-
+@pytest.mark.proof
 def test_told_to_stop_a_search_ends_cleanly_and_can_be_resumed(ray_session: None, output: Path) -> None:
     experiment = grid([0.3, 0.05, 0.2], scheduler={"name": "none"})
     with process(output, experiment, 0.5) as started:
@@ -202,7 +170,7 @@ def test_told_to_stop_a_search_ends_cleanly_and_can_be_resumed(ray_session: None
     assert_invariants(output)
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.parametrize("started_by_ray", ["gcs_server", "raylet", "ray::"])
 def test_told_to_stop_while_ray_starts_a_search_says_how_to_resume(output: Path, started_by_ray: str) -> None:
     with process(output, grid([0.3, 0.05]), 0.5) as started:
@@ -222,31 +190,3 @@ def commands_below(started: subprocess.Popen[str]) -> Iterator[list[str]]:
     for child in psutil.Process(started.pid).children(recursive=True):
         with suppress(psutil.Error):
             yield child.cmdline()
-
-
-def test_a_real_search_from_the_command_line(output: Path) -> None:
-    write_precomputed(output.parent / "data" / "pets")
-    settings = ["datasets=[pets]", "training.epochs=4", "training.batch_size=16", "search.trials=2", "name=pets"]
-    sets = [part for setting in (*settings, "training.embedding_size=32") for part in ("--set", setting)]
-    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "search", "scenes-smoke", *sets]
-    places = ["--data-root", str(output.parent / "data"), "--output", str(output)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(output.parent / "cache")}
-    done = subprocess.run([*command, *places], env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    assert "orchestrator ui --output" in done.stdout
-    assert "registered: icr-pets version 1, the champion" in done.stdout
-    summary = json.loads((output / "pets" / "summary.json").read_text())
-    states = Counter(row["state"] for row in summary["trials"])
-    assert sum(states.values()) == 4
-    assert set(states) <= {"finished", "stopped_early"}
-    winner = summary["winners"]["pets"]
-    assert winner["val"]["rsum"] == max(
-        row["best"]["val/rsum"] for row in summary["trials"] if row["state"] == "finished"
-    )
-    checkpoint = next((output / "pets" / "trials" / winner["trial"]).glob("epoch_*"))
-    data = load_dataset("pets", output.parent / "data", cache=output.parent / "cache2")
-    model, _ = load_best(checkpoint, data)
-    splits = {name: ResidentSplit(split, torch.device("cpu")) for name, split in data.splits.items()}
-    rsums = {name: evaluate(model, split)["rsum"] for name, split in splits.items()}
-    assert len(set(rsums.values())) == 3, "a split that is taken for another one must be noticed"
-    assert (winner["val"]["rsum"], winner["test"]["rsum"]) == pytest.approx((rsums["val"], rsums["test"]))

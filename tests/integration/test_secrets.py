@@ -17,7 +17,7 @@ from tests.support.bucket import free_port
 from tests.support.in_process import without_ray
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 CANARY = "c4n4ry"
 SETTINGS = {

@@ -27,7 +27,7 @@ from tests.support.bucket import free_port, keys, s3_server
 from tests.support.hosts import wait_until
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parent.parent.parent
 IMAGE = ROOT / "deploy" / "image"
@@ -121,7 +121,7 @@ class Stack:
         finally:
             family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
             process.terminate()
-            _, alive = psutil.wait_procs(family, timeout=30)
+            _, alive = psutil.wait_procs(family, timeout=120)
             for left in alive:
                 left.kill()
             process.wait()
@@ -193,7 +193,7 @@ def is_healthy(stack: Stack, service: str) -> bool:
 def status_without_password(stack: Stack) -> int:
     try:
         address = f"{stack.mlflow}/api/2.0/mlflow/experiments/search?max_results=1"
-        with urllib.request.urlopen(address, timeout=30) as answer:
+        with urllib.request.urlopen(address, timeout=120) as answer:
             return int(answer.status)
     except HTTPError as error:
         return error.code

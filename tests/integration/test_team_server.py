@@ -2,12 +2,16 @@
 
 import json
 import shutil
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 import yaml
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.server import get_app_client
 
 from orchestrator.cli import main
 from orchestrator.journal.history import History
@@ -15,6 +19,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.search.search import run_search
 from orchestrator.tracking import default_uri
+from orchestrator.tracking.server import DRIVER, DRIVER_PASSWORD
 from tests.faults.invariants import assert_tracked_once
 from tests.servers.mlflow_server import MlflowServer, mlflow_server
 from tests.servers.postgres import postgres_server
@@ -25,7 +30,7 @@ from tests.support.fake_workload import FakeWorkload
 from tests.support.records import append
 from trainables.config import TrialConfig
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -111,15 +116,22 @@ def test_a_server_with_passwords_takes_what_comes_with_one(
     add_trial(ledger, [1.0, 2.0])
     append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
-    with mlflow_server(default_uri(tmp_path), tmp_path, account=("admin", "not the usual one")) as server:
+    account, environment = ("admin", "not the usual one"), {DRIVER_PASSWORD: "of the searches"}
+    with mlflow_server(default_uri(tmp_path), tmp_path, account=account, environment=environment) as server:
         place = ["--output", str(output), "--tracking-uri", server.uri]
         assert call("sync", *place) == 2
         assert "You are not authenticated" in capsys.readouterr().err
-        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
-        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "not the usual one")
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", DRIVER)
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "of the searches")
         assert call("sync", *place) == 0
         assert_tracked_once(server.uri, ledger.history)
         assert call("compare", "tiny", "tiny", *place) == 0
         said = capsys.readouterr()
         assert f"{server.uri}/#/compare-runs" in said.out
-        assert "not the usual one" not in said.out + said.err
+        assert "of the searches" not in said.out + said.err
+        accounts = get_app_client("basic-auth", tracking_uri=server.uri)
+        with pytest.raises(MlflowException, match="PERMISSION_DENIED|Permission denied|403"):
+            accounts.create_user("friend", "with a long password")
+        for path in ("/ajax-api/3.0/mlflow/assistant/config", "/api/3.0/mlflow/gateway/secrets/list"):
+            with pytest.raises(HTTPError, match="404"):
+                urllib.request.urlopen(f"{server.uri}{path}", timeout=30)

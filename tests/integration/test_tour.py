@@ -14,7 +14,7 @@ from tests.integration.test_ui import end, fetch, listen_to_interrupts
 from tests.support.forked_commands import run_forked
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parent.parent.parent
 

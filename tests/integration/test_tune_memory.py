@@ -9,12 +9,12 @@ import pytest
 
 from orchestrator.search.search import run_search
 from orchestrator.tuner import scheduler
-from orchestrator.tuner.tune_memory import forget_ended
+from orchestrator.tuner.tune_patches import forget_ended
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 TRIALS = 12
 

@@ -13,22 +13,23 @@ import pytest
 
 from orchestrator.machines.cluster import WAITING
 from orchestrator.search.search import run_search
-from orchestrator.tuner.tune_places import fits
+from orchestrator.tuner.tune_patches import fits
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
-TRIALS = 120
-"""So many that all actors start on a busy machine, too, while the first actor trains two trials a second."""
-START_SECONDS = 8.0
-"""How long each actor but the first takes to start: more than ten trials."""
+TRIALS = 16
+SHORT = 10
+"""So many trials end in the first actor before another actor has started; the next wait for one at its side."""
+PATIENCE = 300.0
+"""Seconds that no wait of a search that places its trials well reaches."""
 
 
 @dataclass(frozen=True)
 class Attended(FakeWorkload):
-    """Trials that take less time than an actor to start, until two have run at once.
+    """Trials that take less time than an actor to start: ``SHORT`` of them end before the second actor has started.
 
     Each actor leaves a file in ``folder`` when its process loads this workload; ``driver`` is the process that does not
     train.
@@ -38,35 +39,41 @@ class Attended(FakeWorkload):
     driver: int = field(default_factory=os.getpid)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Load the workload, which takes ``START_SECONDS`` in the process of each actor but the first."""
+        """Load the workload, which takes ``SHORT`` trials in the process of each actor but the first."""
         vars(self).update(state)
-        if os.getpid() != self.driver:
-            (self.folder / f"{os.getpid()}.actor").touch()
-            if len(list(self.folder.glob("*.actor"))) > 1:
-                time.sleep(START_SECONDS)
+        if os.getpid() == self.driver:
+            return
+        (self.folder / f"{os.getpid()}.actor").touch()
+        try:
+            (self.folder / "first").touch(exist_ok=False)
+        except FileExistsError:
+            wait_until(lambda: self.ended() >= SHORT, "an actor trains while another starts")
+
+    def ended(self) -> int:
+        return len(list(self.folder.glob("*.ended")))
 
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         own = self.folder / f"{time.monotonic_ns()}.runs"
         own.touch()
         if len(list(self.folder.glob("*.runs"))) > 1:
             (self.folder / "together").touch()
-        if not (self.folder / "together").exists():
-            time.sleep(0.5)
+        if self.ended() >= SHORT:
+            wait_until((self.folder / "together").exists, "a second actor trains")
         try:
             yield from super().train(config, resume)
         finally:
-            own.unlink(missing_ok=True)
+            own.rename(own.with_suffix(".ended"))
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("limit", [None, pytest.param(2, marks=pytest.mark.soak)], ids=["as many as fit", "two"])
+@pytest.mark.proof
+@pytest.mark.parametrize("limit", [None, pytest.param(2, marks=pytest.mark.proof)], ids=["as many as fit", "two"])
 def test_trials_shorter_than_an_actors_start_run_side_by_side(
     ray_session: None, output: Path, tmp_path: Path, limit: int | None
 ) -> None:
@@ -115,7 +122,7 @@ class Beheld(FakeWorkload):
         return seen
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(("said", "waiting"), [(None, 1), ("3", 3)], ids=["one", "as many as asked for"])
 def test_so_many_trials_wait_for_nodes(
     ray_session: None, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, waiting: int

@@ -15,14 +15,13 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.places import read_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import summarise
-from orchestrator.watch.nodes import reports_of
 from tests.integration.search_process import command
 from tests.support.bucket import CREDENTIALS, s3_server
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import curve
 from tests.support.hosts import Host, cut, ray_command, ray_environment, two_hosts, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 ROOT = Path(__file__).parent.parent.parent
 TEMPERATURES = [0.3, 0.05, 0.2, 0.1]
@@ -41,9 +40,8 @@ def journal(base: Path) -> History:
 
 
 def hosts_that_report(base: Path) -> set[str]:
-    """Return the hosts whose trials have told what process and machine are doing, each under its own name."""
-    reports = reports_of(read_places(base / "runs" / "tiny"), lambda host: False).values()
-    return {one.host for one in reports if one.load and one.load.process.memory and one.load.machine.host == one.host}
+    """Return the hosts of the processes that train trials, as live pages show them."""
+    return {place.host for place in read_places(base / "runs" / "tiny").values()}
 
 
 def test_a_host_keeps_its_address_when_the_other_is_gone(hosts: tuple[Host, Host]) -> None:
@@ -54,7 +52,7 @@ def test_a_host_keeps_its_address_when_the_other_is_gone(hosts: tuple[Host, Host
     assert head.address in head.run("ip", "address", "show", "cable")
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], short_path: Path) -> None:
     base, (head, worker) = short_path, hosts
     environment = ray_environment(base, "secret-of-this-test") | CREDENTIALS

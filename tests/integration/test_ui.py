@@ -15,15 +15,15 @@ import pytest
 
 from tests.support.bucket import free_port
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 
 # The tour of the README interrupts the command, and the tests of MLflow's pages terminate it.
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.soak),
-        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.soak),
+        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.proof),
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.proof),
         pytest.param(signal.SIGKILL, id="SIGKILL"),
     ],
 )
@@ -54,7 +54,7 @@ def end(started: subprocess.Popen[str], number: int) -> None:
     children = psutil.Process(started.pid).children(recursive=True)
     started.send_signal(number)
     assert started.wait(60) == (-9 if number == signal.SIGKILL else 0)
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=120)
     assert children and alive == []
 
 
@@ -73,7 +73,7 @@ FOREIGN: list[tuple[str, str, dict[str, str]]] = [
 
 def answer_of(port: int, method: str, path: str, headers: dict[str, str]) -> int:
     """Return the status with which the pages answer a request."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", port, timeout=120)
     try:
         connection.request(method, path, body='{"name": "theirs"}' if method == "POST" else None, headers=headers)
         return connection.getresponse().status
@@ -87,10 +87,10 @@ def listen_to_interrupts() -> None:
 
 
 def fetch(url: str, started: subprocess.Popen[str]) -> str:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return str(answer.read(), "utf-8")
         except (URLError, ConnectionError, TimeoutError):
             assert started.poll() is None

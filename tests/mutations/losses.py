@@ -141,5 +141,42 @@ MUTATIONS = (
         new="text=text)",
         tests="tests/orchestrator/storage/test_datasets.py::test_a_trial_sees_the_val_images_that_it_asks_for",
     ),
+    Mutation(
+        name="a falling triplet weight of gradient_weights goes below 0",
+        file="trainables/losses/gradient_weights.py",
+        old="return inside * (1 + per_score(self.slope, excess) * excess).relu()",
+        new="return inside * (1 + per_score(self.slope, excess) * excess)",
+        tests="tests/trainables/losses/test_gradient_weights.py::test_a_falling_triplet_weight_ends_at_zero",
+    ),
+    Mutation(
+        name="a triplet at the margin itself has a weight in gradient_weights",
+        file="trainables/losses/gradient_weights.py",
+        old="inside = (excess > 0)",
+        new="inside = (excess >= 0)",
+        tests="tests/trainables/losses/test_gradient_weights.py::test_a_triplet_at_the_margin_itself_has_no_weight",
+    ),
+    Mutation(
+        name="a plug-in's loss ignores positives that are ignored",
+        file="trainables/plugins/plugin_loss.py",
+        old="ignore & ~positives",
+        new="ignore",
+        tests="tests/trainables/plugins/test_plugin_loss.py::test_an_ignored_pair_that_is_a_positive_stays_a_positive",
+    ),
+    Mutation(
+        name="judged ranks know no ties within the tolerance",
+        file="trainables/judgements/ranking.py",
+        old="best - tolerance",
+        new="best",
+        tests="tests/trainables/judgements/test_judged_metrics.py"
+        "::test_a_wrong_candidate_within_the_tolerance_of_a_right_one_ranks_first",
+    ),
+    Mutation(
+        name="judged ranks leave out the tolerance of the scores",
+        file="trainables/judgements/ranking.py",
+        old="first, scores.tolerance)",
+        new="first, 0.0)",
+        tests="tests/trainables/judgements/test_judged_metrics.py"
+        "::test_a_wrong_candidate_within_the_tolerance_of_a_right_one_ranks_first",
+    ),
 )
 """What a test must notice."""

@@ -136,7 +136,8 @@ def run_tests(tree: Path, tests: Sequence[str]) -> Outcome:
     """Run tests of a tree, with the modules of the tree, in a process of its own."""
     outcome = tree.parent / "outcome.json"
     outcome.unlink(missing_ok=True)
-    options = ["-q", "-n0", "-p", "no:cacheprovider", "--timeout", "0"]
+    # A mutation may be one that a proof notices.
+    options = ["-q", "-n0", "-m", "", "-p", "no:cacheprovider", "--timeout", "0"]
     command = [sys.executable, str(Path(__file__).with_name("run_tests.py")), str(outcome), *options, *tests]
     # Bytecode is told from stale bytecode by size and second: a mutation may change neither.
     changed = {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -4,6 +4,20 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS = (
     Mutation(
+        name="a new start keeps the outcome of the start before",
+        file="orchestrator/journal/history.py",
+        old="    history.outcome = history.ended_by = None\n",
+        new="",
+        tests="tests/orchestrator/journal/test_history.py::test_a_new_start_has_no_outcome_until_it_ends",
+    ),
+    Mutation(
+        name="only an opening for repeats alone counts as a look of the confirmation",
+        file="orchestrator/journal/history.py",
+        old="    if any(history.trials[trial].stage is Stage.CONFIRM",
+        new="    if all(history.trials[trial].stage is Stage.CONFIRM",
+        tests="tests/orchestrator/journal/test_history.py::test_an_opening_of_the_test_split_for_a_repeat_is_a_look_whatever_else_it_is_for",
+    ),
+    Mutation(
         name="a trial at the median is stopped",
         file="orchestrator/tuner/scheduler.py",
         old="best >= median(others)",
@@ -197,7 +211,7 @@ MUTATIONS = (
         file="trainables/evaluation.py",
         old="data.splits[split]",
         new='data.splits["val"]',
-        tests="tests/integration/test_search.py::test_a_real_search_from_the_command_line",
+        tests="tests/test_end_to_end.py::test_a_search_from_the_command_line_ends_with_a_tested_winner",
     ),
     Mutation(
         name="further objectives are those of the last epoch",

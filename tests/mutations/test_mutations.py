@@ -69,7 +69,7 @@ def planted(name: str) -> Mutation:
     return Mutation(name, "code_under_test.py", *PLANTED[name], "test_double.py::test_double")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_what_becomes_of_mutations_is_printed_and_counted(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path.name: path.read_text() for path in tree.glob("*.py")}
     command.show_results([planted(name) for name in PLANTED], tree, is_json=True)
@@ -81,7 +81,7 @@ def test_what_becomes_of_mutations_is_printed_and_counted(tree: Path, capsys: py
     assert {path.name: path.read_text() for path in tree.glob("*.py")} == before
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "tests", ["test_double.py", "test_double.py::test_triple"], ids=["a test that fails", "no such test"]
 )

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from orchestrator import cli
 from orchestrator.tuner.ray_watch import RayLostError
@@ -59,8 +60,29 @@ def test_an_error_of_the_software_keeps_its_traceback(monkeypatch: pytest.Monkey
         cli.main([])
 
 
+@pytest.mark.proof
 def test_libraries_print_nothing_at_the_end_of_a_command() -> None:
     # As a command does that computes features: torchvision loads torch._dynamo, and that Triton where it is installed.
     program = "import torch._dynamo.utils; from orchestrator.cli import main; main(['list', 'losses'])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_table_of_commands_says_what_the_commands_say() -> None:
+    """``--help`` imports no command, so the table repeats the first paragraph of each command's help."""
+    commands = typer.main.get_command(cli.app).commands
+    told = {name: " ".join(command.help.split("\n\n")[0].split()) for name, command in commands.items()}
+    assert told == {name: summary for name, (_, summary) in cli.COMMANDS.items()}
+
+
+def test_a_command_imports_no_other_command() -> None:
+    program = (
+        "import sys\nfrom orchestrator.cli import main\n"
+        "try:\n    main(['list', 'models', '--hlp'])\n"
+        "finally:\n    print(*sorted(m for m in sys.modules if m.startswith('orchestrator.commands.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    loaded = {name.rpartition(".")[2] for name in done.stdout.split()}
+    assert done.returncode == 2
+    assert "list_names" in loaded
+    assert not loaded & (cli.COMMANDS.keys() - {"list"})

@@ -41,6 +41,7 @@ def directory(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.proof
 def test_nothing_heavy_is_imported_with_the_package() -> None:
     program = f"import sys, orchestrator; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

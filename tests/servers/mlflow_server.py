@@ -1,4 +1,4 @@
-"""A real ``mlflow server`` on a port of the loopback address, which can be killed and started again."""
+"""The tracking server of the image on a port of the loopback address, which can be killed and started again."""
 
 import os
 import signal
@@ -16,6 +16,7 @@ import pytest
 from tests.support.bucket import free_port
 
 HOST = "127.0.0.1"
+ROOT = Path(__file__).parent.parent.parent
 
 AUTH = """[mlflow]
 default_permission = READ
@@ -67,9 +68,9 @@ class MlflowServer:
         """Start it, and wait until it answers."""
         place = ["--host", HOST, "--port", str(self._port), "--workers", "1"]
         what = ["--backend-store-uri", self._store, "--artifacts-destination", self._artifacts]
-        command = [sys.executable, "-m", "mlflow", "server", *place, *what, *self._auth()]
-        quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        environment = {**os.environ, **quiet, **self._environment}
+        command = [sys.executable, "-m", "orchestrator.tracking.server", *place, *what, *self._auth()]
+        # Its working directory is not the checkout's.
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **self._environment}
         with self._log().open("ab") as log:
             # A session of its own, so that all of its processes can be ended together.
             self._process = subprocess.Popen(
@@ -104,10 +105,10 @@ class MlflowServer:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
             try:
-                self._process.wait(30)
+                self._process.wait(120)
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait(30)
+                self._process.wait(120)
             self._process = None
 
     def _answers(self) -> bool:

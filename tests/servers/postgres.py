@@ -44,7 +44,7 @@ def postgres_server(seconds: float = 120) -> Iterator[str]:
             yield f"postgresql+psycopg2://{USER}@{HOST}:{port}/postgres"
         finally:
             server.send_signal(signal.SIGQUIT)
-            server.wait(30)
+            server.wait(120)
     finally:
         shutil.rmtree(folder)
 

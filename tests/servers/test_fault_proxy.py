@@ -11,6 +11,8 @@ import pytest
 
 from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind, fault_proxy
 
+pytestmark = pytest.mark.proof
+
 
 class Echo(BaseHTTPRequestHandler):
     """A server that says what it was told, and keeps it."""

@@ -63,7 +63,7 @@ class Host:
         self._outer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self._started: list[subprocess.Popen[str]] = []
         children = Path(f"/proc/{self._outer.pid}/task/{self._outer.pid}/children")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (found := children.read_text().split() if children.exists() else []):
             if self._outer.poll() is not None or time.monotonic() > deadline:
                 self._outer.kill()

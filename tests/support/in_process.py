@@ -20,7 +20,7 @@ import pytest
 from ray.exceptions import RayError
 from ray.tune import PlacementGroupFactory
 
-from orchestrator.machines.nodes import Node
+from orchestrator.machines.cluster import Node
 from orchestrator.regression import rerun
 from orchestrator.search import search
 from orchestrator.studies.source import TrialSource

@@ -1,208 +1,247 @@
-"""Races by the thousand: the rules of a race written again in arrays, as an oracle of what is stated about races.
+"""Confirmations by the thousand: designs that give out trainings, in arrays, as an oracle of what is stated about them.
 
-All studies go through the rounds together; a study that is over is judged and taken out.
+Every study is drawn with val and test the same numbers: the worst case, in which the metric that is tested is the one
+that selected and gave out the seeds. All studies of a case go through a design together.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.special import stdtr
 
-from orchestrator.results.race import EARLIEST, FIRST, LEVEL, most_seeds
-from orchestrator.results.race_departures import TRAILS
-from orchestrator.results.spending import levels_of_looks
-from tests.support.study_rates import Array, holm
+from orchestrator.results.race import CLEAR, LEVEL, SHARE, first_seeds
+from orchestrator.results.verdict import LEVEL as FIXED_LEVEL
+from tests.support.spending import levels_of_looks
+from tests.support.study_rates import Array
 
 
 @dataclass(frozen=True)
-class Raced:
-    """What became of many races.
+class Outcome:
+    """What became of many studies.
 
     Attributes:
-        verdicts: 1 better, 0 tie, -1 worse, shape (studies,).
-        baseline: The same of the comparison with the baseline alone; 0 where the baseline won or there is none.
+        better: Whether the winner beat every other candidate, shape (studies,).
         winner: Index of the winner, shape (studies,).
-        trainings: That were used, shape (studies,).
-        seeds: Of the winner, shape (studies,).
-        level: Of the verdict, shape (studies,).
+        counts: Seeds of each candidate, shape (studies, candidates).
     """
 
-    verdicts: Array
-    baseline: Array
+    better: Array
     winner: Array
-    trainings: Array
-    seeds: Array
-    level: Array
+    counts: Array
+
+    @property
+    def found(self) -> float:
+        """Share of the studies in which the first candidate was called better."""
+        return float((self.better & (self.winner == 0)).mean())
 
 
-class Races:
-    """Studies of one race each.
+class Values(Protocol):
+    """The values of studies: their size, and the statistics of the first so many seeds of each candidate."""
+
+    studies: int
+    candidates: int
+    alone: "Scores"
+
+    def lead_p(self, counts: Array, leader: Array, rows: Array) -> Array:
+        """Return the two-sided p-values of the leads, 1 where there is none and -1 of the leader itself."""
+        ...
+
+
+class Scores:
+    """Studies over seeds.
 
     Args:
-        val: Shape (studies, candidates, seeds); the last candidate is the baseline.
-        test: The same, of the metric that the verdict is about.
-        trainings: At most so many in each race.
-        baseline: Whether there is one.
-        kinds: Shape (candidates,), the loss of each; by default every candidate has its own.
-        level: Of a whole race.
+        scores: Shape (studies, candidates, seeds).
     """
 
-    def __init__(
-        self,
-        val: Array,
-        test: Array,
-        trainings: int,
-        *,
-        baseline: bool = True,
-        kinds: Array | None = None,
-        level: float = LEVEL,
-    ) -> None:
-        self.studies, self.candidates, _ = val.shape
-        self.val, self.test = _sums(val), _sums(test)
-        self.trainings, self.has_baseline, self.level = trainings, baseline, level
-        self.kinds = np.arange(self.candidates) if kinds is None else kinds
-        self.most = most_seeds(trainings, self.candidates)
-        self.seeds = np.full((self.studies, self.candidates), FIRST)
-        self.inside = np.ones((self.studies, self.candidates), dtype=bool)
-        self.trailed = np.zeros((self.studies, self.candidates), dtype=bool)
-        self.results = np.zeros((6, self.studies))
+    def __init__(self, scores: Array) -> None:
+        self.studies, self.candidates, self.most = scores.shape
+        self.sums, self.squares = _running(scores), _running(scores**2)
+        self.alone = self
 
-    def run(self) -> Raced:
-        """Run all races to their ends."""
-        waiting = [(np.arange(self.studies), FIRST, ())]
-        while waiting:
-            these, seeds, looks = waiting.pop()
-            looks = (*looks, seeds) if seeds >= EARLIEST else looks
-            continues, further = self._close_round(these, looks)
-            for step in np.unique(further[continues]):
-                on = these[continues & (further == step)]
-                self.seeds[on] = np.where(self.inside[on], seeds + step, self.seeds[on])
-                waiting.append((on, seeds + int(step), looks))
-        verdicts, baseline, winner, trainings, seeds_of_winner, level = self.results
-        return Raced(verdicts, baseline, winner.astype(int), trainings, seeds_of_winner, level)
+    def means(self, counts: Array, rows: Array) -> Array:
+        """Return the means of the first so many seeds, shape (rows, candidates)."""
+        return _pick(self.sums[rows], counts) / counts
 
-    def _close_round(self, these: Array, looks: tuple[int, ...]) -> tuple[Array, Array]:
-        means, variances, seeds = self._measured(self.val, these)
-        every = np.arange(len(these))
-        leader = np.where(self.inside[these], means, -np.inf).argmax(1)
-        order = self._order(these, means, leader)
-        level = self._level(looks, last=False) if looks else -1.0
-        roles, found = self._compare(order, means, variances, seeds, level)
-        opponent, beaten = np.zeros_like(self.inside[these]), np.zeros_like(self.inside[these])
-        for role, result in zip(roles, found, strict=True):
-            there = role >= 0
-            opponent[every[there], role[there]] = True
-            beaten[every[there & (result == 1)], role[there & (result == 1)]] = True
-        freedom = (seeds - 1).sum(1)
-        spread = np.sqrt(((seeds - 1) * variances).sum(1) / freedom)
-        error = spread[:, None] * np.sqrt(1 / seeds + 1 / seeds[every, leader][:, None])
-        lags = stdtr(freedom[:, None], (means - means[every, leader][:, None]) / error) < TRAILS
-        trails = self.inside[these] & lags & ~opponent
-        trails[every, leader] = False
-        self.trailed[these] |= trails
-        self.inside[these] &= ~(trails | beaten)
-        decided = np.where(roles >= 0, found, 2).min(0) == 1
-        staying = self.inside[these].sum(1)
-        newest = self.seeds[these].max(1)
-        left = self.trainings - self.seeds[these].sum(1)
-        further = np.minimum(np.maximum(1, newest // 4), left // staying)
-        over = decided | (staying < 2) | (further < 1)
-        self._judge(these[over], order[over], looks)
-        return ~over, further
+    def errors(self, counts: Array, rows: Array) -> Array:
+        """Return the squared standard errors of the means."""
+        squares = _pick(self.squares[rows], counts) - counts * self.means(counts, rows) ** 2
+        return np.maximum(squares, 1e-12) / (counts - 1) / counts
 
-    def _judge(self, these: Array, order: Array, looks: tuple[int, ...]) -> None:
-        level = self._level(looks or (FIRST,), last=True)
-        means, variances, seeds = self._measured(self.test, these)
-        roles, found = self._compare(order, means, variances, seeds, level)
-        winner = order[:, 0]
-        baseline = np.where(winner == self.candidates - 1, 0, 0.0)
-        for role, result in zip(roles, found, strict=True):
-            baseline = np.where((role == self.candidates - 1) & self.has_baseline, result, baseline)
-        used = self.seeds[these].sum(1)
-        own = seeds[np.arange(len(these)), winner]
-        verdicts = np.where(roles >= 0, found, 2).min(0)
-        self.results[:, these] = [verdicts, baseline, winner, used, own, np.full(len(these), level)]
-
-    def _measured(self, sums: tuple[Array, Array], these: Array) -> tuple[Array, Array, Array]:
-        """Return mean and variance of the seeds that each candidate has, and their number."""
-        seeds = self.seeds[these]
-        total, squares = (np.take_along_axis(one[these], seeds[..., None], 2)[..., 0] for one in sums)
-        means = total / seeds
-        return means, np.maximum(squares - seeds * means**2, 0) / (seeds - 1), seeds
-
-    def _order(self, these: Array, means: Array, leader: Array) -> Array:
-        """Return the ranking: the leader, the others by their means, last those that trailed."""
-        keys = np.where(self.trailed[these], -1e9, 0.0) + means
-        keys[np.arange(len(these)), leader] = np.inf
-        return np.argsort(-keys, axis=1, kind="stable")
-
-    def _level(self, looks: tuple[int, ...], *, last: bool) -> float:
-        return levels_of_looks(looks, max(self.most, looks[-1]), self.level, last=last)[-1]
-
-    def _compare(self, order: Array, means: Array, variances: Array, seeds: Array, level: float) -> tuple[Array, Array]:
-        """Return whom the leader is compared with (negative: nobody), and 1 better, 0 tie, -1 worse, each (3, n)."""
-        count, every = self.candidates, np.arange(len(order))
-        winner, second = order[:, 0], order[:, 1]
-        other = self.kinds[order] != self.kinds[winner][:, None]
-        rival = np.where(other.any(1), order[every, other.argmax(1)], -1)
-        rival = np.where(self.kinds[second] == self.kinds[winner], rival, -1)
-        last = np.where((winner != count - 1) & self.has_baseline, count - 1, -1)
-        roles = np.stack([second, rival, last])
-        same_kind = (self.kinds == self.kinds[winner][:, None]).sum(1)
-        could_win = np.stack([np.ones(len(order)), same_kind, np.full(len(order), count - 1.0)])
-        for later, earlier in ((1, 0), (2, 0), (2, 1)):
-            same = (roles[later] == roles[earlier]) & (roles[later] >= 0)
-            could_win[earlier] = np.where(same, could_win[later], could_win[earlier])
-            roles[later] = np.where(same, -2, roles[later])
-        at = np.maximum(roles, 0)
-        first = [each[every, winner] for each in (means, variances / seeds, seeds)]
-        lead = first[0] - means[every, at]
-        errors = (variances / seeds)[every, at]
-        freedom = (first[1] + errors) ** 2 / (first[1] ** 2 / (first[2] - 1) + errors**2 / (seeds[every, at] - 1))
-        p = np.where(roles >= 0, 2 * stdtr(freedom, -np.abs(lead) / np.sqrt(first[1] + errors)), np.inf)
-        luck = 1 - (1 - np.minimum(p, 1) / 2) ** could_win
-        corrected = np.where(lead > 0, np.maximum(holm(p), luck), holm(p))
-        return roles, np.where((roles >= 0) & (corrected <= level), np.sign(lead), 0)
+    def lead_p(self, counts: Array, leader: Array, rows: Array) -> Array:
+        """See ``Values``: Welch's test."""
+        every = np.arange(len(rows))
+        means, errors = self.means(counts, rows), self.errors(counts, rows)
+        own, freedom = errors[every, leader][:, None], counts[every, leader][:, None] - 1
+        degrees = (own + errors) ** 2 / (own**2 / freedom + errors**2 / (counts - 1))
+        return _one_way(means, leader, np.sqrt(own + errors), degrees)
 
 
-def race_studies(val: Array, test: Array, trainings: int, **rules: object) -> Raced:
-    """Run races; see ``Races``."""
-    return Races(val, test, trainings, **rules).run()  # type: ignore[arg-type]
+class Runs:
+    """Studies over seeds and images; seeds are given out by the means over the images.
+
+    Args:
+        runs: Shape (studies, candidates, seeds, images).
+    """
+
+    def __init__(self, runs: Array) -> None:
+        self.studies, self.candidates, _, self.images = runs.shape
+        self.alone = Scores(runs.mean(-1))
+        self.squares = _running((runs**2).sum(-1))
+        nothing = np.zeros((self.studies, self.candidates, 1, self.images))
+        self.by_image = np.concatenate([nothing, runs.cumsum(2)], 2)
+
+    def lead_p(self, counts: Array, leader: Array, rows: Array) -> Array:
+        """See ``Values``: the crossed test of ``orchestrator.results.crossed``."""
+        every, images, alone = np.arange(len(rows)), self.images, self.alone
+        means, seeds = alone.means(counts, rows), alone.errors(counts, rows)
+        by_image = np.take_along_axis(self.by_image[rows], counts[..., None, None], 2)[:, :, 0] / counts[..., None]
+        residual = _pick(self.squares[rows], counts) - counts * (by_image**2).sum(-1)
+        residual -= images * (_pick(alone.squares[rows], counts) - counts * means**2)
+        joint = np.maximum(residual, 0) / ((counts - 1) * (images - 1)) / (counts * images)
+        apart = (by_image[every, leader][:, None] - by_image).var(-1, ddof=1) / images
+        own, freedom = seeds[every, leader][:, None], counts[every, leader][:, None] - 1
+        both = seeds + own
+        total = np.maximum(np.maximum(both + apart - joint - joint[every, leader][:, None], apart), both)
+        rest = np.maximum(0, total - both)
+        ours, theirs = own * (1 + 2 / freedom), seeds * (1 + 2 / (counts - 1))
+        squares = ours**2 / freedom + theirs**2 / (counts - 1) + rest**2 / (images - 1)
+        return _one_way(means, leader, np.sqrt(total), (ours + theirs + rest) ** 2 / squares)
 
 
-def draw_both(
+def fixed(values: Values, trainings: int, level: float = FIXED_LEVEL) -> Outcome:
+    """Give every candidate the same number of seeds."""
+    counts = np.full((values.studies, values.candidates), trainings // values.candidates)
+    return _judged(values, counts, level)
+
+
+def race(values: Values, trainings: int, level: float = LEVEL, share: float = SHARE) -> Outcome:
+    """Give most trainings to all alike and the others to leader and closest, as ``orchestrator.results.race`` does.
+
+    Args:
+        values: The studies.
+        trainings: At most so many in each study.
+        level: Of the verdict.
+        share: Of the trainings that all get alike; 0 is three seeds each.
+    """
+    count = values.candidates
+    first = first_seeds(trainings, count) if share == SHARE else max(3, int(trainings * share) // count)
+    counts = np.full((values.studies, count), first)
+    rows = np.arange(values.studies)
+    while len(rows):
+        every, own = np.arange(len(rows)), counts[rows]
+        means = values.alone.means(own, rows)
+        leader = means.argmax(1)
+        p = values.alone.lead_p(own, leader, rows)
+        # Of candidates that are not behind, all with p = 1, the highest is closest.
+        closest = np.where(p == p.max(1)[:, None], means, -np.inf).argmax(1)
+        fewest = np.minimum(own[every, leader], own[every, closest])
+        further = np.minimum(np.maximum(1, fewest // 4), (trainings - own.sum(1)) // 2)
+        goes = (further > 0) & (p[every, closest] > CLEAR)
+        rows, further = rows[goes], further[goes]
+        counts[rows, leader[goes]] += further
+        counts[rows, closest[goes]] += further
+    return _judged(values, counts, level)
+
+
+def departures(values: Values, trainings: int, level: float = 0.035) -> Outcome:
+    """Give a seed a round to every candidate that the leader has not beaten at the level of the round, which is spent.
+
+    Args:
+        values: The studies.
+        trainings: At most so many in each study.
+        level: Of all looks together.
+    """
+    count, first = values.candidates, min(3, trainings // values.candidates)
+    most = first + max(0, trainings - first * count) // 2
+    counts = np.full((values.studies, count), first)
+    inside = np.ones((values.studies, count), dtype=bool)
+    levels = np.zeros(values.studies)
+    waiting: list[tuple[Array, tuple[int, ...]]] = [(np.arange(values.studies), (first,))]
+    while waiting:
+        rows, looks = waiting.pop()
+        leader = np.where(inside[rows], values.alone.means(counts[rows], rows), -np.inf).argmax(1)
+        now = levels_of_looks(looks, max(most, looks[-1]), level, last=False)[-1]
+        inside[rows] &= values.alone.lead_p(counts[rows], leader, rows) > now
+        inside[rows, leader] = True
+        staying = inside[rows].sum(1)
+        further = np.minimum(max(1, looks[-1] // 4), (trainings - counts[rows].sum(1)) // staying)
+        over = (staying < 2) | (further < 1)
+        levels[rows[over]] = levels_of_looks(looks, max(most, looks[-1]), level, last=True)[-1]
+        for step in np.unique(further[~over]):
+            on = rows[~over & (further == step)]
+            counts[on] += step * inside[on]
+            waiting.append((on, (*looks, looks[-1] + int(step))))
+    return _judged(values, counts, levels)
+
+
+DESIGNS: dict[str, Callable[[Values, int], Outcome]] = {
+    "fixed": fixed,
+    "race": race,
+    "departures": departures,
+    "closest": lambda values, trainings: race(values, trainings, FIXED_LEVEL, share=0.0),
+}
+"""Designs that are compared: the two of the product, departures that spend level, and all seeds to the closest."""
+
+
+def draw_values(
     generator: np.random.Generator,
     studies: int,
-    candidates: int,
+    means: Array,
     trainings: int,
     *,
-    lead: float = 0.0,
     spreads: Array | float = 1.0,
-    likeness: float = 1.0,
-) -> tuple[Array, Array]:
-    """Return val and test of candidates with as many seeds as a race may give one; the first leads.
+    tails: str = "normal",
+    likeness: float | None = None,
+    images: int = 50,
+) -> Values:
+    """Return studies of candidates with as many seeds as any design may give one of them.
 
     Args:
         generator: Of the numbers.
         studies: How many.
-        candidates: Of each study.
-        trainings: Of a race.
-        lead: In standard deviations of the first candidate.
+        means: True mean of each candidate, in standard deviations over the seeds.
+        trainings: Of each study.
         spreads: Standard deviation of each candidate.
-        likeness: Correlation of val and test over the seeds of a candidate.
+        tails: ``normal``, or ``t3`` for Student's t with 3 degrees of freedom of the same scale.
+        likeness: Correlation of what an image is worth to two candidates; ``None`` is a study over seeds alone.
+        images: Number of images of a study over seeds and images.
     """
-    scale = np.broadcast_to(np.asarray(spreads, dtype=np.float64), (candidates,))[:, None]
-    noise = generator.standard_normal((2, studies, candidates, most_seeds(trainings, candidates)))
-    noise[1] = likeness * noise[0] + np.sqrt(1 - likeness**2) * noise[1]
-    scores = scale * noise
-    scores[:, :, 0] += lead * scale[0]
-    return scores[0], scores[1]
+    means = np.asarray(means, dtype=np.float64)
+    count = len(means)
+    scale = np.broadcast_to(np.asarray(spreads, dtype=np.float64), (count,))[:, None]
+    shape = (studies, count, trainings // count + (trainings - min(3, trainings // count) * count) // 2 + 1)
+    noise = generator.standard_normal(shape) if tails == "normal" else generator.standard_t(3, shape) / np.sqrt(3)
+    if likeness is None:
+        return Scores(means[:, None] + scale * noise)
+    common = generator.standard_normal((studies, 1, 1, images))
+    own = generator.standard_normal((studies, count, 1, images))
+    of_image = np.sqrt(images) * (np.sqrt(likeness) * common + np.sqrt(1 - likeness) * own)
+    together = np.sqrt(images / 2) * generator.standard_normal((*shape, images))
+    runs = scale[..., None] * (np.sqrt(0.5) * noise[..., None] + together)
+    return Runs(means[:, None, None] + of_image + runs)
 
 
-def _sums(scores: Array) -> tuple[Array, Array]:
-    """Return the sums of the first 0, 1, 2 ... seeds, and of their squares, shape (studies, candidates, seeds + 1)."""
-    nothing = np.zeros((*scores.shape[:2], 1))
-    return (
-        np.concatenate([nothing, scores.cumsum(-1)], -1),
-        np.concatenate([nothing, (scores**2).cumsum(-1)], -1),
-    )
+def _judged(values: Values, counts: Array, level: Array | float) -> Outcome:
+    rows = np.arange(values.studies)
+    winner = values.alone.means(counts, rows).argmax(1)
+    return Outcome(values.lead_p(counts, winner, rows).max(1) <= level, winner, counts)
+
+
+def _one_way(means: Array, leader: Array, errors: Array, freedom: Array) -> Array:
+    every = np.arange(len(means))
+    lead = means[every, leader][:, None] - means
+    p = np.where(lead > 0, 2 * stdtr(freedom, -np.abs(lead) / errors), 1.0)
+    p[every, leader] = -1.0
+    return p
+
+
+def _running(values: Array) -> Array:
+    """Return the sums of the first 0, 1, 2 ... seeds."""
+    return np.concatenate([np.zeros((*values.shape[:2], 1)), values.cumsum(-1)], -1)
+
+
+def _pick(sums: Array, counts: Array) -> Array:
+    return np.take_along_axis(sums, counts[..., None], 2)[..., 0]

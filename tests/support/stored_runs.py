@@ -41,5 +41,5 @@ def assert_store_agrees(history: History, output: Path, *, running: str = "KILLE
         expected = {
             (name, e, float(f"{value:.6g}")) for e, metrics in trial.epochs.items() for name, value in metrics.items()
         }
-        assert {key for key in steps if key[0] != "epoch" and not key[0].startswith("test/")} == expected
+        assert {key for key in steps if key[0] != "epoch" and not key[0].startswith(("test/", "at_best/"))} == expected
         assert set(steps.values()) <= {1}

@@ -57,8 +57,15 @@ def judge_studies(scores: Array, *, level: float, baseline: bool = True, kinds: 
     lead = np.stack([difference for difference, _ in tests])
     p = np.where(there, np.stack([p for _, p in tests]), np.inf)
     corrected = np.where(lead > 0, np.maximum(holm(p), 1 - (1 - np.minimum(p, 1) / 2) ** chances), holm(p))
-    found = np.where(there & (corrected <= level), np.sign(lead), 0)
+    leads, all_p = welch(scores[every, winner][:, None], np.take_along_axis(scores, order[:, 1:, None], 1))
+    one_way = np.where(leads > 0, all_p, 1.0)
+    largest = one_way.max(1)
+    found = np.where(there & (np.minimum(corrected, largest) <= level), np.sign(lead), 0)
+    closest = one_way.argmax(1)
+    shown = (order[every, closest + 1] == np.where(there, roles, -1)).any(0)
+    worse = (leads[every, closest] < 0) & (all_p[every, closest] * (candidates - 1) <= level)
     verdicts = np.where(there, found, 2).min(0)
+    verdicts = np.where((largest > level) & ~shown, np.minimum(verdicts, np.where(worse, -1, 0)), verdicts)
     by_role = [np.where(roles[2] == -2, found[0], np.where(roles[2] == -3, found[1], found[2])), found[1]]
     return Studies(verdicts, *by_role)
 

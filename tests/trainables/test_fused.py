@@ -178,7 +178,7 @@ def close(got: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
         assert float((got[name] - other).double().norm()) <= 1e-4 * float(other.double().norm()) + 1e-7, name
 
 
-@pytest.mark.parametrize("steps", [20, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("steps", [20, pytest.param(50, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in DIFFERENT.items()])
 def test_losses_gradients_and_parameters_are_those_of_each_trial_alone(
     configs: list[TrialConfig], steps: int, data: Dataset
@@ -348,6 +348,7 @@ def test_models_of_different_words_are_not_stacked(data: Dataset) -> None:
     assert len({shape(), shape(**PUBLISHED), shape(region_norm="published")}) == 3
 
 
+@pytest.mark.proof
 def test_final_scores_lie_within_the_noise_of_seeds(data: Dataset) -> None:
     configs = [config("triplet_sh", seed=seed, epochs=4) for seed in range(5)]
     together = FusedTrials("cpu")

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.proof
+
 BLOCK = """
 import importlib, pkgutil, sys
 class Blocker:

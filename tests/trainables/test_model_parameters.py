@@ -61,6 +61,7 @@ def test_the_table_names_what_the_models_take() -> None:
     assert all(words["aggregation"].accepts(name) for name in AGGREGATIONS)
 
 
+@pytest.mark.proof
 def test_parameters_are_checked_without_torch() -> None:
     source = (
         "import sys\nfrom trainables.config import TrialConfig\n"

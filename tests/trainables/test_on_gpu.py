@@ -20,9 +20,9 @@ from trainables.config import Change, TrialConfig
 from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
 from trainables.fused.trials import FusedTrials
 from trainables.losses import LOSSES, build_loss
+from trainables.losses.plugin_loss import make_loss
 from trainables.models import MODELS
 from trainables.plugins.offers import Offer
-from trainables.plugins.plugin_loss import make_loss
 from trainables.reports import EpochReport
 from trainables.trial import run_trial
 

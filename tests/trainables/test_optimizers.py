@@ -47,6 +47,7 @@ def test_steps_and_states_are_those_of_torch(ours: type, theirs: type) -> None:
     assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
 
 
+@pytest.mark.proof
 def test_a_trial_does_not_import_the_compiler() -> None:
     done = subprocess.run([sys.executable, "-c", TRAIN], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr

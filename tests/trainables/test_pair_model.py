@@ -15,12 +15,12 @@ from tests.trainables.models.test_cross_attention import attention, expected
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.config import TrialConfig
+from trainables.contracts.model_contract import check_model
 from trainables.data.dataset import Dataset
 from trainables.data.resident import ResidentSplit
 from trainables.evaluation import evaluate, evaluate_checkpoint, load_best, rank_checkpoint
 from trainables.metrics import retrieval_metrics
 from trainables.models import RetrievalModel, build_model, pair_model
-from trainables.plugins.model_contract import check_model
 from trainables.reports import EpochReport
 from trainables.serving.packed import GALLERY, write_retriever
 from trainables.serving.retriever import Retriever

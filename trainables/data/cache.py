@@ -33,7 +33,10 @@ def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]
     damaged record is written anew.
     """
     path = path.resolve()
-    status = path.stat()
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     times = [status.st_mtime_ns, status.st_ctime_ns]
     identity = [str(path), status.st_size, status.st_ino, *times, compute.__qualname__, _CHECKS]
     record = cache / "files" / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"

@@ -94,6 +94,11 @@ def check_corpus(corpus: Corpus) -> list[str]:
 def check_records(corpus: Corpus) -> list[str]:
     """Return the problems that the loader found, then broken rules across records."""
     problems = [*corpus.problems]
+    problems += [
+        f"{image.place}: the id {image.id!r:.60} is no Unicode text (half of a surrogate pair)"
+        for image in corpus.images
+        if not _is_unicode(image.id)
+    ]
     problems += [f"{image.place}: image without captions" for image in corpus.images if not image.captions]
     return problems + _repeated(corpus.images, "id") + _repeated(corpus.images, "filename")
 

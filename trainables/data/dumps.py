@@ -15,7 +15,7 @@ References:
     [Wolf2020] Hugging Face Transformers, ``CLIPOutput``: ``image_embeds`` and ``text_embeds``.
 """
 
-import pickle
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -32,8 +32,12 @@ IDS = ("image_ids", "filenames", "image_paths")
 
 SUFFIXES = (".npz", ".pt", ".pth", ".safetensors")
 
-_BROKEN = (OSError, ValueError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError)
-"""Errors of NumPy, torch and safetensors about a file that is damaged, or needs code to be loaded."""
+MOST_UNPACKED = 50
+"""Most bytes of matrices that a byte of the file may unpack to. Features can hardly be compressed; zeros can, a
+thousandfold."""
+
+ALWAYS_UNPACKED = 256 << 20
+"""Bytes of matrices that a file of any size may unpack to."""
 
 
 @dataclass(frozen=True)
@@ -82,46 +86,78 @@ def read_dump(path: Path) -> Dump:
     """Read a file of features.
 
     Raises:
-        DataError: If the file is missing or damaged, needs code to be loaded, or lacks one of the two matrices.
+        DataError: If the file is missing or damaged, needs code to be loaded, lacks one of the two matrices, or unpacks
+            to many times its size.
     """
-    entries = _entries(path)
-    images, captions = (_matrix(path, entries, names) for names in (IMAGES, CAPTIONS))
-    ids = next((entries[name] for name in IDS if name in entries), ())
-    return Dump(path, images, captions, tuple(str(one) for one in ids))
-
-
-def _entries(path: Path) -> Mapping[str, Any]:
-    """Return the entries of a file by name."""
     if path.suffix not in SUFFIXES:
         raise DataError(f"{path}: must be a file of {', '.join(SUFFIXES)}")
     try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
+        entries = _entries(path)
+        images, captions = (_matrix(path, entries, names) for names in (IMAGES, CAPTIONS))
+        return Dump(path, images, captions, _ids(path, entries))
+    except DataError:
+        raise
+    except Exception as error:  # noqa: BLE001  # of a damaged file NumPy, torch and safetensors raise any error
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise DataError(
+            f"{path}: cannot be read without running code of the file, or is damaged: {reason:.300}"
+        ) from None
 
-            return load_file(path)
-        import torch
 
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except _BROKEN as error:
-        reason = next(iter(str(error).splitlines()), "")
-        raise DataError(f"{path}: cannot be read without running code of the file, or is damaged: {reason}") from None
+def _entries(path: Path) -> Mapping[str, Any]:
+    """Return the entries of a file by name; any error if the file is damaged."""
+    if path.suffix != ".safetensors" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            _refuse_unpacked(path, sum(entry.file_size for entry in archive.infolist()))
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    import torch
+
+    found = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(found, dict):
         raise DataError(f"{path}: must hold a dict with {IMAGES[0]} and {CAPTIONS[0]}, got {type(found).__name__}")
     return {str(name): value for name, value in found.items()}
 
 
+def _refuse_unpacked(path: Path, unpacked: int) -> None:
+    size = path.stat().st_size
+    if unpacked > max(ALWAYS_UNPACKED, MOST_UNPACKED * size):
+        raise DataError(
+            f"{path}: has {size:,} bytes and would unpack to {unpacked:,}; features unpack to at most {MOST_UNPACKED} "
+            "times the size of their file: save them again"
+        )
+
+
 def _matrix(path: Path, entries: Mapping[str, Any], names: Sequence[str]) -> np.ndarray:
-    """Return the entry that has one of some names, as float16 or float32."""
+    """Return the entry that has one of some names, shape (rows, D), floating."""
     name = next((name for name in names if name in entries), None)
     if name is None:
         there = ", ".join(sorted(entries)[:8]) or "nothing"
-        raise DataError(f"{path}: holds no {names[0]} (nor {', '.join(names[1:])}); there are: {there}")
+        raise DataError(f"{path}: holds no {names[0]} (nor {', '.join(names[1:])}); there are: {there:.300}")
     value = entries[name]
+    if not hasattr(value, "dtype"):
+        raise DataError(f"{path}: {name} must be a matrix of numbers, got {type(value).__name__}; save it as an array")
+    dtype, shape = str(value.dtype).removeprefix("torch."), tuple(value.shape)
+    if len(shape) != 2 or not dtype.startswith(("float", "bfloat")) or 0 in shape:
+        raise DataError(f"{path}: {name} must be a matrix of numbers, got {dtype} of shape {shape}")
+    # A tensor whose rows are one row in the file has the size of its shape as soon as it is written.
+    _refuse_unpacked(path, shape[0] * shape[1] * value.dtype.itemsize)
     # NumPy has no bfloat16, in which some encoders compute.
-    array = np.asarray(value.detach().float().numpy() if hasattr(value, "detach") else value)
-    if array.ndim != 2 or not np.issubdtype(array.dtype, np.floating) or 0 in array.shape:
-        raise DataError(f"{path}: {name} must be a matrix of numbers, got {array.dtype} of shape {array.shape}")
-    return array
+    return np.asarray(value.detach().float().numpy() if hasattr(value, "detach") else value)
+
+
+def _ids(path: Path, entries: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the file's name of each image; empty where the file names none."""
+    name = next((name for name in IDS if name in entries), None)
+    if name is None:
+        return ()
+    value = entries[name]
+    listed = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(listed, list | tuple) or not all(isinstance(image, str | int) for image in listed):
+        raise DataError(f"{path}: {name} must be a list of texts, got {value!r:.60}")
+    return tuple(str(image) for image in listed)

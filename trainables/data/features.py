@@ -132,7 +132,7 @@ def row_of_images(rows: int, images: Sequence[Image]) -> np.ndarray:
 
 def images_digest(images: Sequence[Image]) -> str:
     """Return the SHA-256 over the ids of some images in row order: whose features a file holds, and in which order."""
-    return hashlib.sha256("\n".join(image.id for image in images).encode()).hexdigest()
+    return hashlib.sha256("\n".join(image.id for image in images).encode(errors="surrogatepass")).hexdigest()
 
 
 def _name_row(row: int, images: Sequence[Image], rows: int) -> str:

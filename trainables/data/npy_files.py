@@ -26,7 +26,18 @@ SAFETENSORS = ".safetensors"
 _LONGEST_HEADER = 100_000_000
 """Largest header in bytes, the limit of the format."""
 
-_BROKEN = (OSError, ValueError, TypeError, SyntaxError, LookupError, tokenize.TokenError, RecursionError, MemoryError)
+_BROKEN = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    tokenize.TokenError,
+)
 """Errors of the system and of NumPy's parser of headers about a file that is missing, cut short, or no array."""
 
 
@@ -138,13 +149,17 @@ def _read_safetensors(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
     if size > _LONGEST_HEADER:
         raise ValueError(f"its header would have {size:,} bytes")
     tensors = json.loads(file.read(size))
+    if not isinstance(tensors, dict):
+        raise ValueError("its header is no JSON object")
     tensors.pop("__metadata__", None)
     if len(tensors) != 1:
         raise ValueError(f"it holds {len(tensors)} tensors ({', '.join(sorted(tensors))[:60]}), where one is expected")
-    (told,) = tensors.values()
-    file.seek(8 + size + told["data_offsets"][0])
-    dtype = np.dtype({"F16": "<f2", "F32": "<f4"}.get(told["dtype"], "V1"))
-    return tuple(told["shape"]), False, dtype
+    (layout,) = tensors.values()
+    (begin, _), shape = layout["data_offsets"], tuple(layout["shape"])
+    if not all(type(number) is int and number >= 0 for number in (begin, *shape)):
+        raise ValueError("its header has a shape, or an offset, that is no whole number of at least 0")
+    file.seek(8 + size + begin)
+    return shape, False, np.dtype({"F16": "<f2", "F32": "<f4"}.get(layout["dtype"], "V1"))
 
 
 def _check_layout(path: Path, shape: tuple[int, ...], is_fortran: bool, dtype: np.dtype) -> None:

@@ -107,7 +107,8 @@ class Source:
     def _own_features(self) -> Mapping[str, Mapping[str, Path]]:
         """Return the feature files that belong to the form of the dataset, by kind and split."""
         own = getattr(self.format, "own_features", None)
-        return {} if own is None else own(self.files)
+        with Blaming():
+            return {} if own is None else own(self.files)
 
 
 def find_source(name: str, data_root: Path) -> Source:

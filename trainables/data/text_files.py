@@ -1,6 +1,7 @@
 """Text files of datasets: what cannot be read is named with its line."""
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,21 @@ from trainables.errors import DataError
 LARGEST_FILE = 256 << 20
 """Bytes of a text file at most. COCO's largest has about 140 MB; JSON takes about ten times its size in memory."""
 
+MOST_DIGITS = 9
+"""Digits of a number in a line at most."""
+
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file; ``DataError`` names the line that is none, or a size above ``LARGEST_FILE``."""
+    """Return the text of a UTF-8 file.
+
+    Raises:
+        DataError: If the path is no regular file, the file is larger than ``LARGEST_FILE``, or a line is no UTF-8 text.
+    """
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"{path}: must be a regular file")
+        size = status.st_size
         if size > LARGEST_FILE:
             raise DataError(
                 f"{path}: has {size >> 20:,} MB; a file of captions or splits has at most {LARGEST_FILE >> 20}, since "
@@ -33,6 +44,14 @@ def read_lines(path: Path) -> list[str]:
     """Return the lines of a UTF-8 file without their ends; a line end that closes the file adds none."""
     lines = read_text(path).replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number of a text of 1 to 9 ASCII digits; ``None`` for other texts.
+
+    Python's ``int`` takes other digits, signs and spaces as well, and raises for thousands of digits.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -129,8 +129,15 @@ def read_extractor(path: Path) -> TfidfSvd:
     try:
         with safe_open(path, framework="numpy") as file:
             terms = parse_state(file.metadata()["terms"])
-            return TfidfSvd(tuple(terms), file.get_tensor("idf"), file.get_tensor("directions"))
-    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+            idf, directions = (file.get_tensor(name) for name in ("idf", "directions"))
+        if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
+            raise ValueError("its terms are no list of words")
+        if idf.shape != (len(terms),) or directions.ndim != 2 or len(directions) != len(terms):
+            raise ValueError(f"{len(terms)} terms, idf of shape {idf.shape}, directions of shape {directions.shape}")
+        if not all(np.issubdtype(array.dtype, np.floating) for array in (idf, directions)):
+            raise ValueError(f"must hold floating-point numbers, got {idf.dtype} and {directions.dtype}")
+        return TfidfSvd(tuple(terms), idf, directions)
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise DataError(f"{path}: is no extractor of captions' features: {error}; make the features again") from None
 
 

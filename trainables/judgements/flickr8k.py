@@ -20,7 +20,7 @@ from statistics import median
 import numpy as np
 
 from trainables.data.dataset import Split
-from trainables.data.text_files import read_lines
+from trainables.data.text_files import read_lines, whole_number
 from trainables.errors import DataError
 from trainables.judgements.judgements import Integers, JudgedQueries, Judgements, Pairs
 
@@ -100,7 +100,7 @@ def _read_votes(file: Path, problems: list[str]) -> dict[Named, list[int]]:
         caption, _, told = rest.partition("\t")
         filename, _, index = caption.rpartition("#")
         values = read_line(told.split("\t"))
-        if not image or not filename or not (index.isascii() and index.isdigit()) or values is None:
+        if not image or not filename or whole_number(index) is None or values is None:
             problems.append(f"{file}: line {number}: must be {_FORMS[file.name]}, got {line!r:.80}")
         else:
             votes[image, caption] += values
@@ -119,9 +119,10 @@ def _expert_scores(fields: Sequence[str]) -> list[int] | None:
 
 def _crowd_margin(fields: Sequence[str]) -> list[int] | None:
     """Return yes minus no; the share before them says nothing else."""
-    if len(fields) != 3 or not all(one.isascii() and one.isdigit() for one in fields[1:]):
+    counts = [whole_number(field) for field in fields[1:]]
+    if len(counts) != 2 or counts[0] is None or counts[1] is None:
         return None
-    return [int(fields[1]) - int(fields[2])]
+    return [counts[0] - counts[1]]
 
 
 def _directions(

@@ -93,7 +93,7 @@ def loss_class(name: str) -> type:
         if found is None:
             raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
         # Imported here, because the class of a plug-in's loss imports modules of this package to check batches.
-        from trainables.plugins.plugin_loss import make_loss
+        from trainables.losses.plugin_loss import make_loss
 
         LOSSES[name] = make_loss(*found, build_loss)
     return LOSSES[name]

@@ -1,6 +1,7 @@
 """Reports errors in the code of a plug-in with the plug-in's file and line."""
 
 import re
+import signal
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,8 @@ class Blaming:
     """Turns an error raised in a plug-in's code into an error with file and line; all other errors pass unchanged.
 
     A plug-in can raise any error. An error about memory passes unchanged: the search then runs fewer trials at a time.
+    ``SystemExit`` is an error as well, because a search that a plug-in ends would look like a search that has finished.
+    ``KeyboardInterrupt`` and the ``SystemExit`` of a handler of SIGTERM pass unchanged.
     """
 
     def __enter__(self) -> Self:
@@ -25,13 +28,20 @@ class Blaming:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not isinstance(error, Exception) or isinstance(error, UserError | DivergedError | MemoryError):
+        if not isinstance(error, Exception | SystemExit) or isinstance(error, UserError | DivergedError | MemoryError):
             return
         if type(error).__name__ == "OutOfMemoryError" or MEMORY.search(str(error)):
             return
         place = find_place(error, traceback)
-        if place is not None:
+        if place is None:
+            return
+        if not isinstance(error, SystemExit):
             raise PluginError(f"{place}: {type(error).__name__}: {_first_line(error)}") from error
+        if not _is_of_sigterm(traceback):
+            code = 0 if error.code is None else error.code
+            raise PluginError(
+                f"{place}: SystemExit: the plug-in ends the program ({code!r:.60}); raise an error instead"
+            ) from error
 
 
 def find_place(error: BaseException, traceback: TracebackType | None) -> str | None:
@@ -45,6 +55,16 @@ def find_place(error: BaseException, traceback: TracebackType | None) -> str | N
             place = f"{name}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return place
+
+
+def _is_of_sigterm(traceback: TracebackType | None) -> bool:
+    """Say whether the handler of SIGTERM raised an error: Ray's workers end by a ``SystemExit`` of their handler."""
+    code = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)
+    while traceback is not None:
+        if code is not None and traceback.tb_frame.f_code is code:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def _first_line(error: Exception) -> str:

@@ -18,8 +18,19 @@ from trainables.plugins.plugin import Plugin
 LIGHT = frozenset({"__future__", "collections", "dataclasses", "enum", "functools", "math", "typing"})
 """Modules that an outline imports, beside ``trainables.plugins``."""
 
-_UNKNOWN = (ArithmeticError, AttributeError, ImportError, LookupError, NameError, SyntaxError, TypeError, ValueError)
-"""Errors that a name or value missing from the outline raises."""
+_UNKNOWN = (
+    ArithmeticError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    SyntaxError,
+    SystemExit,
+    TypeError,
+    ValueError,
+)
+"""Errors that a name or value missing from the outline raises, and the end of the program, which the code itself has to
+answer for."""
 
 
 def outline_of(plugin: Plugin) -> ModuleType | None:

@@ -138,6 +138,7 @@ def test_describe_names_every_problem(scenes: Path, capsys: pytest.CaptureFixtur
     assert len(json.loads(capsys.readouterr().out)["problems"]) == 15
 
 
+@pytest.mark.proof
 def test_describing_and_refusing_need_neither_torch_nor_ray(scenes: Path) -> None:
     script = (
         "import sys\n"

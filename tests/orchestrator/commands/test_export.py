@@ -1,6 +1,12 @@
 """What other programs get of an experiment: tables with every trial, and a storage that Optuna reads."""
 
+import errno
 import json
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import optuna
@@ -108,6 +114,74 @@ def test_what_cannot_be_written_is_refused(
         main(["export", "tiny", *arguments])
     assert end.value.code == 2 and message in capsys.readouterr().err
     assert Path("old.csv").read_text() == Path("mine.tensorboard/old.csv").read_text() == "mine"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Return the exit code and the message of an export."""
+    with pytest.raises(SystemExit) as end:
+        main(["export", "tiny", *arguments])
+    return end.value.code, " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("leads_to", ["a file or folder", "nothing"])
+@pytest.mark.parametrize("ending", [".csv", ".db", ".tensorboard", ".wandb"])
+def test_a_link_is_refused_and_what_it_leads_to_is_left_alone(
+    runs: Path, capsys: pytest.CaptureFixture[str], ending: str, leads_to: str
+) -> None:
+    target, link = Path("target"), Path(f"link{ending}")
+    if leads_to != "nothing":
+        target.mkdir() if ending in (".tensorboard", ".wandb") else target.write_text("mine")
+    link.symlink_to(target)
+    code, message = refused(capsys, "--to", str(link), "--force")
+    assert code == 2
+    assert f"--to {link}: is a link to target; name that file or folder, or choose another name" in message
+    assert link.is_symlink() and target.exists() == (leads_to != "nothing")
+
+
+def test_a_table_does_not_take_the_place_of_a_folder(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("trials.csv").mkdir()
+    assert refused(capsys, "--to", "trials.csv", "--force")[0] == 2
+    assert Path("trials.csv").is_dir()
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond a size in bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("ending", "size"), [*product((".csv", ".jsonl", ".db", ".tensorboard"), (0, 30, 200)), (".db", 8192)]
+)
+def test_a_full_disk_ends_an_export_with_one_message_and_leaves_nothing(
+    runs: Path, capsys: pytest.CaptureFixture[str], ending: str, size: int
+) -> None:
+    with full_disk(size):
+        code, message = refused(capsys, "--to", f"trials{ending}")
+    assert code == 1
+    reason = "disk I/O error" if ending == ".db" else os.strerror(errno.EFBIG)
+    assert message.startswith(f"error: trials{ending}: {reason}; files written before are whole")
+    assert [path.name for path in Path().iterdir()] == ["runs"]
+
+
+def test_cells_that_begin_like_formulas_are_texts_and_numbers_stay_numbers(runs: Path) -> None:
+    ledger = Ledger(runs / "tiny" / "journal.jsonl")
+    starts = ["=1+1", "+1", "-1+cmd", "@SUM(A1)", "\t=1", "\r=1", " =1"]
+    for start_of_formula in starts:
+        add_trial(ledger, [-1.5], state=TrialState.DIVERGED, error=start_of_formula)
+    ledger.close()
+    run("export", "tiny", "--to", "trials.csv")
+    read = pandas.read_csv("trials.csv").iloc[-len(starts) :]
+    assert list(read["val/rsum"]) == [-1.5] * len(starts)
+    assert [cell[0] for cell in read["error"]] == ["'"] * len(starts)
+    run("export", "tiny", "--to", "trials.jsonl")
+    lines = [json.loads(line) for line in Path("trials.jsonl").read_text().splitlines()]
+    assert [line["error"] for line in lines[-len(starts) :]] == starts
 
 
 @pytest.mark.parametrize("source", shipped_experiments())

@@ -21,7 +21,7 @@ from orchestrator.tracking.tracker import Tracker
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import report
 from tests.support.records import append
-from trainables.checkpoint import find_latest, save_epoch
+from trainables.checkpoint import find_damage, find_latest, save_epoch
 
 NAME = "pets-vsepp-nt_xent"
 
@@ -39,7 +39,10 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             save_epoch(folder / "trials" / trial.id, report(0.1, epoch))
     append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
     ledger.close()
-    assert states(folder, repair=True) == {"file": "repaired", "tracking": "repaired"}
+    assert states(folder, repair=True) == {
+        "file": "repaired: written from the journal",
+        "tracking": "repaired: delivered",
+    }
     return folder
 
 
@@ -97,8 +100,11 @@ def leave_lock(folder: Path) -> None:
 
 
 def add_stray(folder: Path) -> None:
-    (folder / "trials" / f"{NAME}-0001" / ".epoch_0004.77").mkdir()
     save_epoch(folder / "trials" / f"{NAME}-0001", report(0.1, 5))
+
+
+def leave_half(folder: Path) -> None:
+    (folder / "trials" / f"{NAME}-0001" / ".epoch_0004.77").mkdir()
 
 
 NEWEST = f"trials/{NAME}-0001/epoch_0003"
@@ -107,7 +113,8 @@ BREACHES = [
     pytest.param(leave_lock, "lock", "which is gone, with 0 processes and", id="stale lock"),
     pytest.param(cut(f"{NEWEST}/state.pt"), "checkpoint", f"{NEWEST}/state.pt: damaged", id="damaged checkpoint"),
     pytest.param(cut(f"{NEWEST}/manifest.json"), "checkpoint", f"{NEWEST}/manifest.json: damaged", id="manifest"),
-    pytest.param(add_stray, "checkpoint", "half written, or beyond what the journal knows", id="stray"),
+    pytest.param(add_stray, "checkpoint", "beyond what the journal knows", id="stray"),
+    pytest.param(leave_half, "checkpoint", "half written when its process was killed", id="half written"),
     pytest.param(cut("experiment.yaml"), "file", "experiment.yaml: missing, damaged", id="experiment.yaml"),
 ]
 
@@ -168,10 +175,59 @@ def test_a_repair_goes_past_a_damaged_line_and_says_what_is_lost(
     (copy,) = folder.glob("journal.jsonl.damaged-*")
     assert copy.name in finding.way_out
     assert copy.read_bytes() == before
-    assert any("beyond what the journal knows" in one.found for one in findings), "and still there"
-    assert (folder / "trials" / f"{NAME}-0000" / "epoch_0003").is_dir()
+    assert not any("--repair" in one.way_out for one in findings), "nothing asks for the repair that was just made"
+    assert any("beyond what the journal knows" in one.found for one in findings)
+    (aside,) = (folder / "set_aside").glob(f"*/trials/{NAME}-0000/epoch_0003")
+    assert find_damage(aside) is None
     trial = History.of(read_journal(folder / "journal.jsonl")).trials[f"{NAME}-0000"]
     assert (trial.state, sorted(trial.epochs)) == (TrialState.RUNNING, [1])
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """Return the content of each file of a checkpoint or summary, by its path from the trial on."""
+    files = [path for path in folder.rglob("*") if path.is_file() and "epoch_" in f"{path}"]
+    content = {"/".join(path.parts[path.parts.index("trials") :]): path.read_bytes() for path in files}
+    return content | {path.name: path.read_bytes() for path in folder.rglob("summary.json")}
+
+
+@pytest.mark.parametrize(
+    ("records", "unknown"), [(1, 2), (3, 1)], ids=["no trial is known", "the first epoch of a trial is known"]
+)
+def test_results_that_a_cut_journal_does_not_know_are_moved_and_named(
+    folder: Path, records: int, unknown: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = json.dumps({"trials": [{"trial": f"{NAME}-0000"}, {"trial": f"{NAME}-0001"}]})
+    (folder / "summary.json").write_text(summary)
+    journal = (folder / "journal.jsonl").read_bytes()
+    before = results(folder)
+    lines = journal.splitlines(keepends=True)
+    (folder / "journal.jsonl").write_bytes(b"".join(lines[:records]) + lines[records][:20])
+    with pytest.raises(SystemExit) as exit_:
+        main(["status", str(folder)])
+    lacks = f"warning: the journal lacks trials: {unknown} of trials/"
+    assert exit_.value.code == 0 and lacks in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", str(folder), "--repair"])
+    said = capsys.readouterr().out
+    assert exit_.value.code == 1, "what the journal lost is lost until the journal is restored"
+    assert f"restore {folder / 'journal.jsonl'} from a backup" in said
+    assert results(folder) == before, "every file is still there"
+    assert all(str(path) in said for path in (folder / "set_aside").glob(f"*/trials/{NAME}-0001"))
+    assert str(next((folder / "set_aside").glob("*/summary.json"))) in said
+    # Whoever finds the journal again moves the files back, and nothing is lost.
+    for part in (folder / "set_aside").glob("*/"):
+        shutil.copytree(part, folder, dirs_exist_ok=True)
+    shutil.rmtree(folder / "set_aside")
+    (folder / "summary.json").unlink()
+    (folder / "journal.jsonl").write_bytes(journal)
+    assert states(folder) == {}
+
+
+def test_a_file_that_is_written_from_the_journal_is_kept_as_it_was(folder: Path) -> None:
+    (folder / "experiment.yaml").write_text("name: mine\n")
+    assert states(folder, repair=True)["file"].startswith("repaired: written from the journal; the former file: ")
+    (former,) = (folder / "set_aside").glob("*/experiment.yaml")
+    assert former.read_text() == "name: mine\n"
 
 
 def test_a_damaged_last_line_is_said_and_kept(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -199,7 +255,7 @@ def test_runs_that_are_missing_or_twice_in_mlflow_are_found(folder: Path) -> Non
     ledger.close()
     found = check_experiment(folder, default_uri(folder.parent))
     assert f"{NAME}-0002 has 0 runs" in next(row.found for row in found if row.check == "tracking")
-    assert states(folder, repair=True)["tracking"] == "repaired"
+    assert states(folder, repair=True)["tracking"] == "repaired: delivered"
     assert "tracking" not in states(folder)
 
 
@@ -210,7 +266,7 @@ def test_a_damaged_database_is_named(folder: Path) -> None:
 
 def test_a_removed_database_is_made_again(folder: Path) -> None:
     (folder.parent / "mlflow.db").unlink()
-    assert states(folder, repair=True)["tracking"] == "repaired"
+    assert states(folder, repair=True)["tracking"] == "repaired: delivered"
     assert states(folder) == {}
 
 

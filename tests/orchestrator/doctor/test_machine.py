@@ -14,6 +14,7 @@ from orchestrator.doctor.machine import Finding
 from orchestrator.machines.cluster import Cluster
 
 
+@pytest.mark.proof
 def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "data" / "pets").mkdir(parents=True)
     with pytest.raises(SystemExit) as exit_:
@@ -27,6 +28,7 @@ def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFi
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.proof
 def test_what_a_cluster_needs_is_looked_at_where_it_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         there = f"127.0.0.1:{head.getsockname()[1]}"
@@ -74,6 +76,7 @@ def test_little_disk_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert (found.state, found.found) == ("warn", f"1 GiB free at {tmp_path}")
 
 
+@pytest.mark.proof
 def test_a_taken_port_is_a_warning() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

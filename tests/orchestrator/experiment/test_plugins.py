@@ -61,6 +61,7 @@ def test_a_file_beside_the_experiment_is_found_and_its_loss_has_a_study(tmp_path
     assert "plugins" not in experiment.trial_config(second, {}).to_dict()
 
 
+@pytest.mark.proof
 def test_what_was_recorded_is_read_again_without_the_file_and_without_running_it(tmp_path: Path) -> None:
     told = "\nprint('the code of the plug-in runs')\n"
     recorded = json.loads(json.dumps(load_experiment(str(write(tmp_path, MEAN + told))).to_dict()))
@@ -76,6 +77,7 @@ def test_what_was_recorded_is_read_again_without_the_file_and_without_running_it
     assert done.stdout == "pets-vsepp-mean_gap False\n"
 
 
+@pytest.mark.proof
 def test_another_process_gets_the_text_with_the_workload_and_then_builds_the_loss(tmp_path: Path) -> None:
     import cloudpickle
 

@@ -214,6 +214,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the size of a process is read from /proc")
 def test_hostile_files_take_little_memory_and_time(tmp_path: Path) -> None:
     texts = {**{name: text for name, (text, _) in HOSTILE.items()}, "27 MB": '{"a": "' + "x" * 27_000_000 + '"}'}

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.extraction import workers
 from orchestrator.extraction.workers import Crew, extract_on_workers
-from orchestrator.machines.sigterm import sigterm_as_ctrl_c
+from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.tuner import ray_watch
 from orchestrator.tuner.ray_watch import RayLostError
 from trainables.data.extract import Plan, ShardResult

@@ -1,15 +1,18 @@
 """What the journal says of the machines, whose measurements are forgotten where they need not hold, and of trials."""
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.journal.experiment_records import Footprint
 from orchestrator.journal.history import History
+from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.record import Record
 from orchestrator.journal.records import parse
 from orchestrator.journal.trial import Trial
-from tests.support.experiments import make_experiment
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from trainables.config import Change, TrainingConfig, TrialConfig
 
 HERE = {"host": "a", "system": "Linux", "cpus": 8}
@@ -76,6 +79,25 @@ def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:
     assert trial.parameters == {**start, "training.learning_rate@3": 0.01}
     assert trial.parameters_at_best == {**start, "training.learning_rate": 0.01}
     assert trial.loss_parameters_at_best == {"coefficients": [0.2, 1.0]}
+
+
+def test_a_new_start_has_no_outcome_until_it_ends() -> None:
+    ended = happened("experiment_ended", outcome="budget_spent", ended_by="hours")
+    history = History.of([started(HERE, {"cpus": 1}), ended])
+    assert (history.outcome, history.ended_by) == ("budget_spent", "hours")
+    history.apply(started(HERE, {"cpus": 1}))
+    assert (history.outcome, history.ended_by) == (None, None)
+
+
+def test_an_opening_of_the_test_split_for_a_repeat_is_a_look_whatever_else_it_is_for(tmp_path: Path) -> None:
+    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
+        start(ledger, make_experiment())
+        searched = add_trial(ledger, [1.0])
+        repeat = add_repeat(ledger, searched, 1, 7, 1.0)
+        open_test(ledger, [searched])
+        assert (ledger.history.test_openings, ledger.history.confirm_looks) == ({"pets": 1}, {})
+        open_test(ledger, [searched, repeat])
+        assert (ledger.history.test_openings, ledger.history.confirm_looks) == ({"pets": 2}, {"pets": 1})
 
 
 def test_an_experiment_of_version_0_1_has_the_search_space_of_then() -> None:

@@ -120,6 +120,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.proof
 def test_without_its_lock_file_a_journal_still_has_one_writer(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     command = [sys.executable, "-c", WRITE, str(path)]

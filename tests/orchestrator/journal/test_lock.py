@@ -22,7 +22,7 @@ from pathlib import Path
 from orchestrator.journal.lock import hold
 with hold(Path(sys.argv[1]), Path(sys.argv[2])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 
@@ -38,6 +38,7 @@ def holder(tmp_path: Path):
         process.kill()
 
 
+@pytest.mark.proof
 def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder: subprocess.Popen) -> None:
     message = f"process {holder.pid} on {socket.gethostname()}"
     with pytest.raises(AlreadyRunningError, match=message) as refusal, hold(tmp_path):
@@ -48,9 +49,12 @@ def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder:
     assert (found.pid, found.boot_id) == (holder.pid, boot_id())
 
 
+@pytest.mark.proof
 def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: Path, holder: subprocess.Popen) -> None:
     # As Ray's workers do, it names the scratch directory in its command line.
-    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path / "icr-scratch" / "x")])
+    left = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(3600)", str(tmp_path / "icr-scratch" / "x")]
+    )
     holder.kill()
     holder.wait()
     assert find_holder(tmp_path) is None
@@ -208,6 +212,7 @@ while True:
 """
 
 
+@pytest.mark.proof
 def test_no_start_loses_to_those_who_ask(tmp_path: Path) -> None:
     left = {"pid": 1, "host": socket.gethostname(), "boot_id": boot_id(), "started": "2026-01-01", "scratch": None}
     (tmp_path / "lock").write_text(json.dumps(left))

@@ -178,6 +178,19 @@ def test_a_journal_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("written", ["two", "2", None, [2], 2.5, True, 0, -1])
+def test_a_journal_whose_format_is_no_number_is_refused_and_left_alone(tmp_path: Path, written: object) -> None:
+    path = tmp_path / "journal.jsonl"
+    rewrite(path, [{**line("limit_noted"), "format": written}])
+    content = path.read_bytes()
+    for read in (read_journal, Journal, Ledger, salvage):
+        with pytest.raises(JournalFormatError, match="line 1: format must be a whole number from 1 on, got"):
+            read(path)
+    (finding,) = check_experiment(tmp_path, "sqlite:///nowhere", repair=True)
+    assert finding.state == "fail" and "format must be a whole number" in finding.found
+    assert path.read_bytes() == content
+
+
 def test_a_record_that_says_too_little_is_not_written_and_named_where_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)

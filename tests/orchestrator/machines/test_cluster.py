@@ -18,6 +18,7 @@ def head() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.mark.proof
 def test_an_address_that_answers_is_taken(head: str, tmp_path: Path) -> None:
     assert find_head(head, {}) == head
     assert find_head("auto", {"RAY_ADDRESS": head}) == head
@@ -27,6 +28,7 @@ def test_an_address_that_answers_is_taken(head: str, tmp_path: Path) -> None:
     assert Cluster(head).resolved() == Cluster(head)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("address", "message"),
     [

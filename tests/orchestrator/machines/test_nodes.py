@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.machines.nodes import Node, alive, check_fits, total
+from orchestrator.machines.cluster import Node, alive, check_fits, total
 from trainables.errors import ConfigError
 
 BARE, SMALL, LARGE = Node("bare", 16, 0), Node("small", 2, 1), Node("large", 8, 4)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.machines.sigterm import kept_sigterm_handler, sigterm_as_ctrl_c
+from orchestrator.machines.processes import kept_sigterm_handler, sigterm_as_ctrl_c
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def default_handler() -> Iterator[None]:
 def test_sigterm_interrupts_and_afterwards_ends_the_process_again() -> None:
     with pytest.raises(KeyboardInterrupt), sigterm_as_ctrl_c():
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
+        time.sleep(3600)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
@@ -44,7 +44,7 @@ def test_a_signal_that_the_other_handler_answers_with_an_exit_reaches_the_handle
     with pytest.raises(KeyboardInterrupt), sigterm_as_ctrl_c(), kept_sigterm_handler():
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
+        time.sleep(3600)
 
 
 def test_another_exit_stays_an_exit() -> None:

@@ -21,8 +21,6 @@ from trainables.data.dataset import Dataset
 from trainables.losses import smooth_ap
 from trainables.trial import run_trial
 
-pytestmark = pytest.mark.slow
-
 TRAINING = {"epochs": 3, "batch_size": 20, "learning_rate": 2e-3, "embedding_size": 32, "word_size": 16}
 SUITE = make_suite(
     matters=60,

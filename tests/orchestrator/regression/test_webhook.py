@@ -44,6 +44,7 @@ def receiver(statuses: list[int], location: str | None = None) -> Iterator[tuple
         server.server_close()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("statuses", [[200], [500, 200], [500, 503, 200]], ids=str)
 def test_it_is_delivered_in_three_attempts(monkeypatch: pytest.MonkeyPatch, statuses: list[int]) -> None:
     with receiver(statuses) as (url, came):
@@ -52,6 +53,7 @@ def test_it_is_delivered_in_three_attempts(monkeypatch: pytest.MonkeyPatch, stat
     assert came == [{"text": "quick: regression", "result": {"finding": "regression"}}] * len(statuses)
 
 
+@pytest.mark.proof
 def test_a_receiver_that_is_down_is_said_without_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     with receiver([500]) as (url, came):
         monkeypatch.setenv(VARIABLE, url)
@@ -85,6 +87,7 @@ def test_no_address_or_a_malformed_one_is_said_without_it(
     assert "sec" not in str(found)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_no_delivery_and_is_not_followed(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     """urllib would turn the POST into a GET without the body, and take its answer for a delivery."""

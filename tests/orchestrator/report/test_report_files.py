@@ -113,6 +113,7 @@ def test_experiment_is_found_by_name_or_path_and_else_the_others_are_listed(dire
         find_directory("flickr9k", output)
 
 
+@pytest.mark.proof
 def test_command_prints_json_without_torch(directory: Path) -> None:
     code = (
         "import sys; from orchestrator.cli import main\n"

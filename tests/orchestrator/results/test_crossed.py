@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from orchestrator.results.crossed import crossed_test
+from orchestrator.results.statistics import Variances, needed_seeds
 from tests.support.crossed_runs import Effects, draw_runs
 
 LEVEL = 0.04
@@ -58,7 +59,7 @@ def test_without_seeds_it_is_the_paired_test_over_images() -> None:
     assert (test.p, test.freedom) == (pytest.approx(expected.pvalue), pytest.approx(39))
     low, high = expected.confidence_interval(0.95)
     assert (test.interval.low, test.interval.high) == (pytest.approx(low), pytest.approx(high))
-    assert test.seed_variance == 0
+    assert test.variances.seed_variance == 0
 
 
 def test_where_images_do_not_matter_it_is_welchs_test() -> None:
@@ -69,7 +70,7 @@ def test_where_images_do_not_matter_it_is_welchs_test() -> None:
     welch = stats.ttest_ind(first[:, 0], second[:, 0], equal_var=False)
     assert test is not None
     assert (test.p, test.freedom) == (pytest.approx(welch.pvalue), pytest.approx(welch.df))
-    assert test.image_variance == pytest.approx(0)
+    assert test.variances.image_variance == pytest.approx(0)
 
 
 def test_the_confidence_in_a_lead_falls_with_what_is_asked_of_it() -> None:
@@ -86,8 +87,79 @@ def test_the_confidence_in_a_lead_falls_with_what_is_asked_of_it() -> None:
         pytest.approx(0.975),
         pytest.approx(0.025),
     )
-    assert test.reach() == pytest.approx((high - low) / 2)
-    assert test.reach() > test.reach(seeds=2) > test.reach(seeds=2, images=2)
+
+
+def test_the_caution_about_few_seeds_lowers_the_degrees_of_freedom() -> None:
+    """By hand, from the formulas at the head of the module: each A counts 1 + 2 / (S - 1) times there."""
+    generator = np.random.default_rng(8)
+    first, second = generator.standard_normal((2, 3, 30)) + 0.3 * generator.standard_normal((2, 3, 1))
+    test = crossed_test(first, second)
+    assert test is not None
+    ours, theirs = (runs.mean(1).var(ddof=1) / 3 for runs in (first, second))
+    rest = test.error**2 - ours - theirs
+    assert rest > 0
+    weighed = [2 * ours, 2 * theirs]
+    squares = sum(part**2 / 2 for part in weighed) + rest**2 / 29
+    assert test.freedom == pytest.approx((sum(weighed) + rest) ** 2 / squares)
+
+
+def test_more_seeds_and_more_images_reduce_their_own_parts() -> None:
+    generator = np.random.default_rng(2)
+    runs = 3 * generator.standard_normal((2, 1, 30)) + generator.standard_normal((2, 3, 30))
+    test = crossed_test(*(runs + 0.2 * generator.standard_normal((2, 3, 1))))
+    assert test is not None
+    parts = test.variances
+    assert parts.total == pytest.approx(parts.seed_variance + parts.image_variance + parts.joint_variance)
+    for seeds, images in ((1, 1), (2, 1), (1, 2), (3, 4)):
+        more = parts.resized(seeds=seeds, images=images)
+        expected = parts.seed_variance / seeds + parts.image_variance / images
+        assert more.total == pytest.approx(expected + parts.joint_variance / (seeds * images))
+        assert more.image_variance == pytest.approx(parts.image_variance / images)
+    detectable = [parts.resized(seeds=seeds, images=images).detectable(0.04) for seeds, images in ((1, 1), (1, 4))]
+    assert detectable[1] < detectable[0] * 0.75, "images are most of this error"
+    assert parts.with_seeds(3).detectable(0.04) == pytest.approx(detectable[0])
+
+
+# Studies as a product of random effects: standard deviation over seeds of each candidate, of the images, of both.
+DETECTED = [
+    pytest.param((1.0, 1.0), 0.0, 0.0, 1.6, id="seeds alone"),
+    pytest.param((1.0, 1.0), 0.35, 0.2, 1.6, id="seeds and images"),
+    pytest.param((0.5, 0.5), 0.6, 1.0, 2.7, id="mostly images"),
+    pytest.param((0.4, 1.6), 0.3, 0.3, 1.8, id="unequal spreads"),
+]
+
+
+@pytest.mark.parametrize(("spreads", "of_image", "both", "difference"), DETECTED)
+@pytest.mark.parametrize("level", [0.04, 0.005])
+def test_the_seeds_that_are_named_detect_the_difference_in_eight_of_ten_studies(
+    spreads: tuple[float, float], of_image: float, both: float, difference: float, level: float
+) -> None:
+    """The number is computed from the true variances; then whole studies of that size are drawn and tested."""
+    images, studies = 40, 500
+    seeds = [(spread**2 + both**2) / 2 for spread in spreads]
+    true = Variances((seeds[0], seeds[1]), (both**2 / 2, both**2 / 2), (2, 2), sum(seeds) + of_image**2, images)
+    count = needed_seeds(difference, true, level)
+    assert count is not None
+    assert needed_seeds(-difference, true, level) == count
+    generator = np.random.default_rng(3)
+    found = 0
+    for _ in range(studies):
+        runs = []
+        for number, spread in enumerate(spreads):
+            own = spread * generator.standard_normal((count, 1)) + (difference if number == 0 else 0.0)
+            image = of_image * np.sqrt(images / 2) * generator.standard_normal(images)
+            runs.append(own + image + both * np.sqrt(images) * generator.standard_normal((count, images)))
+        test = crossed_test(*runs)
+        assert test is not None
+        found += test.difference > 0 and test.p <= level
+    assert 0.74 <= found / studies <= 0.92, (count, found / studies)
+
+
+def test_no_number_of_seeds_detects_what_the_images_hide() -> None:
+    hidden = Variances((0.1, 0.1), (0.0, 0.0), (5, 5), 0.2 + 1.0, 100)
+    assert needed_seeds(1.0, hidden, 0.04) is None
+    assert needed_seeds(0.0, hidden, 0.04) is None
+    assert needed_seeds(5.0, hidden, 0.04) is not None
 
 
 @pytest.mark.parametrize(

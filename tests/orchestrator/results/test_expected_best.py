@@ -77,3 +77,16 @@ def test_the_best_of_all_is_any_of_them() -> None:
     """Of 3 trials and 2 further ones, all orders counted."""
     improved = [max(order[3:]) > max(order[:3]) for order in product(range(5), repeat=5) if len(set(order)) == 5]
     assert chance_to_improve(3, 2) == pytest.approx(np.mean(improved))
+
+
+def test_equal_searches_are_ahead_in_half_of_the_resamples() -> None:
+    same = np.full(5, 3.0)
+    assert lead_probability(same, same, 3) == 0.5
+    assert lead_probability(same + 1, same, 3) == 1.0
+
+
+def test_curves_cross_only_at_budgets_that_both_searches_had() -> None:
+    """The first has 1 to 2 epochs and rises from 5 to 10, the second 4 to 8 and stays at 8: no budget is of both."""
+    rising, level = Curve(np.array([0.0, 10.0])), Curve(np.array([8.0, 8.0]))
+    assert crossings(rising, level, (1.0, 4.0)) == []
+    assert len(crossings(rising, level, (1.0, 1.0))) == 1

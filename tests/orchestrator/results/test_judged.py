@@ -1,5 +1,6 @@
 """Whether a verdict survives people's judgements: from the journal on, with values of images that make the metrics."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.render import render
-from orchestrator.results.candidates import Verdict
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results import judged
+from orchestrator.results.candidates import DatasetVerdict, Verdict
+from orchestrator.results.confirmed import Question, verdicts_of
 from orchestrator.results.judged import image_values, judged_verdicts
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary, summarise
@@ -64,11 +67,19 @@ def test_the_mean_of_the_images_is_the_metric(seed: int, metric: str, images: li
     assert values.mean() == pytest.approx(judged_metrics(ranks)[metric], abs=1e-9)
 
 
-def confirmed(ledger: Ledger, judged: list[JudgedRanks | None]) -> None:
+def test_an_image_counts_with_the_mean_of_its_queries() -> None:
+    """Two images with two captions each: the value of an image is the recall of its captions."""
+    ranks = [np.array(of, dtype=np.int32) for of in ([0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 9])]
+    captions = DirectionRanks(ranks[0], ranks[1], ranks[2], ranks[2])
+    queries = DirectionRanks(*(np.array(of, dtype=np.int32) for of in ([0, 1], [1, 1], [1, 1], [1, 1])))
+    assert image_values(JudgedRanks("eccv", "", queries, captions), "t2i_r1").tolist() == [100.0, 50.0]
+
+
+def confirmed(ledger: Ledger, ranks_of: list[JudgedRanks | None]) -> None:
     """Confirm two losses with three seeds each, the first far ahead; with the judged ranks of each evaluation."""
     repeats = confirm_two_losses(ledger)
     owners = np.repeat(np.arange(IMAGES, dtype=np.int32), 5)
-    for number, (repeat, each) in enumerate(zip(repeats, judged, strict=True)):
+    for number, (repeat, each) in enumerate(zip(repeats, ranks_of, strict=True)):
         drawn = np.random.default_rng(number).geometric(1 / (3.0 if number < 3 else 9.0), (2, len(owners)))
         ranks = Ranks(*drawn.astype(np.int32), owners, "ab" * 32, "test")
         kept: dict[str, Any] = {"ranks": ranks.to_text()}
@@ -150,3 +161,19 @@ def test_the_report_says_whether_the_verdict_survives(started: Ledger, tmp_path:
     assert "the verdict does not survive" in sentence
     assert not any(trial in sentence for trial in started.history.trials)
     assert "With judged pairs" in render(page)
+
+
+def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    confirmed(started, [judged_ranks(number, 3.0 if number < 3 else 9.0) for number in range(6)])
+    (verdict,) = verdicts_of(started.history).values()
+    (agreeing,) = judged_verdicts(started.history, verdict)
+    assert agreeing.survives
+    whole = judged.answer
+
+    def one_differs(history: History, dataset: str, question: Question) -> DatasetVerdict:
+        found = whole(history, dataset, question)
+        return replace(found, verdict=Verdict.TIE) if str(question.metric).endswith("/map_r") else found
+
+    monkeypatch.setattr(judged, "answer", one_differs)
+    (differing,) = judged_verdicts(started.history, verdict)
+    assert not differing.survives

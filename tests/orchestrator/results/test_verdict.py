@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from orchestrator.results.verdict import LEVEL, Candidate, Verdict, judge
 from tests.support.study_rates import draw, judge_studies
@@ -169,6 +170,59 @@ def test_selection_looks_at_val_alone():
     assert verdict.winner.candidate.label == "best on val"
     assert verdict.verdict is Verdict.WORSE
     assert "worse than the runner-up 'lucky on test'" in verdict.reason
+
+
+def test_welchs_test_is_on_the_metric_that_decides():
+    winner, other = [350.0, 351.0, 353.0], [340.0, 346.0, 352.0]
+    (comparison,) = judge_one(
+        candidate("a", winner, [310.0, 311.0, 312.0]), candidate("b", other, [200.0, 201.0, 202.0])
+    ).comparisons
+    assert comparison.welch_p == pytest.approx(stats.ttest_ind(winner, other, equal_var=False).pvalue)
+
+
+def test_a_winner_has_to_beat_every_candidate():
+    """The last on val is of another spread, and so is not beaten although runner-up and baseline are."""
+    quiet = [350.0, 350.1, 349.9, 350.05, 349.95]
+    others = [candidate(name, [value - 5 for value in quiet]) for name in ("b", "old")]
+    wild = candidate("wild", [200.0, 500.0, 250.0, 480.0, 290.0])
+    verdict = judge_one(candidate("a", quiet), *others, wild, baseline="old")
+    assert [(one.label, one.roles, one.verdict) for one in verdict.comparisons] == [
+        ("b", ("runner_up",), Verdict.BETTER),
+        ("old", ("baseline",), Verdict.BETTER),
+        ("wild", ("closest",), Verdict.TIE),
+    ]
+    assert verdict.verdict is Verdict.TIE
+    assert "the closest 'wild'" in verdict.reason
+    before = judge_one(candidate("a", quiet), *others, wild, baseline="old", everyone=False)
+    assert before.verdict is Verdict.BETTER
+    assert verdict.comparisons[:2] == before.comparisons, "the others keep their p-values"
+
+
+def test_a_candidate_that_is_far_better_on_test_shows_the_winner_to_be_worse():
+    chosen = candidate("a", [350.0, 351.0, 352.0], [310.0, 311.0, 312.0])
+    second = candidate("b", [340.0, 341.0, 342.0], [300.0, 301.0, 302.0])
+    third = candidate("c", [390.0, 391.0, 392.0], [200.0, 201.0, 202.0])
+    verdict = judge_one(chosen, second, third)
+    assert verdict.verdict is Verdict.WORSE
+    assert verdict.comparisons[1].holm_p == pytest.approx(2 * verdict.comparisons[1].welch_p)
+
+
+def test_a_winner_that_beats_every_candidate_needs_no_correction():
+    winner = candidate("a", [350.0, 351.0, 352.0])
+    others = [candidate(name, [value, value + 1, value + 2]) for name, value in (("b", 347.05), ("old", 347.0))]
+    verdict = judge_one(winner, *others, baseline="old")
+    runner_up, baseline = verdict.comparisons
+    assert baseline.welch_p < runner_up.welch_p <= LEVEL < 2 * baseline.welch_p
+    assert (verdict.verdict, runner_up.holm_p) == (Verdict.BETTER, runner_up.welch_p)
+    corrected = judge_one(winner, *others, baseline="old", everyone=False)
+    assert corrected.verdict is Verdict.TIE
+
+
+def test_a_candidate_of_which_one_seed_is_left_is_passed_over_and_named():
+    far = candidate("far", {0: 100.0}, missing={1: "diverged", 2: "diverged"})
+    verdict = judge_one(A, FAR_BELOW, far)
+    assert verdict.verdict is Verdict.BETTER
+    assert "it can't win before the others, and has too few to be compared" in verdict.warnings[0]
 
 
 A = candidate("a", [350.0, 351.0, 352.0, 350.5, 351.5])

@@ -73,7 +73,9 @@ def test_what_is_said_of_a_comparison() -> None:
     assert found.probability > found.probability_of_smallest > 0.5
     assert comparison.interval is not None and found.interval.low < comparison.interval.low
     assert comparison.holm_p is not None and comparison.holm_p >= found.p
-    assert found.told_from > max(found.told_with_twice_the_seeds, found.told_on_twice_the_images) > 0
+    power = comparison.detectable
+    assert power is not None and power.on_twice_the_images is not None
+    assert power.smallest > max(power.with_twice_the_seeds, power.on_twice_the_images) > 0
     assert verdict.reason == (
         f"'c0' is better than the runner-up and baseline 'c1' (difference {comparison.difference:+.2f}; "
         f"better on this test set: yes; on new images of this kind: probability above 0.99; "
@@ -87,8 +89,11 @@ def test_a_tie_says_what_would_change_it() -> None:
     assert verdict.verdict is Verdict.TIE
     assert verdict.warnings == ()
     (sentence,) = verdict.would_change
-    assert "is not told from none" in sentence
-    assert "twice the seeds would tell differences from" in sentence and "twice the test images from" in sentence
+    power = verdict.comparisons[0].detectable
+    assert power is not None and power.on_twice_the_images is not None
+    assert sentence.startswith(f"against 'c1' the smallest detectable difference is {power.smallest:.3g} ")
+    assert f"on twice the test images {power.on_twice_the_images:.3g}" in sentence
+    assert "of the uncertainty comes from the choice of test images" in sentence
     assert verdict.compared == (
         "2 candidates, each trained with 5 fresh seeds; val/rsum chose the winner, and test/rsum on 100 images decided"
     )

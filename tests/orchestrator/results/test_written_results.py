@@ -10,8 +10,7 @@ from orchestrator.results.candidates import (
     Candidate,
     Comparison,
     DatasetVerdict,
-    Departed,
-    Departure,
+    Detectable,
     OverImages,
     Standing,
     Verdict,
@@ -25,8 +24,8 @@ from orchestrator.results.statistics import Interval, Measure
 from orchestrator.results.summary import summarise
 from tests.support.experiments import add_trial, make_experiment, start
 
-LEFT = Departure(Departed.TRAILED, 2)
-IMAGES = OverImages(Interval(1.0, 3.0), 0.01, 0.99, 1.0, 0.9, Verdict.TIE, 0.2, 0.5, 0.6, 0.3, 1.1, 1.0, 0.8)
+IMAGES = OverImages(Interval(1.0, 3.0), 0.01, 0.99, 1.0, 0.9, Verdict.TIE, 0.2, 0.5, 0.6, 0.3)
+POWER = Detectable(1.1, 1.0, 0.8, 12)
 ANSWERED = DatasetVerdict(
     dataset="pets",
     metric="test/rsum",
@@ -35,7 +34,7 @@ ANSWERED = DatasetVerdict(
     reason="why",
     standings=(
         Standing(
-            Candidate("pets", "vsepp", "warp", {"margin": 0.2}, "a", {7: {}, 3: {}}, {9: "failed"}, LEFT),
+            Candidate("pets", "vsepp", "warp", {"margin": 0.2}, "a", {7: {}, 3: {}}, {9: "failed"}, True),
             rank=1,
             selected_by=4.0,
             result=Measure(2.0, 1.0, 2),
@@ -45,7 +44,9 @@ ANSWERED = DatasetVerdict(
         ),
     ),
     comparisons=(
-        Comparison("b", ("runner_up", "baseline"), 2.0, None, 0.1, 0.2, None, 2, 1.5, Verdict.BETTER, "", IMAGES),
+        Comparison(
+            "b", ("runner_up", "baseline"), 2.0, None, 0.1, 0.2, None, 2, 1.5, Verdict.BETTER, "", IMAGES, POWER
+        ),
     ),
     warnings=("beware",),
     level=0.04,
@@ -87,10 +88,8 @@ WRITTEN_ANSWER: dict[str, Any] = {
                 "error": 0.5,
                 "share_of_images": 0.6,
                 "share_of_seeds": 0.3,
-                "told_from": 1.1,
-                "told_with_twice_the_seeds": 1.0,
-                "told_on_twice_the_images": 0.8,
             },
+            "detectable": {"smallest": 1.1, "with_twice_the_seeds": 1.0, "on_twice_the_images": 0.8, "seeds": 12},
         }
     ],
     "standings": [
@@ -102,7 +101,7 @@ WRITTEN_ANSWER: dict[str, Any] = {
             "parameters": {"margin": 0.2},
             "seeds": [3, 7],
             "missing": {"9": "failed"},
-            "left": {"how": "trailed", "seeds": 2},
+            "left": True,
             "rank": 1,
             "selected_by": 4.0,
             "result": {"mean": 2.0, "std": 1.0, "seeds": 2, "sample_std": 2**0.5},
@@ -118,22 +117,18 @@ WRITTEN_ANSWER: dict[str, Any] = {
 }
 
 RACE = Race(
-    rounds=(Round(2, None, "a", {"a": 5.0, "b": 4.0}, {"b": LEFT}),),
+    rounds=(Round({"a": 3, "b": 2}, {"a": 5.0, "b": 4.0}, "a", "b", 0.2),),
     seeds={"a": 3, "b": 2},
-    left={"b": LEFT},
     ended="it is decided",
-    level=0.03,
     trainings=9,
 )
 WRITTEN_RACE = {
     "trainings": 9,
     "used": 5,
     "ended": "it is decided",
-    "level": 0.03,
+    "older": False,
     "seeds": {"a": 3, "b": 2},
-    "staying": ["a"],
-    "left": {"b": {"how": "trailed", "seeds": 2}},
-    "rounds": [{"seeds": 2, "level": None, "leader": "a", "means": {"a": 5.0, "b": 4.0}, "left": {"b": "trailed"}}],
+    "rounds": [{"seeds": {"a": 3, "b": 2}, "means": {"a": 5.0, "b": 4.0}, "leader": "a", "closest": "b", "p": 0.2}],
 }
 
 BUDGET = EqualBudget(

@@ -23,7 +23,7 @@ def interruptible() -> Iterator[None]:
 def test_a_signal_while_ray_starts_is_answered_at_once(capsys: pytest.CaptureFixture[str], number: int) -> None:
     with pytest.raises(UserError, match="resume with the same command"), answered(_error):
         os.kill(os.getpid(), number)
-        time.sleep(60)
+        time.sleep(3600)
     assert capsys.readouterr().err == "stopping; what the journal holds is kept\n"
 
 

@@ -318,6 +318,7 @@ def test_a_damaged_journal_is_named(root: Path, capsys: pytest.CaptureFixture[st
     assert "journal.jsonl: line 1: damaged" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -363,6 +364,7 @@ def test_checkpoints_whose_journal_was_cut_to_nothing_are_not_touched(
     assert find_damage(kept) is None
 
 
+@pytest.mark.proof
 def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spent = [*ONE_STUDY, "--set", "budget.hours=1e-9"]
     for arguments in (["search", "scenes-smoke", *spent], ["resume", "scenes-smoke"]):
@@ -412,6 +414,7 @@ def main_returns(arguments: list[str]) -> None:
     assert exit_.value.code == 0
 
 
+@pytest.mark.proof
 def test_the_ui_takes_another_port_where_the_wanted_one_is_taken() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -56,8 +56,10 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
         (search,) = read_status(Followed(tmp_path)).stages
         assert (search.states, search.waiting) == ({"running": 1, "half_trained": 1, "not_begun": 1}, 2)
         assert read_status(Followed(tmp_path)).command is None
-    killed = read_status(Followed(tmp_path))
+    followed = Followed(tmp_path)
+    killed = read_status(followed)
     assert (killed.words, killed.stages[0].states) == ("killed", {"half_trained": 2, "not_begun": 1})
+    assert followed.history.actors.gpus == ledger.history.actors.gpus != {}, "the history is the journal's, as before"
     ledger.close()
 
 

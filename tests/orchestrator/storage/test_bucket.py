@@ -53,6 +53,7 @@ def directory(path: Path, **files: str) -> Path:
     return path
 
 
+@pytest.mark.proof
 def test_a_directory_comes_back_as_it_was(store: ObjectStore, tmp_path: Path) -> None:
     source = directory(tmp_path / "a", state="1" * 10_000_000, **{MANIFEST: "{}"})
     store.put(source, "x/one")
@@ -71,11 +72,13 @@ def test_a_directory_comes_back_as_it_was(store: ObjectStore, tmp_path: Path) ->
         store.get("x/one", tmp_path / "c")
 
 
+@pytest.mark.proof
 def test_without_its_manifest_a_directory_does_not_exist(store: ObjectStore, tmp_path: Path) -> None:
     store.put(directory(tmp_path / "a", state="1"), "x/one")
     assert store.names("x") == []
 
 
+@pytest.mark.proof
 def test_the_manifest_goes_up_last(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uploaded: list[str] = []
     monkeypatch.setattr(ObjectStore, "_upload", lambda self, source, key: uploaded.append(source.name))
@@ -83,6 +86,7 @@ def test_the_manifest_goes_up_last(store: ObjectStore, tmp_path: Path, monkeypat
     assert uploaded == ["best.pt", "state.pt", MANIFEST]
 
 
+@pytest.mark.proof
 def test_what_fails_for_a_while_is_tried_again(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +102,7 @@ def test_what_fails_for_a_while_is_tried_again(
     assert store.names("") == [("one",)]
 
 
+@pytest.mark.proof
 def test_an_address_survives_being_written_down(endpoint: str) -> None:
     given = ObjectStore.parse("s3://bucket/a/b/", {"AWS_ENDPOINT_URL": endpoint})
     assert given.address == f"s3://bucket/a/b?endpoint_override={endpoint}"
@@ -124,6 +129,7 @@ def test_other_addresses_are_refused(address: str, message: str) -> None:
     assert "secret" not in str(caught.value).replace("AWS_SECRET_ACCESS_KEY", "")
 
 
+@pytest.mark.proof
 def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StorageError, match="there is no such bucket; make it"):
         ObjectStore.parse(f"s3://other?endpoint_override={endpoint}").check()
@@ -135,11 +141,11 @@ def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.Monk
         ObjectStore.parse(f"s3://bucket?endpoint_override={endpoint}").check()
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def checkpoints(request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Path) -> Checkpoints:
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.proof)])
+def checkpoints(request: pytest.FixtureRequest, tmp_path: Path) -> Checkpoints:
     """Both kinds have one contract."""
     if request.param == "bucket":
-        return Checkpoints(BucketStore.claimed(store, tmp_path))
+        return Checkpoints(BucketStore.claimed(request.getfixturevalue("store"), tmp_path))
     (tmp_path / "trials").mkdir()
     return Checkpoints(FolderStore.claimed(tmp_path / "trials"))
 
@@ -260,6 +266,7 @@ def test_a_checkpoint_of_another_trial_takes_the_place_of_all(checkpoints: Check
     assert checkpoints.latest("a") is None
 
 
+@pytest.mark.proof
 def test_a_damaged_checkpoint_is_passed_over_and_named(store: ObjectStore) -> None:
     stored = Checkpoints(BucketStore(store))
     for epoch in (1, 2):
@@ -276,6 +283,7 @@ def claim_of(store: ObjectStore, **changes: object) -> None:
     store.write(CLAIM_FILE, json.dumps({**json.loads(store.read(CLAIM_FILE)), **changes}).encode())
 
 
+@pytest.mark.proof
 def test_a_second_driver_is_refused_while_the_first_may_live(store: ObjectStore, tmp_path: Path) -> None:
     first = Checkpoints(BucketStore.claimed(store, tmp_path / "original"))
     first.save("a", report(0.1, 1))
@@ -291,6 +299,7 @@ def test_a_second_driver_is_refused_while_the_first_may_live(store: ObjectStore,
     assert CLAIM_FILE not in store.listing("")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("where", "changes"),
     [
@@ -313,11 +322,13 @@ def test_a_driver_that_is_gone_is_followed_and_its_actors_save_nothing(
     assert Failure.of("Traceback\n  x\norchestrator.claim.ClaimLostError: s3://x: is claimed").cause is Cause.CLAIM
 
 
+@pytest.mark.proof
 def test_a_claim_that_cannot_be_read_is_nobodys(store: ObjectStore, tmp_path: Path) -> None:
     store.write(CLAIM_FILE, b'{"pid": 1, "ho')
     Checkpoints(BucketStore.claimed(store, tmp_path)).save("a", report(0.1, 1))
 
 
+@pytest.mark.proof
 def test_of_two_drivers_at_once_one_is_refused(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +344,7 @@ def test_of_two_drivers_at_once_one_is_refused(
         Claim.make(store, tmp_path)
 
 
+@pytest.mark.proof
 def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore) -> None:
     stored = Checkpoints(BucketStore(store))
     stored.save("a", report(0.1, 1))
@@ -393,6 +405,7 @@ def test_credentials_in_an_address_are_refused_unseen(address: str, environment:
     assert "CANARY" not in str(refusal.value)
 
 
+@pytest.mark.proof
 def test_a_small_file_is_kept_beside_the_checkpoints_of_its_trial(store: ObjectStore, tmp_path: Path) -> None:
     checkpoints = Checkpoints(BucketStore(store))
     checkpoints.save("one", report(0.1, 1))

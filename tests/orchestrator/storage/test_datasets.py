@@ -39,6 +39,7 @@ def inodes(root: Path) -> dict[str, int]:
     return {path.name: path.stat().st_ino for path in (root / "pets").iterdir()}
 
 
+@pytest.mark.proof
 def test_a_dataset_is_fetched_once_and_again_when_it_changed(store: ObjectStore, tmp_path: Path) -> None:
     root = fetch_dataset(store, "pets")
     first = inodes(root)
@@ -51,6 +52,7 @@ def test_a_dataset_is_fetched_once_and_again_when_it_changed(store: ObjectStore,
     assert (again / "pets" / "train_caps.txt").read_text() == "a dog\n"
 
 
+@pytest.mark.proof
 def test_what_a_killed_fetch_left_is_fetched_anew(store: ObjectStore) -> None:
     root = fetch_dataset(store, "pets")
     (root / ".pets.json").unlink()
@@ -66,6 +68,7 @@ def _fetch(store: ObjectStore, results: "multiprocessing.Queue[tuple[int, int]]"
     results.put((os.getpid(), inodes(root)["train_caps.txt"]))
 
 
+@pytest.mark.proof
 def test_actors_that_come_together_fetch_it_once(store: ObjectStore) -> None:
     context = multiprocessing.get_context("spawn")
     results: multiprocessing.Queue[tuple[int, int]] = context.Queue()
@@ -79,6 +82,7 @@ def test_actors_that_come_together_fetch_it_once(store: ObjectStore) -> None:
     assert len({inode for _, inode in found}) == 1
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("name", "message"),
     [("petz", "petz: no such folder in s3://bucket"), ("../pets", "must be the name of a folder"), ("", "must be the")],
@@ -120,6 +124,7 @@ def test_a_trial_sees_the_val_images_that_it_asks_for(tmp_path: Path, monkeypatc
         workload.check(make_experiment(losses=["nt_xent"], val_images=19))
 
 
+@pytest.mark.proof
 def test_the_doctor_names_the_datasets_of_a_bucket(store: ObjectStore) -> None:
     found = check_data_root(store.address)
     assert (found.state, found.found) == ("ok", f"{store.address}: pets")
@@ -127,6 +132,7 @@ def test_the_doctor_names_the_datasets_of_a_bucket(store: ObjectStore) -> None:
     assert nothing.state == "warn" and "holds no dataset" in nothing.found
 
 
+@pytest.mark.proof
 def test_the_doctor_says_why_a_bucket_cannot_be_read(store: ObjectStore, endpoint: str) -> None:
     found = check_data_root(f"s3://nowhere?endpoint_override={endpoint}")
     assert found.state == "fail" and "no such bucket" in found.found

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.studies.planned import PlannedTrials
+from orchestrator.studies.source import PlannedTrials
 from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import RecordingScheduler

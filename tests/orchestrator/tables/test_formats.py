@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.tables import cells, cocos_tables, latex, markdown, records, render, retrieval_table
+from orchestrator.tables import cells, cocos_tables, latex, markdown, render, retrieval_table
+from orchestrator.text.values import guarded, visible
 from tests.support.rows import ROWS, row
 
 TABLES = [retrieval_table(ROWS, with_published=True), *cocos_tables(ROWS, with_published=True)]
@@ -226,8 +227,8 @@ def test_no_text_breaks_csv_or_computes(text):
     assert {len(row) for row in rows} == {len(rows[0])}
     cell = rows[1][3]
     assert not cell.lstrip().startswith(("=", "+", "-", "@"))
-    assert cell == records.guarded(text)
-    assert cell.removeprefix("'") == records.visible(text).removeprefix("'")
+    assert cell == guarded(text)
+    assert cell.removeprefix("'") == visible(text).removeprefix("'")
 
 
 @hostile

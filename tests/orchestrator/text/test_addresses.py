@@ -97,6 +97,7 @@ def test_addresses_without_a_password_are_well_formed(address: str) -> None:
     check_well_formed(address, "--tracking-uri")
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="only Linux lets a process change what ps shows")
 def test_what_ps_shows_of_a_command_line_holds_no_password() -> None:
     code = (

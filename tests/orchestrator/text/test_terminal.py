@@ -32,7 +32,7 @@ from orchestrator.text.terminal import make_console
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.outputs import OUTPUTS, read_output
 from tests.support.records import append
-from trainables.data.describe import Description
+from trainables.dataset_description import Description
 from trainables.serving.retriever import Answer
 
 CANARY = "\x1b]0;owned\x07\x1b[2J\x9b31m\x85\u202eloot\u2066\u200b\ufeff\U000e0041[red]"

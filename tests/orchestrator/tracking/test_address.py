@@ -53,6 +53,7 @@ def test_doctor_says_that_a_server_has_the_default_password(
     output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.doctor.machine.PORTS", {})
+    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Finding("gpu", "ok", "none"))
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "--output", str(output), "--tracking-uri", OPEN, "--json"])
     assert ended.value.code == 1

@@ -148,6 +148,14 @@ def test_the_order_of_registering_does_not_matter(output: Path) -> None:
     assert champion(output) == 3, "the newest data count, also when older ones are registered again"
 
 
+def test_after_a_tie_the_champion_keeps_its_alias_and_a_better_model_takes_it(output: Path) -> None:
+    put(output, LOW)
+    assert put(output, champion_of(1, LOW.value)) == registry.Registered("icr-pets", 2, False)
+    assert champion(output) == 1
+    put(output, champion_of(1, LOW.value + 0.1))
+    assert champion(output) == 3
+
+
 def test_a_version_that_a_person_made_is_no_champion_of_ours(output: Path) -> None:
     put(output, LOW)
     client = MlflowClient(tracking_uri=default_uri(output), registry_uri=default_uri(output))

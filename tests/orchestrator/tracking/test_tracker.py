@@ -18,6 +18,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import Store, connection, default_uri
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
@@ -68,6 +69,32 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
     assert run.info.run_name == "0000 nt_xent τ=0.1"
     files = {path.name for path in (output / "artifacts" / "tiny").rglob("*") if path.is_file()}
     assert files == {"experiment.yaml", "config.yaml", "history.csv", "weight_curve.svg"}
+
+
+def test_a_row_of_mlflow_holds_the_scores_of_the_best_epoch_however_the_epochs_arrive(output: Path) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    trial = add_trial(ledger, [1.0, 3.0, 2.0], state=TrialState.RUNNING)
+    tracker.close(30)
+    assert best_shown(output, trial.id) == (3.0, 2.0)
+    ledger.listeners.clear()
+    ledger.close()
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    for epoch, value in ((4, 5.0), (5, 4.0)):
+        state = TrialState.RUNNING if epoch == 4 else TrialState.FINISHED
+        ledger.report(ledger.history.trials[trial.id], epoch, {"val/rsum": value, "val/rsum_best": 5.0}, state)
+    tracker.close(30)
+    assert best_shown(output, trial.id) == (5.0, 4.0)
+    view = json.loads(experiment_tags(ledger.history)["mlflow.sharedViewState.leaderboard"])
+    shown = [column for column in view["selectedColumns"] if column.startswith("metrics.")]
+    assert shown and all("_best`" in column or "at_best/" in column or "test/" in column for column in shown)
+
+
+def best_shown(output: Path, trial: str) -> tuple[float, float]:
+    """Return the score and the number of the best epoch that MLflow's table shows for a trial."""
+    metrics = stored(output)[trial][0].data.metrics
+    return metrics["at_best/rsum"], metrics["at_best/epoch"]
 
 
 def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_candidate_the_means(
@@ -242,6 +269,8 @@ def test_a_trial_that_ends_soon_takes_one_request_of_each_kind(output: Path, mon
     monkeypatch.setattr(tracker_module, "HOLD", 3600.0)
     connect, calls = connection.connect, list[str]()
     monkeypatch.setattr(connection, "connect", lambda uri, output: Counting(connect(uri, output), calls))
+    sleep, passes = Tracker._sleep, list[float]()
+    monkeypatch.setattr(Tracker, "_sleep", lambda self, seconds: passes.append(seconds) or sleep(self, seconds))
     ledger = Ledger(output / "journal.jsonl")
     tracker = session(ledger, output)
     add_trial(ledger, [1.0])
@@ -251,7 +280,8 @@ def test_a_trial_that_ends_soon_takes_one_request_of_each_kind(output: Path, mon
     calls.clear()
     trial = add_trial(ledger, [], state=TrialState.RUNNING)
     # Passes of the tracker that leave the trial alone, because it has only begun.
-    time.sleep(0.3)
+    before = len(passes)
+    wait_until(lambda: len(passes) >= before + 3)
     assert calls == []
     ledger.report(trial, 1, {"val/rsum": 1.0}, TrialState.FINISHED)
     wait_until(lambda: calls[-2:] == last)
@@ -276,7 +306,7 @@ def test_a_trial_that_goes_on_has_its_run_while_it_trains(output: Path, monkeypa
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from orchestrator.experiment.sections import Resources
-from orchestrator.machines.cluster import ClusterError
-from orchestrator.machines.nodes import Node
-from orchestrator.tuner import first_machine
-from orchestrator.tuner.first_machine import machines_that_run_trials
+from orchestrator.machines.cluster import ClusterError, Node
+from orchestrator.tuner import allocation
+from orchestrator.tuner.allocation import machines_that_run_trials
 
 
 def told(name: str, cpus: float, gpus: float = 0, *, is_alive: bool = True) -> dict[str, Any]:
@@ -40,10 +39,10 @@ class Growing:
 def grow(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[float, dict[str, Any]]], Growing]:
     def made(comes: dict[float, dict[str, Any]]) -> Growing:
         cluster = Growing(comes)
-        monkeypatch.setattr(first_machine.ray, "nodes", cluster.nodes)
+        monkeypatch.setattr(allocation.ray, "nodes", cluster.nodes)
         # In this module alone: threads that other tests have left behind sleep, too.
-        monkeypatch.setattr(first_machine, "time", SimpleNamespace(monotonic=lambda: cluster.now, sleep=cluster.sleep))
-        monkeypatch.setattr(first_machine, "request_resources", lambda bundles: cluster.asked.append(bundles))
+        monkeypatch.setattr(allocation, "time", SimpleNamespace(monotonic=lambda: cluster.now, sleep=cluster.sleep))
+        monkeypatch.setattr(allocation, "request_resources", lambda bundles: cluster.asked.append(bundles))
         return cluster
 
     return made

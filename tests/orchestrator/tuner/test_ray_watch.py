@@ -12,8 +12,7 @@ import psutil
 import pytest
 
 from orchestrator.tuner import ray_watch
-from orchestrator.tuner.head_connection import HeadConnection
-from orchestrator.tuner.ray_watch import CORE, JoinedRay, OwnRay, RayWork
+from orchestrator.tuner.ray_watch import CORE, HeadConnection, JoinedRay, OwnRay, RayWork
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +30,9 @@ def processes(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
     started = []
     for name in (*CORE, "monitor"):
         (tmp_path / name).symlink_to(shell)
-        started.append(subprocess.Popen([tmp_path / name, "-c", "sleep 60 & wait"]))
+        started.append(subprocess.Popen([tmp_path / name, "-c", "sleep 3600 & wait"]))
     found = {process.args[0].name: psutil.Process(process.pid) for process in started}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while any(process.name() != name or not process.children() for name, process in found.items()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -46,6 +45,7 @@ def processes(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
         process.wait()
 
 
+@pytest.mark.proof
 def test_work_that_ends_is_waited_for(processes: dict[str, psutil.Process]) -> None:
     done: list[int] = []
     own = OwnRay(list(processes.values()))
@@ -54,12 +54,14 @@ def test_work_that_ends_is_waited_for(processes: dict[str, psutil.Process]) -> N
     assert all(process.is_running() for process in processes.values())
 
 
+@pytest.mark.proof
 def test_what_the_work_raises_is_raised(processes: dict[str, psutil.Process]) -> None:
     for own in (JoinedRay(), OwnRay(list(processes.values()))):
         with pytest.raises(ZeroDivisionError):
             RayWork(lambda: print(1 / 0)).finish(own, lambda: pytest.fail("it has ended"))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", CORE)
 def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
     processes: dict[str, psutil.Process], name: str
@@ -73,6 +75,7 @@ def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
     assert_all_end([worker, *processes.values()])
 
 
+@pytest.mark.proof
 def test_workers_of_a_raylet_that_dies_while_it_is_looked_at_are_killed(
     processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +96,7 @@ def test_workers_of_a_raylet_that_dies_while_it_is_looked_at_are_killed(
     assert_all_end([*workers, *processes.values()])
 
 
+@pytest.mark.proof
 def test_the_workers_are_not_noted_at_every_look(
     processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,12 +110,13 @@ def test_the_workers_are_not_noted_at_every_look(
 
 def assert_all_end(processes: list[psutil.Process]) -> None:
     """Wait until the processes have ended, whether somebody has waited for them or not."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while any(ray_watch.is_alive(process) for process in processes):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
+@pytest.mark.proof
 def test_workers_of_a_raylet_that_dies_during_a_look_are_known(
     processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,9 +130,10 @@ def test_workers_of_a_raylet_that_dies_during_a_look_are_known(
     assert own.lost() == []
     monkeypatch.undo()
     own.kill()
-    assert worker.wait(20) is None or not worker.is_running()
+    assert worker.wait(120) is None or not worker.is_running()
 
 
+@pytest.mark.proof
 def test_an_error_that_a_dead_ray_explains_is_not_raised(processes: dict[str, psutil.Process]) -> None:
     def work() -> None:
         processes["gcs_server"].kill()
@@ -175,6 +181,7 @@ def wait_until_lost(joined: JoinedRay, seconds: float) -> list[str]:
     return found
 
 
+@pytest.mark.proof
 def test_a_head_that_ends_is_noticed_at_once_and_stays_lost(head: socket.socket) -> None:
     address = f"127.0.0.1:{head.getsockname()[1]}"
     joined = JoinedRay(address)
@@ -184,11 +191,12 @@ def test_a_head_that_ends_is_noticed_at_once_and_stays_lost(head: socket.socket)
     assert joined.lost() == []
     head.close()
     connection.close()
-    assert wait_until_lost(joined, 5) == [f"its head at {address} has ended"]
+    assert wait_until_lost(joined, 120) == [f"its head at {address} has ended"]
     with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
         assert joined.lost() == [f"its head at {address} has ended"], "what is started again is another cluster"
 
 
+@pytest.mark.proof
 def test_a_connection_that_a_living_head_closes_is_no_end(head: socket.socket) -> None:
     joined = JoinedRay(f"127.0.0.1:{head.getsockname()[1]}")
     for _ in range(3):
@@ -209,6 +217,7 @@ def test_a_second_signal_leaves_the_work_behind() -> None:
     assert abandoned.is_set()
 
 
+@pytest.mark.proof
 def test_a_signal_ends_a_ray_of_our_own_at_once(processes: dict[str, psutil.Process]) -> None:
     """Whoever signalled this process may have signalled Ray as well, which would end this process in its own way."""
     told, release, abandoned = threading.Event(), threading.Event(), threading.Event()
@@ -216,11 +225,12 @@ def test_a_signal_ends_a_ray_of_our_own_at_once(processes: dict[str, psutil.Proc
     work = RayWork(lambda: release.wait(60) and None)
     assert work.finish(OwnRay(list(processes.values())), abandoned.set, told.is_set) == ["a signal ends it"]
     assert abandoned.is_set() and work.is_alive()
-    assert psutil.wait_procs(list(processes.values()), timeout=10)[1] == []
+    assert psutil.wait_procs(list(processes.values()), timeout=120)[1] == []
     release.set()
     work.join()
 
 
+@pytest.mark.proof
 def test_a_signal_lets_work_on_a_cluster_of_others_end_in_order() -> None:
     done: list[int] = []
     work = RayWork(lambda: (time.sleep(0.2), done.append(1))[1])

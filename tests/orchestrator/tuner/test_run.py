@@ -45,6 +45,7 @@ for line in ("WARNING: 8 PYTHON worker processes have been started on node: x", 
 """
 
 
+@pytest.mark.proof
 def test_of_what_ray_says_many_processes_are_no_news() -> None:
     done = subprocess.run([sys.executable, "-c", SAYING], capture_output=True, text=True, check=True)
     assert "a worker was killed" in done.stdout and "PYTHON" not in done.stdout + done.stderr

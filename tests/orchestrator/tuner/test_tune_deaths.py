@@ -9,7 +9,7 @@ from ray.air.execution._internal.tracked_actor_task import TrackedActorTask
 from ray.exceptions import ActorDiedError, NodeDiedError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
 
 from orchestrator.tuner.failures import Cause, Failure
-from orchestrator.tuner.tune_deaths import died, expect_deaths
+from orchestrator.tuner.tune_patches import died, expect_deaths
 
 SHORT = (
     "2 worker(s) were killed due to the node running low on memory. Memory on the node (IP: 10.0.0.1) was "

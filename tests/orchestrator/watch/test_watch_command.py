@@ -81,7 +81,7 @@ def environment() -> dict[str, str]:
     return {**named, "PYTHONPATH": str(Path(__file__).parents[3])}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_the_address_is_true_and_a_signal_ends_it_at_once(
     output: Path, environment: dict[str, str], number: int
@@ -113,7 +113,7 @@ def beside(output: Path, environment: dict[str, str]) -> Iterator[subprocess.Pop
         made.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: subprocess.Popen[str]) -> None:
     assert beside.stdout is not None and beside.stderr is not None
     assert beside.stdout.readline() == "searching\n"
@@ -124,18 +124,18 @@ def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: s
     children = psutil.Process(beside.pid).children(recursive=True)
     assert len(children) == 2
     beside.kill()
-    _, left = psutil.wait_procs(children, timeout=30)
+    _, left = psutil.wait_procs(children, timeout=120)
     assert left == []
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_page_that_dies_leaves_the_search_alone(beside: subprocess.Popen[str]) -> None:
     assert beside.stderr is not None
     beside.stderr.readline()
     children = psutil.Process(beside.pid).children(recursive=True)
     for child in children:
         child.kill()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while any(is_alive(child) for child in children):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -273,6 +273,7 @@ def test_a_training_that_diverges_is_one_line(root: Path, capsys: pytest.Capture
     assert err.count("\n") == 1
 
 
+@pytest.mark.proof
 def test_a_full_disk_is_one_line_and_the_training_resumes_with_room(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -292,6 +293,7 @@ def test_a_full_disk_is_one_line_and_the_training_resumes_with_room(
     assert "epoch   3/3" in out
 
 
+@pytest.mark.proof
 def test_memory_that_runs_out_is_one_line_and_the_training_resumes_with_more(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,6 +318,7 @@ def test_memory_that_runs_out_is_one_line_and_the_training_resumes_with_more(
     assert "epoch   3/3" in out
 
 
+@pytest.mark.proof
 def test_help_and_refusals_do_not_load_torch(root: Path) -> None:
     program = (
         "import sys\nfrom orchestrator.cli import main\ntry:\n    main(sys.argv[1:])\n"

@@ -14,10 +14,10 @@ from tests.support.commands import run_command as main
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables import extras
 from trainables.data.dataset import load_dataset
-from trainables.data.describe import describe
 from trainables.data.resident import ResidentSplit
 from trainables.data.tfidf import extractor_file, fit_tfidf, read_extractor
 from trainables.data.vocabulary import tokenize
+from trainables.dataset_description import describe
 from trainables.errors import DataError
 
 CAPTIONS = ["a dog runs", "a dog sleeps", "a cat sleeps", "a cat runs fast", "two dogs run fast", "a cat"]

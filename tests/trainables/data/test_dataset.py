@@ -15,8 +15,8 @@ from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.config import TrainingConfig
 from trainables.data import dataset
 from trainables.data.dataset import Dataset, Split, check_batch_size, load_dataset
-from trainables.data.describe import describe
 from trainables.data.formats import karpathy
+from trainables.dataset_description import describe
 from trainables.errors import ConfigError, DataError
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -212,6 +212,7 @@ def _load(root: str, cache: str, gate: object, answers: object) -> None:
     answers.put(load_dataset("tiny", Path(root), cache=Path(cache)).splits["test"].tokens.tolist())  # type: ignore[attr-defined]
 
 
+@pytest.mark.proof
 def test_several_processes_prepare_at_once(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     gate, answers = context.Barrier(4), context.Queue()

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.data.dataset import load_dataset
-from trainables.data.describe import describe
+from trainables.dataset_description import describe
 
 
 def test_counts(karpathy_folder: KarpathyFolder) -> None:

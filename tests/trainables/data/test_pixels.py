@@ -217,6 +217,7 @@ def test_a_picture_that_takes_too_much_memory_is_refused_before_it_is_decoded(
     assert message in str(caught.value)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("mode", ["1", "L", "RGB"])
 def test_the_largest_picture_takes_the_memory_that_is_documented(tmp_path: Path, mode: str) -> None:
     """In a process of its own, whose peak nothing else has raised."""
@@ -233,6 +234,7 @@ def test_the_largest_picture_takes_the_memory_that_is_documented(tmp_path: Path,
     assert kilobytes * 1024 < 5.5 * MOST_PIXELS
 
 
+@pytest.mark.proof
 def test_nothing_but_the_message_is_said_of_a_picture_that_is_too_large(tmp_path: Path) -> None:
     """In a process of its own, whose filters of warnings are those of a user."""
     write_png(tmp_path / "large.png", 13_000, 13_000, 8, 0, zlib.compress(b""))
@@ -267,7 +269,9 @@ def encoded_pictures() -> list[bytes]:
     return pictures
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.sampled_from(encoded_pictures()), st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=4)), max_size=4))
 @example(b"", [])
 @example(b"\0" * 64, [])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from trainables.data.dataset import Dataset, Split, load_dataset
-from trainables.data.describe import describe
 from trainables.data.scenes import generate, grammar
 from trainables.data.scenes.descriptor import GLOBAL_SIZE, GRID, REGION_SIZE, describe_picture
 from trainables.data.scenes.generate import generate_scenes, split_of
@@ -17,6 +16,7 @@ from trainables.data.scenes.grammar import NOUNS, RELATION_PHRASES, write_captio
 from trainables.data.scenes.render import render
 from trainables.data.scenes.scene import COLOURS, GROUNDS, SHAPES, SIZES, TEXTURES, Scene, Thing, draw_scene, relation
 from trainables.data.scenes.shapes import SHAPE_MASKS, TEXTURE_MASKS, UNIT
+from trainables.dataset_description import describe
 from trainables.errors import ConfigError, DataError
 
 SCENES = [draw_scene(0, index) for index in range(400)]
@@ -59,6 +59,7 @@ def test_folder_is_the_same_on_every_machine(tmp_path: Path) -> None:
     assert digest_of(tmp_path / "scenes")[:16] == "51d1e6ca76b12c27"
 
 
+@pytest.mark.proof
 def test_work_on_all_cores_changes_nothing(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0}, raising=False)
     generate_scenes(tmp_path / "scenes", images=300, seed=3)

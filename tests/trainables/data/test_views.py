@@ -15,8 +15,8 @@ from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.config import TrainingConfig
 from trainables.data.batches import epoch_batches
 from trainables.data.dataset import Dataset, load_dataset
-from trainables.data.describe import describe
 from trainables.data.resident import ResidentSplit
+from trainables.dataset_description import describe
 from trainables.errors import DataError
 from trainables.seeding import generator
 from trainables.trial import Trial, run_trial

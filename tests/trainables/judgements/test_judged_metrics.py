@@ -1,6 +1,7 @@
 """R@K, R-Precision and mAP@R with judged positives, against a sort of each query's candidates and ``eccv-caption``."""
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,6 +154,36 @@ def test_a_model_that_maps_everything_to_one_point_finds_nothing() -> None:
     judged = drawn(30, 2, 0, share=0.02)
     found = judged_metrics(rank_judged(BlockScores(torch.ones(30, 3), torch.ones(60, 3)), judged))
     assert {found[f"{way}_{name}"] for way in ("i2t", "t2i") for name in ("r1", "r5", "r_precision", "map_r")} == {0.0}
+
+
+class GivenScores:
+    """Scores of images and captions as a matrix, with a tolerance of its own."""
+
+    def __init__(self, matrix: torch.Tensor, tolerance: float) -> None:
+        self.matrix, self.tolerance, self.device = matrix.double(), tolerance, torch.device("cpu")
+
+    def between(self, images: torch.Tensor, captions: torch.Tensor) -> torch.Tensor:
+        return self.matrix[images][:, captions]
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "below", "position"),
+    [(0.01, 0.009, 2), (0.01, 0.011, 1), (0.0, 0.009, 1), (0.0, 0.0, 2)],
+)
+def test_a_wrong_candidate_within_the_tolerance_of_a_right_one_ranks_first(
+    tolerance: float, below: float, position: int
+) -> None:
+    """Two images with a caption each; the other caption, or image, scores a little less than the own one."""
+    annotated = np.eye(2, dtype=bool)
+    place = np.arange(2, dtype=np.int32)
+    direction = JudgedQueries(
+        place, place, place, pairs_of(annotated), pairs_of(annotated), pairs_of(np.ones((2, 2), dtype=bool))
+    )
+    judged = Judgements("eccv", "test", "", (), direction, direction, 0, 0, "")
+    scores: Any = GivenScores(torch.full((2, 2), 0.5 - below) + below * torch.eye(2), tolerance)
+    found = rank_judged(scores, judged)
+    for way in (found.i2t, found.t2i):
+        assert way.positions.tolist() == way.annotated.tolist() == way.condensed.tolist() == [position, position]
 
 
 def test_what_is_judged_among_the_first_ten_is_counted() -> None:

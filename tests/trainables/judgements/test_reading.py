@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainables.judgements.folders import CROWD, EXPERTS, write_coco, write_flickr
 from trainables.data.dataset import load_dataset
-from trainables.data.describe import describe
+from trainables.dataset_description import describe
 from trainables.errors import DataError
 from trainables.judgements.beside_dataset import load_judgements
 from trainables.judgements.judgements import JudgedQueries, Judgements

@@ -124,6 +124,32 @@ def test_weights_to_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("slope", "weight"),
+    [
+        pytest.param(-2.0, 0.5, id="falls"),
+        pytest.param(-4.0, 0.0, id="reaches 0"),
+        pytest.param(-8.0, 0.0, id="would be below 0"),
+    ],
+)
+def test_a_falling_triplet_weight_ends_at_zero(slope: float, weight: float) -> None:
+    """Similarities of 0.5 everywhere exceed a margin of 0.25 by 0.25, at which the weight is [1 + slope / 4]+."""
+    loss = GradientWeights("linear", "constant", margin=0.25, slope=slope)
+    leaf = torch.full((2, 2), 0.5, dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(loss(leaf, one_to_one(2)), leaf)
+    assert found.tolist() == [[-2 * weight, 2 * weight], [2 * weight, -2 * weight]]
+
+
+@pytest.mark.parametrize("triplet_weight", ["constant", "linear"])
+@pytest.mark.parametrize(("negative", "weight"), [(0.25, 0.0), (0.375, 1.0)])
+def test_a_triplet_at_the_margin_itself_has_no_weight(triplet_weight: Any, negative: float, weight: float) -> None:
+    """A margin of 0.25 and similarities of 0.5 and 0.25 are exact in binary: the excess is 0 and not a rounding."""
+    loss = GradientWeights(triplet_weight, "constant", margin=0.25, slope=0.0)
+    similarity = torch.tensor([[0.5, negative], [negative, 0.5]], dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(loss(similarity, one_to_one(2)), similarity)
+    assert found[0, 1].item() == 2 * weight
+
+
+@pytest.mark.parametrize(
     ("name", "parameters"),
     [("triplet_sh", {"margin": 0.3}), ("triplet", {"margin": 0.1}), ("nt_xent", {"temperature": 0.05})],
 )

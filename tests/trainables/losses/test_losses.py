@@ -174,14 +174,14 @@ def test_bfloat16_autocast_computes_in_float32(name: str) -> None:
     torch.testing.assert_close(value, seeded(build_loss(name), similarity.detach().float(), one_to_one(6)))
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("name", LOSSES)
 def test_compiles_to_one_graph(name: str) -> None:
     # The graph is what can break; code for it is made for one loss below, which takes longer than all graphs.
     check_compiled(name, "aot_eager")
 
 
-@pytest.mark.soak
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ["smooth_ap"])
 def test_compiles_to_code(name: str) -> None:
     check_compiled(name, "inductor")

@@ -64,12 +64,12 @@ def test_global_features_are_what_the_last_layer_reads_and_regions_what_was_pool
         ("mobilenet_v3_small", 224, 1024, (49, 576)),
         ("shufflenet_v2_x0_5", 224, 1024, (49, 1024)),
         ("efficientnet_b0", 224, 1280, (49, 1280)),
-        pytest.param("inception_v3", 299, 2048, (64, 2048), marks=pytest.mark.slow),
-        pytest.param("convnext_tiny", 224, 768, (49, 768), marks=pytest.mark.slow),
-        pytest.param("swin_t", 224, 768, (49, 768), marks=pytest.mark.slow),
-        pytest.param("vit_b_32", 224, 768, (49, 768), marks=pytest.mark.slow),
-        pytest.param("maxvit_t", 224, 512, (49, 512), marks=pytest.mark.slow),
-        pytest.param("vgg11", 224, 4096, (49, 512), marks=pytest.mark.slow),
+        pytest.param("inception_v3", 299, 2048, (64, 2048), marks=pytest.mark.proof),
+        pytest.param("convnext_tiny", 224, 768, (49, 768), marks=pytest.mark.proof),
+        pytest.param("swin_t", 224, 768, (49, 768), marks=pytest.mark.proof),
+        pytest.param("vit_b_32", 224, 768, (49, 768), marks=pytest.mark.proof),
+        pytest.param("maxvit_t", 224, 512, (49, 512), marks=pytest.mark.proof),
+        pytest.param("vgg11", 224, 4096, (49, 512), marks=pytest.mark.proof),
     ],
 )
 def test_every_family_has_global_and_region_features(name: str, size: int, features: int, grid: tuple) -> None:

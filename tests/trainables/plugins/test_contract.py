@@ -8,10 +8,10 @@ from orchestrator.commands.plugins import ends_of
 from orchestrator.experiment.plugins import load_plugins
 from search_spaces import SPACES, Range
 from tests.support.plugins import EXAMPLES, lay_out_package, write_plugin
+from trainables.contracts.loss_contract import CHECKS, check_loss
+from trainables.contracts.model_contract import CHECKS as MODEL_CHECKS
+from trainables.contracts.model_contract import check_model
 from trainables.losses import LOSSES
-from trainables.plugins.contract import CHECKS, check_loss
-from trainables.plugins.model_contract import CHECKS as MODEL_CHECKS
-from trainables.plugins.model_contract import check_model
 
 
 def failed(name: str, source: Path) -> dict[str, str]:

@@ -102,6 +102,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("program", REFUSALS.values(), ids=REFUSALS)
 def test_a_mistake_elsewhere_is_refused_without_torch(program: str, tmp_path: Path) -> None:
     plugin = EXAMPLES / "own-loss" / "my_losses.py"

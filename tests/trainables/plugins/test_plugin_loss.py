@@ -13,8 +13,8 @@ from tests.trainables.losses.batches import STRUCTURES, five_each, one_to_one, r
 from trainables.cocos import count_contributions
 from trainables.errors import DivergedError, PluginError
 from trainables.losses import NotANumberError, build_loss
+from trainables.losses.plugin_loss import place_of_loss
 from trainables.losses.stacked import stack_losses
-from trainables.plugins.plugin_loss import place_of_loss
 from trainables.step_losses import StepLosses
 
 CLASS = """
@@ -51,6 +51,18 @@ def test_a_function_becomes_a_value_with_its_parameters(tmp_path: Path) -> None:
     similarity = torch.tensor([[0.9, 0.1], [0.3, 0.7]])
     assert float(made(similarity, one_to_one(2))) == pytest.approx(2 * (0.2 - 0.8))
     assert float(made(similarity, one_to_one(2), torch.tensor([[False, True], [False, False]]))) == pytest.approx(-1.0)
+
+
+def test_an_ignored_pair_that_is_a_positive_stays_a_positive(tmp_path: Path) -> None:
+    text = """
+@loss()
+def counted(similarity, positives, ignore):
+    return (similarity * ~ignore).sum() + 10 * (positives & ignore).sum()
+"""
+    load_plugins([str(write_plugin(tmp_path, text))])
+    similarity = torch.tensor([[1.0, 0.25], [0.5, 0.75]])
+    found = build_loss("counted")(similarity, one_to_one(2), torch.tensor([[True, True], [False, False]]))
+    assert float(found) == 1.0 + 0.5 + 0.75
 
 
 @pytest.mark.parametrize("structure", ["pairs", "captions", "many_to_many"])

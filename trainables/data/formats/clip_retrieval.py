@@ -95,11 +95,17 @@ def _read_split(split: str, file: Path) -> tuple[list[Image], list[str]]:
 
 def _pairs(file: Path) -> list[tuple[object, object]]:
     """Return the image paths and captions of a metadata file."""
-    from pyarrow import ArrowException
-    from pyarrow.parquet import read_table
+    from pyarrow.parquet import ParquetFile
 
     try:
-        table = read_table(file, columns=list(COLUMNS))
-        return list(zip(*(table.column(name).to_pylist() for name in COLUMNS), strict=True))
-    except (OSError, KeyError, ArrowException) as error:
-        raise DataError(f"{file}: cannot be read as metadata with the columns {', '.join(COLUMNS)}: {error}") from None
+        with ParquetFile(file) as table:
+            # Equal rows are packed to nothing: a few bytes may hold millions of them.
+            if table.metadata.num_rows > file.stat().st_size:
+                raise ValueError(f"{table.metadata.num_rows:,} rows in {file.stat().st_size:,} bytes are no pairs")
+            columns = table.read(columns=list(COLUMNS))
+        return list(zip(*(columns.column(name).to_pylist() for name in COLUMNS), strict=True))
+    except Exception as error:  # noqa: BLE001  # of a damaged file, or of dates beyond Python's, Arrow raises any error
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise DataError(
+            f"{file}: cannot be read as metadata with the columns {', '.join(COLUMNS)}: {reason:.300}"
+        ) from None

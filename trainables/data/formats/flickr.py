@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainables.data.corpus import Corpus, Image, caption_problem, filename_problem
-from trainables.data.text_files import read_lines
+from trainables.data.text_files import read_lines, whole_number
 from trainables.errors import DataError
 
 FORMAT = "Flickr captions (*.token or *.token.txt, with *.trainImages.txt or train.txt ...)"
@@ -66,17 +66,18 @@ def _read_captions(file: Path, problems: list[str]) -> dict[str, list[str]]:
     numbered: dict[str, dict[int, str]] = {}
     for number, line in enumerate(read_lines(file), 1):
         key, tab, caption = line.partition("\t")
-        filename, _, index = key.rpartition("#")
-        if not tab or not filename or not (index.isascii() and index.isdigit()):
+        filename, _, digits = key.rpartition("#")
+        index = whole_number(digits)
+        if not tab or not filename or index is None:
             wrong: str | None = f"must be 'NAME.jpg#NUMBER<tab>caption', got {line!r:.60}"
-        elif int(index) in numbered.get(filename, {}):
+        elif index in numbered.get(filename, {}):
             wrong = f"caption {index} of {filename!r} is there twice"
         else:
             wrong = filename_problem(filename) or caption_problem(caption)
-        if wrong:
+        if wrong or index is None:
             problems.append(f"{file}: line {number}: {wrong}")
         else:
-            numbered.setdefault(filename, {})[int(index)] = caption
+            numbered.setdefault(filename, {})[index] = caption
     return {filename: [captions[key] for key in sorted(captions)] for filename, captions in numbered.items()}
 
 

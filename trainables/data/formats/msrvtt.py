@@ -56,7 +56,7 @@ def _video_problem(record: Any, known: dict[str, tuple[str, str]]) -> str | None
         return "another schema: must be an object with the text video_id"
     if record["video_id"] in known:
         return f"video_id {record['video_id']!r} is that of {known[record['video_id']][0]} too"
-    if record.get("split") not in _SPLITS:
+    if not isinstance(record.get("split"), str) or record["split"] not in _SPLITS:
         return f"split must be train, validate or test, got {record.get('split')!r:.60}"
     return None
 
@@ -64,6 +64,6 @@ def _video_problem(record: Any, known: dict[str, tuple[str, str]]) -> str | None
 def _sentence_problem(record: Any, known: dict[str, tuple[str, str]]) -> str | None:
     if not isinstance(record, dict):
         return "another schema: must be an object with video_id and caption"
-    if record.get("video_id") not in known:
+    if not isinstance(record.get("video_id"), str) or record["video_id"] not in known:
         return f"video_id {record.get('video_id')!r:.60} is none of videos"
     return caption_problem(record.get("caption"))

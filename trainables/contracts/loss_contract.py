@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainables.contracts.findings import BrokenError, Finding, PerhapsMeantError
 from trainables.errors import ConfigError, PluginError
 from trainables.losses import Loss, build_loss, loss_class
-from trainables.plugins.findings import BrokenError, Finding, PerhapsMeantError
 
 STEP = 1e-5
 """Step of finite differences, in units of similarity."""

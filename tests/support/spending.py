@@ -1,7 +1,6 @@
 """How much of the level each look at accumulating data may use, so that many looks err no more often than one test.
 
-A look (an interim analysis) tests the values so far. Two candidates that do not differ are called different in 3.4 % of
-studies after 5 seeds, in 5.6 % when tested after 3 and again after 5 seeds, and in 13.1 % when tested after every seed.
+A look (an interim analysis) tests the values so far; candidates that leave a race at a look are tested at it.
 A spending function of the fraction t of the data limits the level used up to t [LanDeMets1983]. Each look gets the
 increase since the previous look, and a nominal level that uses exactly this increase, given that no earlier look found
 a difference. ``nominal_levels`` computes the nominal levels by the recursion of [Armitage1969]: between two looks the
@@ -27,31 +26,11 @@ from numpy.typing import NDArray
 POWER = 3
 """The fraction t of the data uses t^POWER of the level [KimDeMets1987]: little at first, like O'Brien and Fleming."""
 
-RESERVE = 0.01
-"""Level that all looks after the first plan of a confirmation may use together, beside the first plan's level."""
-
 POINTS = 401
 """Number of points of the grid over which a density is integrated; odd, for Simpson's rule."""
 
 STEPS = 48
 """Bisections of the interval in which a boundary lies."""
-
-
-def level_of_plan(level: float, looks_before: int) -> float:
-    """Return the level that a plan may use: the whole level before any look, else half of the remaining reserve.
-
-    A plan that is made after a look cannot use the level of the first plan again; so all plans together err with a
-    probability of at most ``level + RESERVE``, however many plans there are.
-
-    Args:
-        level: Level of the first plan, in (0, 1).
-        looks_before: Number of earlier looks at the test split for candidates of the dataset, >= 0.
-
-    Example:
-        >>> [level_of_plan(0.04, looks) for looks in (0, 1, 2)]
-        [0.04, 0.005, 0.0025]
-    """
-    return level if looks_before == 0 else RESERVE / 2**looks_before
 
 
 def levels_of_looks(seeds: Sequence[int], most: int, level: float, *, last: bool) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from trainables.config import TrainingConfig, TrialConfig
+from trainables.contracts.findings import BrokenError, Finding
 from trainables.data.dataset import Dataset, Split
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import SPECIAL, Vocabulary
@@ -16,7 +17,6 @@ from trainables.models import build_model
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.plugins.blame import Blaming
-from trainables.plugins.findings import BrokenError, Finding
 from trainables.representations import Sets
 
 IMAGES, SIZE, WORDS, LONGEST = 6, 12, 20, 7

@@ -1,13 +1,37 @@
-"""The part of the contract of a plug-in's form of data that can be checked without a dataset."""
+"""Findings of the checks of a plug-in, and the checks of a form of data that need no dataset."""
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from trainables.errors import PluginError
 from trainables.plugins.blame import Blaming
-from trainables.plugins.findings import Finding
 from trainables.plugins.in_use import run_offer
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one check.
+
+    Attributes:
+        check: Name of the check.
+        status: ``ok``, ``warn`` where a violation may be intended, or ``fail``.
+        message: What is wrong and what usually causes it; with ``ok``, the statement that holds.
+    """
+
+    check: str
+    status: Literal["ok", "warn", "fail"]
+    message: str
+
+
+class BrokenError(Exception):
+    """A violation of the contract."""
+
+
+class PerhapsMeantError(Exception):
+    """A violation of the contract that may be intended."""
 
 
 def check_format(name: str) -> Iterator[Finding]:

@@ -1,0 +1,211 @@
+"""MLflow's server reduced to what the pages of tracking and registry, and clients that log, need.
+
+MLflow serves more on the same port: an assistant with a Bash tool, a gateway to language models, an MCP registry, jobs,
+traces, webhooks. No setting leaves them out, so requests are compared with the routes below, and every other request
+is answered with 404 before MLflow sees it. ``orchestrator ui`` and the image run this module:
+
+    python -m orchestrator.tracking.server --host 127.0.0.1 --port 5000 --backend-store-uri sqlite:///mlflow.db
+
+Without accounts (``--app-name basic-auth``) every request needs the token in ``ORCHESTRATOR_UI_TOKEN``, where one is
+set: in the address once, then in a cookie; clients send it as ``MLFLOW_TRACKING_TOKEN``.
+"""
+
+import argparse
+import hmac
+import os
+import re
+from collections.abc import Sequence
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from orchestrator.text.terminal import say
+
+TOKEN = "ORCHESTRATOR_UI_TOKEN"
+"""Environment variable with the token that every request needs; an unset or empty one asks for none."""
+
+DRIVER, DRIVER_PASSWORD = "driver", "ICR_DRIVER_PASSWORD"
+"""Account with which searches log, and the environment variable with its password: no administrator."""
+
+HEALTH = "/health"
+
+PAGES = ("/", "/static-files/.+", HEALTH, "/version", "/get-artifact", "/model-versions/get-artifact", "/graphql")
+"""Pages, their files and the artifacts they show, as regular expressions."""
+
+CALLS = {
+    "2.0/mlflow/experiments": (
+        "create delete delete-experiment-tag get get-by-name restore search search-datasets set-experiment-tag update"
+    ),
+    "2.0/mlflow/runs": (
+        "create delete delete-tag get log-batch log-inputs log-metric log-model log-parameter outputs restore search"
+        " set-tag update"
+    ),
+    "2.0/mlflow/metrics": "get-history get-history-bulk get-history-bulk-interval",
+    "2.0/mlflow/artifacts": "list",
+    "2.0/mlflow/logged-models": "search",
+    "2.0/mlflow/registered-models": (
+        "alias create delete delete-tag get get-latest-versions rename search set-tag update"
+    ),
+    "2.0/mlflow/model-versions": (
+        "create delete delete-tag get get-download-uri search set-tag transition-stage update"
+    ),
+    "3.0/mlflow": "server-info",
+    # Accounts, which exist with `--app-name basic-auth` alone.
+    "2.0/mlflow/users": "create create-ui current delete get list update-admin update-password",
+    "3.0/mlflow/users": "current/permissions permissions/get permissions/grant permissions/list permissions/revoke"
+    " roles/list",
+    "3.0/mlflow/roles": "assign create delete get list permissions/add permissions/list permissions/remove"
+    " permissions/update unassign update users/list",
+}
+"""Start of the path after ``/api/`` or ``/ajax-api/`` -> the ends of the served paths."""
+
+OBJECTS = (
+    "2.0/mlflow/logged-models(/[^/]+(/(params|tags|tags/[^/]+|artifacts/directories|artifacts/files))?)?",
+    "2.0/mlflow-artifacts/artifacts(/.+)?",
+)
+"""Served paths with names of objects in them, as regular expressions after ``/api/`` or ``/ajax-api/``."""
+
+
+def _served() -> re.Pattern[str]:
+    calls = [f"{start}/({'|'.join(ends.split())})" for start, ends in CALLS.items()]
+    return re.compile("|".join([*PAGES, "/signup", f"/(ajax-)?api/({'|'.join([*calls, *OBJECTS])})"]), re.DOTALL)
+
+
+SERVED = _served()
+"""The paths that are passed on to MLflow; each must match as a whole."""
+
+
+class TrackingServer:
+    """MLflow's application behind the allow-list and, where one is set, the token."""
+
+    def __init__(self, app: ASGIApp, token: str | None = None) -> None:
+        """Wrap MLflow's application; ``None`` or an empty token lets every request pass to the allow-list."""
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on to MLflow."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+        if scope["type"] != "http":
+            return
+        answer = self._answer(Request(scope))
+        await (self._app if answer is None else answer)(scope, receive, send)
+
+    def _answer(self, request: Request) -> Response | None:
+        """Return the response to a request that MLflow does not get; ``None`` for a request that is passed on."""
+        # MLflow matches the same decoded path, so no other spelling of a refused path can pass.
+        path = request.scope["path"]
+        if self._token and path != HEALTH:
+            cookie = f"orchestrator_ui_{(request.scope.get('server') or ('', 80))[1]}"
+            given = request.query_params.get("token") if path == "/" else None
+            if given is not None and self._knows(given):
+                # The browser keeps the part after # and remembers an address without the token.
+                response = RedirectResponse("/", 303)
+                response.set_cookie(cookie, given, httponly=True, samesite="strict")
+                return response
+            bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+            if not (self._knows(request.cookies.get(cookie, "")) or self._knows(bearer)):
+                return PlainTextResponse("refused: open the address that `orchestrator ui` has printed\n", 401)
+        if SERVED.fullmatch(path) is None:
+            message = f"{path} is not served here: tracking and the registry of models alone are"
+            return JSONResponse({"error_code": "ENDPOINT_NOT_FOUND", "message": message}, 404)
+        return None
+
+    def _knows(self, given: str) -> bool:
+        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
+
+
+def application() -> TrackingServer:
+    """Return the application for the environment that ``main`` has made; each worker calls this."""
+    if os.environ.get("MLFLOW_AUTH_CONFIG_PATH"):
+        from mlflow.server.auth import create_app
+
+        return TrackingServer(create_app())
+    from mlflow.server.fastapi_app import app
+
+    return TrackingServer(app, os.environ.get(TOKEN))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until a signal ends the process; the options are named as those of ``mlflow server``."""
+    options = parser().parse_args(arguments)
+    _set_environment(options)
+    uvicorn.run(
+        "orchestrator.tracking.server:application",
+        factory=True,
+        host=options.host,
+        port=options.port,
+        workers=options.workers,
+        log_level="warning",
+        # The startup of MLflow's application only cleans up after its assistant, with `docker` where there is one.
+        lifespan="off",
+        ws="none",
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser("python -m orchestrator.tracking.server", description=main.__doc__)
+    made.add_argument("--host", default="127.0.0.1")
+    made.add_argument("--port", type=int, default=5000)
+    made.add_argument("--workers", type=int, default=1)
+    # Other users can read command lines: an address with a password belongs into the environment.
+    store = os.environ.get("MLFLOW_BACKEND_STORE_URI")
+    made.add_argument("--backend-store-uri", default=store, required=store is None)
+    made.add_argument("--artifacts-destination", help="place of the artifacts that go through the server")
+    made.add_argument("--allowed-hosts", help="Host headers that are accepted, with * as wildcard, by comma")
+    made.add_argument("--app-name", choices=["basic-auth"], help="ask for an account, as MLFLOW_AUTH_CONFIG_PATH says")
+    return made
+
+
+def _set_environment(options: argparse.Namespace) -> None:
+    """Tell MLflow's application what ``mlflow server`` would; check the stores and accounts before a worker starts."""
+    os.environ |= {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    if options.allowed_hosts:
+        os.environ["MLFLOW_SERVER_ALLOWED_HOSTS"] = options.allowed_hosts
+    # Imported after the allowed hosts are set, because MLflow's Flask application reads them on import.
+    from mlflow.environment_variables import _MLFLOW_AUTH_ADMIN_BOOTSTRAPPED, _MLFLOW_IN_JOB_EXECUTOR, _MLFLOW_SGI_NAME
+    from mlflow.server import constants
+    from mlflow.server.handlers import initialize_backend_stores
+    from mlflow.utils.server_cli_utils import resolve_default_artifact_root
+
+    proxied, store = options.artifacts_destination, options.backend_store_uri
+    # MLflow annotates a text, and takes None for its default.
+    root = resolve_default_artifact_root(proxied is not None, None, store)  # type: ignore[arg-type]
+    os.environ |= {
+        constants.BACKEND_STORE_URI_ENV_VAR: store,
+        constants.REGISTRY_STORE_URI_ENV_VAR: store,
+        constants.ARTIFACT_ROOT_ENV_VAR: root,
+        _MLFLOW_SGI_NAME.name: "uvicorn",
+        _MLFLOW_IN_JOB_EXECUTOR.name: "false",
+    }
+    if proxied is not None:
+        os.environ |= {constants.SERVE_ARTIFACTS_ENV_VAR: "true", constants.ARTIFACTS_DESTINATION_ENV_VAR: proxied}
+    initialize_backend_stores(store, store, root)
+    if options.app_name is None:
+        os.environ.pop("MLFLOW_AUTH_CONFIG_PATH", None)
+        return
+    _make_accounts()
+    os.environ[_MLFLOW_AUTH_ADMIN_BOOTSTRAPPED.name] = "true"
+
+
+def _make_accounts() -> None:
+    """Make the administrator if there is none, and the account of the searches with the password that is given."""
+    from mlflow.server import auth
+
+    auth.get_flask_server_secret_key()
+    auth.bootstrap_admin_user()
+    password = os.environ.pop(DRIVER_PASSWORD, "")
+    if not password:
+        return
+    if not auth.store.has_user(DRIVER):
+        auth.store.create_user(DRIVER, password)
+    elif not auth.store.authenticate_user(DRIVER, password):
+        auth.store.update_user(DRIVER, password=password)
+        say(f"the account {DRIVER} has the password in {DRIVER_PASSWORD} now", error=True)
+
+
+if __name__ == "__main__":
+    main()

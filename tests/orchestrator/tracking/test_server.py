@@ -1,0 +1,157 @@
+"""What MLflow's server answers: every route of the installed MLflow is named here as served or refused."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse
+
+from orchestrator.tracking.server import CALLS, OBJECTS, SERVED, TrackingServer
+
+LIST = """
+import json
+from mlflow.server import app as flask_app
+from mlflow.server.auth import create_app
+
+def native(routes):
+    for route in routes:
+        if hasattr(route, "effective_candidates"):
+            yield from native(route.effective_candidates())
+        elif route.path:
+            yield route.path
+
+application = create_app()
+print(json.dumps([*native(application.routes), *(rule.rule for rule in flask_app.url_map.iter_rules())]))
+"""
+
+ACCOUNTS = """[mlflow]
+default_permission = READ
+database_uri = sqlite:///{folder}/auth.db
+admin_username = admin
+admin_password = of a test, and long
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+"""
+
+REFUSED = {
+    r"/ajax-api/3\.0/mlflow/assistant/.*": 11,
+    r"/gateway/.*": 12,
+    r"/(ajax-)?api/2\.0/mlflow/gateway-proxy": 1,
+    r"/(ajax-)?api/3\.0/mlflow/gateway/.*": 76,
+    r"/(ajax-)?api/3\.0/mlflow/mcp-servers.*": 46,
+    r"/ajax-api/3\.0/jobs/.*": 4,
+    r"/(ajax-)?api/3\.0/mlflow/(jobs|prompt-optimization|genai|scorers?|issues)/?.*": 39,
+    r"/v1/traces": 1,
+    r"/(ajax-)?api/[23]\.0/mlflow/(get-)?(unified-|online-)?traces?(-artifact|-details)?(/.*)?": 54,
+    r"/(ajax-)?api/2\.0/mlflow/webhooks.*": 12,
+    r"/(ajax-)?api/3\.0/mlflow/(workspaces|demo|datasets|label-schemas|review-queues|ui-telemetry).*": 74,
+    r"/(ajax-)?api/2\.0/mlflow/(upload-artifact|runs/create-promptlab-run|artifacts/presigned-.*)": 6,
+    r"/(ajax-)?api/2\.0/mlflow-artifacts/(mpu|presigned)/.*": 8,
+    # Misspelt by MLflow; the spelling that the pages use is served.
+    r"/(ajax-)?api/2\.0mlflow/experiments/search-datasets": 2,
+    r"/build/.*": 1,
+}
+"""Expression of refused paths -> number of routes that it fits."""
+
+
+@pytest.fixture(scope="module")
+def routes(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The paths of all routes of MLflow with accounts; a name in angle or curly brackets is replaced by ``x``."""
+    pytest.importorskip("flask_wtf", reason="MLflow's basic auth needs Flask-WTF (mlflow[auth])")
+    folder = tmp_path_factory.mktemp("accounts")
+    (folder / "auth.ini").write_text(ACCOUNTS.format(folder=folder))
+    settings = {
+        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "auth.ini"),
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": "of a test",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "_MLFLOW_SGI_NAME": "uvicorn",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", LIST], env={**os.environ, **settings}, stdout=subprocess.PIPE, check=True
+    )
+    return [re.sub(r"<[^>]+>|{[^}]+}", "x", path) for path in json.loads(ended.stdout)]
+
+
+def test_every_route_of_mlflow_is_either_served_or_named_as_refused(routes: list[str]) -> None:
+    fits = {path: [family for family in REFUSED if re.fullmatch(family, path)] for path in routes}
+    assert [path for path in routes if bool(SERVED.fullmatch(path)) == bool(fits[path])] == []
+    assert Counter(family for path in routes for family in fits[path]) == REFUSED
+
+
+def test_every_served_call_is_a_route_of_mlflow(routes: list[str]) -> None:
+    listed = [f"{start}/{end}" for start, ends in CALLS.items() for end in ends.split()]
+    assert [call for call in listed if not {f"/api/{call}", f"/ajax-api/{call}"} & set(routes)] == []
+    for shape in OBJECTS:
+        assert any(re.fullmatch(f"/api/{shape}", path) for path in routes), shape
+
+
+ASSISTANT = "/ajax-api/3.0/mlflow/assistant/config"
+SEARCH = "/ajax-api/2.0/mlflow/experiments/search"
+
+
+def status(path: str, *headers: tuple[str, str], token: str | None = None, query: str = "") -> tuple[int, str]:
+    """Return the status of an answer and the headers that redirect and set a cookie, of a server around "yes"."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "PUT",
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in headers],
+        "server": ("127.0.0.1", 5000),
+    }
+    asyncio.run(TrackingServer(PlainTextResponse("yes"), token)(scope, receive, send))
+    return sent[0]["status"], str([value for name, value in sent[0]["headers"] if name in (b"location", b"set-cookie")])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ASSISTANT,
+        "/ajax-api/3.0/mlflow/assistant/message",
+        "/ajax-api//3.0/mlflow/assistant/message",
+        f"{SEARCH}/",
+        f"{SEARCH}\n",
+        f"//{SEARCH}",
+        f"/x{SEARCH}",
+        "/gateway/mlflow/v1/models",
+        "/v1/traces",
+    ],
+)
+def test_refused_paths_do_not_reach_mlflow(path: str) -> None:
+    assert status(path)[0] == 404
+
+
+@pytest.mark.parametrize("path", ["/", SEARCH, "/static-files/a/b.js", "/api/2.0/mlflow-artifacts/artifacts/a/b.pt"])
+def test_served_paths_reach_mlflow(path: str) -> None:
+    assert status(path)[0] == 200
+
+
+def test_with_a_token_nothing_but_the_health_check_is_answered_without_it() -> None:
+    assert status("/health", token="secret")[0] == 200
+    for path in ("/", SEARCH, ASSISTANT):
+        assert status(path, token="secret")[0] == 401
+        assert (
+            status(path, ("authorization", "Bearer guess"), ("cookie", "orchestrator_ui_5000="), token="secret")[0]
+            == 401
+        )
+    assert status("/", token="secret", query="token=guess")[0] == 401
+    assert status(SEARCH, token="secret", query="token=secret")[0] == 401, "an address of a call ends up in logs"
+    assert status(SEARCH, ("authorization", "Bearer secret"), token="secret")[0] == 200
+    assert status(SEARCH, ("cookie", "orchestrator_ui_5000=secret"), token="secret")[0] == 200
+    code, headers = status("/", token="secret", query="token=secret")
+    assert code == 303
+    assert "orchestrator_ui_5000=secret; HttpOnly; Path=/; SameSite=strict" in headers
+    assert status(ASSISTANT, ("authorization", "Bearer secret"), token="secret")[0] == 404
