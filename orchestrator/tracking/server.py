@@ -180,7 +180,7 @@ def _set_environment(options: argparse.Namespace) -> None:
     from mlflow.utils.server_cli_utils import resolve_default_artifact_root
 
     proxied, store = options.artifacts_destination, options.backend_store_uri
-    root = resolve_default_artifact_root(proxied is not None, None, store)
+    root = resolve_default_artifact_root(proxied is not None, "", store)
     os.environ |= {
         constants.BACKEND_STORE_URI_ENV_VAR: store,
         constants.REGISTRY_STORE_URI_ENV_VAR: store,
