@@ -26,6 +26,9 @@ from orchestrator.text.terminal import say
 TOKEN = "ORCHESTRATOR_UI_TOKEN"
 """Environment variable with the token that every request needs; an unset or empty one asks for none."""
 
+ACCOUNTS = "ORCHESTRATOR_ACCOUNTS"
+"""Environment variable that tells the workers to ask for an account."""
+
 DRIVER, DRIVER_PASSWORD = "driver", "ICR_DRIVER_PASSWORD"
 """Account with which searches log, and the environment variable with its password: no administrator."""
 
@@ -119,7 +122,7 @@ class TrackingServer:
 
 def application() -> TrackingServer:
     """Return the application for the environment that ``main`` has made; each worker calls this."""
-    if os.environ.get("MLFLOW_AUTH_CONFIG_PATH"):
+    if os.environ[ACCOUNTS] == "true":
         from mlflow.server.auth import create_app
 
         return TrackingServer(create_app())
@@ -130,7 +133,7 @@ def application() -> TrackingServer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until a signal ends the process; the options are named as those of ``mlflow server``."""
-    options = parser().parse_args(arguments)
+    options = parse(arguments)
     _set_environment(options)
     uvicorn.run(
         "orchestrator.tracking.server:application",
@@ -145,8 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options; a server that other machines reach and that asks nobody for anything is refused."""
     made = argparse.ArgumentParser("python -m orchestrator.tracking.server", description=main.__doc__)
     made.add_argument("--host", default="127.0.0.1")
     made.add_argument("--port", type=int, default=5000)
@@ -157,7 +160,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--artifacts-destination", help="place of the artifacts that go through the server")
     made.add_argument("--allowed-hosts", help="Host headers that are accepted, with * as wildcard, by comma")
     made.add_argument("--app-name", choices=["basic-auth"], help="ask for an account, as MLFLOW_AUTH_CONFIG_PATH says")
-    return made
+    options = made.parse_args(arguments)
+    if options.app_name is None and not os.environ.get(TOKEN) and options.host not in ("127.0.0.1", "::1", "localhost"):
+        made.error(
+            f"--host {options.host}: others could write without a password; add --app-name basic-auth or {TOKEN}"
+        )
+    return options
 
 
 def _set_environment(options: argparse.Namespace) -> None:
@@ -172,23 +180,21 @@ def _set_environment(options: argparse.Namespace) -> None:
     from mlflow.utils.server_cli_utils import resolve_default_artifact_root
 
     proxied, store = options.artifacts_destination, options.backend_store_uri
-    # MLflow annotates a text, and takes None for its default.
-    root = resolve_default_artifact_root(proxied is not None, None, store)  # type: ignore[arg-type]
+    root = resolve_default_artifact_root(proxied is not None, "", store)
     os.environ |= {
         constants.BACKEND_STORE_URI_ENV_VAR: store,
         constants.REGISTRY_STORE_URI_ENV_VAR: store,
         constants.ARTIFACT_ROOT_ENV_VAR: root,
         _MLFLOW_SGI_NAME.name: "uvicorn",
         _MLFLOW_IN_JOB_EXECUTOR.name: "false",
+        ACCOUNTS: str(options.app_name is not None).lower(),
     }
     if proxied is not None:
         os.environ |= {constants.SERVE_ARTIFACTS_ENV_VAR: "true", constants.ARTIFACTS_DESTINATION_ENV_VAR: proxied}
     initialize_backend_stores(store, store, root)
-    if options.app_name is None:
-        os.environ.pop("MLFLOW_AUTH_CONFIG_PATH", None)
-        return
-    _make_accounts()
-    os.environ[_MLFLOW_AUTH_ADMIN_BOOTSTRAPPED.name] = "true"
+    if options.app_name is not None:
+        _make_accounts()
+        os.environ[_MLFLOW_AUTH_ADMIN_BOOTSTRAPPED.name] = "true"
 
 
 def _make_accounts() -> None:

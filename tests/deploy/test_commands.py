@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.tracking.server import parser
+from orchestrator.tracking.server import parse
 from tests.deploy.commands import CommandError, check, in_markdown, in_shell, in_words, program_of
 from tests.deploy.files import DEPLOY, OVERLAYS, RAY_CLUSTERS, SCRIPTS, documents, named, pods, walk
 from tests.deploy.kustomize import build
@@ -137,7 +137,7 @@ def test_a_mistake_is_found(text: str, complaint: str) -> None:
 def test_the_tracking_server_is_the_reduced_one_and_takes_its_options(path: Path) -> None:
     words = [value for one in documents(path) for _, value in walk(one) if isinstance(value, list) and SERVER in value]
     [command] = words
-    options = parser().parse_args(command[command.index(SERVER) + 1 :])
+    options = parse(command[command.index(SERVER) + 1 :])
     assert command[:2] == ["python", "-m"] and options.app_name == "basic-auth" and options.allowed_hosts
 
 

@@ -34,6 +34,7 @@ def literals(path: Path) -> list[str]:
 def is_reference(value: str) -> bool:
     """Say whether a value only says where a secret is, or which kind it is of."""
     names = {
+        "required",
         "token",
         "postgres",
         "ray-token",

@@ -84,7 +84,7 @@ def open_pages(command: str, folder: Path, environment: dict[str, str]) -> None:
     ) as started:
         assert started.stdout is not None
         printed = started.stdout.readline() + started.stdout.readline()
-        pages = re.search(r"http://127\.0\.0\.1:\d+", printed)
+        pages = re.search(r"(http://127\.0\.0\.1:\d+/)\?token=([\w-]+)", printed)
         assert pages is not None
-        assert "MLflow" in fetch(f"{pages[0]}/", started)
+        assert "MLflow" in fetch(pages[1], started, pages[2])
         end(started, signal.SIGINT)

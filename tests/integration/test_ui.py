@@ -37,15 +37,21 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
     ) as started:
         assert started.stdout is not None
         assert str(output / "mlflow.db") in started.stdout.readline()
-        assert f"http://127.0.0.1:{port}" in started.stdout.readline()
-        assert "MLflow" in fetch(f"http://127.0.0.1:{port}/", started)
+        opens = started.stdout.readline().split()[1]
+        assert opens.startswith(f"http://127.0.0.1:{port}/?token=")
+        token = opens.partition("token=")[2].partition("#")[0]
+        fetch(f"http://127.0.0.1:{port}/health", started)
+        assert "MLflow" in fetch(f"http://127.0.0.1:{port}/", started, token)
         children = psutil.Process(started.pid).children(recursive=True)
         listening = {link.laddr.ip for child in children for link in child.net_connections() if link.status == "LISTEN"}
         assert listening == {"127.0.0.1"}
         assert str(output / "mlflow.db") not in str([child.cmdline() for child in children]), "it may hold a password"
+        assert token not in str([child.cmdline() for child in children])
         search = f"http://127.0.0.1:{port}/ajax-api/2.0/mlflow/experiments/search?max_results=5"
-        assert '"name": "empty"' in fetch(search, started), "the store is the one that was named"
-        assert [answer_of(port, *request) for request in FOREIGN] == [403] * len(FOREIGN)
+        assert '"name": "empty"' in fetch(search, started, token), "the store is the one that was named"
+        assert [answer_of(port, token, *request) for request in FOREIGN] == [403] * len(FOREIGN)
+        assert [answer_of(port, None, *request) for request in ATTACK] == [401] * len(ATTACK)
+        assert [answer_of(port, token, *request) for request in ATTACK] == [404] * len(ATTACK)
         end(started, number)
 
 
@@ -71,11 +77,22 @@ FOREIGN: list[tuple[str, str, dict[str, str]]] = [
 """Requests that only a browser on the page of somebody else sends."""
 
 
-def answer_of(port: int, method: str, path: str, headers: dict[str, str]) -> int:
+ASSISTANT = "/ajax-api/3.0/mlflow/assistant"
+
+ATTACK: list[tuple[str, str, dict[str, str]]] = [
+    ("PUT", f"{ASSISTANT}/config", {"Content-Type": "application/json"}),
+    ("POST", f"{ASSISTANT}/message", {"Content-Type": "application/json"}),
+    ("GET", f"{ASSISTANT}/sessions/1/stream", {}),
+]
+"""Requests with which another user of the machine made MLflow's assistant run a shell as whoever serves it."""
+
+
+def answer_of(port: int, token: str | None, method: str, path: str, headers: dict[str, str]) -> int:
     """Return the status with which the pages answer a request."""
+    headers = headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
     connection = HTTPConnection("127.0.0.1", port, timeout=120)
     try:
-        connection.request(method, path, body='{"name": "theirs"}' if method == "POST" else None, headers=headers)
+        connection.request(method, path, body='{"name": "theirs"}' if method != "GET" else None, headers=headers)
         return connection.getresponse().status
     finally:
         connection.close()
@@ -86,11 +103,12 @@ def listen_to_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def fetch(url: str, started: subprocess.Popen[str]) -> str:
+def fetch(url: str, started: subprocess.Popen[str], token: str = "") -> str:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
     deadline = time.monotonic() + 300
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return str(answer.read(), "utf-8")
         except (URLError, ConnectionError, TimeoutError):
             assert started.poll() is None

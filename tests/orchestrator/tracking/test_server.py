@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from starlette.responses import PlainTextResponse
 
-from orchestrator.tracking.server import CALLS, OBJECTS, SERVED, TrackingServer
+from orchestrator.tracking.server import CALLS, OBJECTS, SERVED, TOKEN, TrackingServer, parse
 
 LIST = """
 import json
@@ -155,3 +155,18 @@ def test_with_a_token_nothing_but_the_health_check_is_answered_without_it() -> N
     assert code == 303
     assert "orchestrator_ui_5000=secret; HttpOnly; Path=/; SameSite=strict" in headers
     assert status(ASSISTANT, ("authorization", "Bearer secret"), token="secret")[0] == 404
+
+
+def test_a_server_that_others_reach_asks_for_an_account_or_a_token(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--backend-store-uri", "sqlite:///x.db"]
+    monkeypatch.delenv(TOKEN, raising=False)
+    assert parse([*words, "--host", "127.0.0.1"]).port == 5000
+    with pytest.raises(SystemExit) as refused:
+        parse([*words, "--host", "0.0.0.0"])
+    assert refused.value.code == 2
+    assert "--app-name basic-auth" in capsys.readouterr().err
+    assert parse([*words, "--host", "0.0.0.0", "--app-name", "basic-auth"]).app_name == "basic-auth"
+    monkeypatch.setenv(TOKEN, "secret")
+    assert parse([*words, "--host", "0.0.0.0"]).app_name is None
