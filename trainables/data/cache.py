@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,6 +38,8 @@ def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]
         status = path.stat()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise DataError(f"{path}: must be a regular file")
     times = [status.st_mtime_ns, status.st_ctime_ns]
     identity = [str(path), status.st_size, status.st_ino, *times, compute.__qualname__, _CHECKS]
     record = cache / "files" / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"

@@ -33,7 +33,7 @@ from trainables.errors import UserError
 from trainables.ranks import Ranks, read_ranks, write_ranks
 
 IMAGES = [("train", 0), ("train", 1), ("restval", 2), ("val", 3), ("test", 4), ("test", 5)]
-CASES = 40
+CASES = 20
 """Damaged folders or files of each form in CI."""
 
 
@@ -159,6 +159,127 @@ def test_every_form_of_data_is_damaged_here() -> None:
             assert describe("tiny", root, cache=root.parent / "cache").problems == []
             found.add(find_source("tiny", root).format)
     assert found == set(FORMATS)
+
+
+def replaced(old: str, new: str) -> Callable[[Path], object]:
+    def change(path: Path) -> None:
+        text = path.read_text()
+        assert old in text
+        path.write_bytes(text.replace(old, new, 1).encode())
+
+    return change
+
+
+def of_dates(path: Path) -> None:
+    days = pyarrow.array([2**31 - 1] * 4, pyarrow.int32()).cast(pyarrow.date32())
+    parquet.write_table(pyarrow.table({"image_path": ["a"] * 4, "caption": days}), path)
+
+
+def of_equal_rows(path: Path) -> None:
+    parquet.write_table(pyarrow.table({"image_path": ["a"] * 10**6, "caption": ["a"] * 10**6}), path)
+
+
+def with_header(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(len(text).to_bytes(8, "little") + text.encode() + b"\0" * 64)
+
+
+def to_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+NAMED: dict[str, tuple[str, str, Callable[[Path], object], str]] = {
+    "labels, empty": (
+        "labels",
+        "labels.csv",
+        lambda p: p.write_text(""),
+        "line 1: must be filename,class,split, got ''",
+    ),
+    "labels, a lone carriage return": (
+        "labels",
+        "labels.csv",
+        replaced("0.jpg,", "0.jpg,a\rb"),
+        "line 2: broken CSV: new-",
+    ),
+    "labels, an open quote": ("labels", "labels.csv", replaced("train/0/0", '"'), "broken CSV: unexpected end of data"),
+    "labels, a large field": ("labels", "labels.csv", replaced("train 0", "x" * 140_000), "line 2: broken CSV: field"),
+    "a list as split": (
+        "msrvtt",
+        "train_val_videodatainfo.json",
+        replaced('"split": "train"', '"split": ["train"]'),
+        "videos[0]: split must be train, validate or test, got ['train']",
+    ),
+    "a list as id": (
+        "msrvtt",
+        "test_videodatainfo.json",
+        replaced('"video_id": "f", "caption"', '"video_id": ["f"], "caption"'),
+        "sentences[0]: video_id ['f'] is none of videos",
+    ),
+    "half of a surrogate pair as id": (
+        "karpathy",
+        "dataset_tiny.json",
+        replaced('"cocoid": 3', '"cocoid": "\\ud800"'),
+        "images[3]: the id '\\ud800' is no Unicode text",
+    ),
+    "dates as captions": (
+        "clip-retrieval",
+        "val/metadata/metadata_0.parquet",
+        of_dates,
+        "cannot be read as metadata with the columns image_path, caption: days=2147483647",
+    ),
+    "more rows than bytes": (
+        "clip-retrieval",
+        "val/metadata/metadata_0.parquet",
+        of_equal_rows,
+        "cannot be read as metadata with the columns image_path, caption: 1,000,000 rows in",
+    ),
+    "5,000 digits": ("flickr", "results.token", replaced("#1", "#" + "9" * 5000), "line 1: must be 'NAME.jpg#NUMBER"),
+    "5,000 digits of a judged caption": (
+        "karpathy",
+        "ExpertAnnotations.txt",
+        replaced("#1", "#" + "9" * 5000),
+        "ExpertAnnotations.txt: line 1: must be 'IMAGE.jpg",
+    ),
+    "5,000 votes": (
+        "karpathy",
+        "CrowdFlowerAnnotations.txt",
+        replaced("\t2\t", "\t" + "9" * 5000 + "\t"),
+        "CrowdFlowerAnnotations.txt: line 1: must be 'IMAGE.jpg",
+    ),
+    "a header of null": (
+        "labels",
+        "features_text.safetensors",
+        with_header("null"),
+        "cannot be read as a safetensors file: its header is no JSON object",
+    ),
+    "an offset beyond every file": (
+        "labels",
+        "features_text.safetensors",
+        with_header('{"a": {"dtype": "F32", "shape": [12, 3], "data_offsets": [' + "9" * 30 + ", 0]}}"),
+        "cannot be read as a safetensors file",
+    ),
+    "a shape of texts": (
+        "labels",
+        "features_text.safetensors",
+        with_header('{"a": {"dtype": "F32", "shape": ["12", 3], "data_offsets": [0, 144]}}'),
+        "its header has a shape, or an offset, that is no whole number of at least 0",
+    ),
+    "a folder": ("karpathy", "dataset_tiny.json", to_folder, "dataset_tiny.json: must be a regular file"),
+}
+
+
+@pytest.mark.parametrize(("form", "file", "change", "message"), NAMED.values(), ids=NAMED)
+def test_damage_is_named_with_its_file_and_place(
+    form: str, file: str, change: Callable[[Path], object], message: str
+) -> None:
+    with folder_of(form) as root:
+        path = root / "tiny" / file
+        change(path)
+        try:
+            problems = describe("tiny", root, cache=root.parent / "cache").problems
+        except UserError as error:
+            problems = [str(error)]
+        assert any(message in problem and str(root / "tiny") in problem for problem in problems), problems
 
 
 @pytest.mark.parametrize("form", FORMS)

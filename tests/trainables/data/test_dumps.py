@@ -13,6 +13,7 @@ from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.data.corpus import SPLIT_ALIASES
 from trainables.data.dataset import load_dataset
 from trainables.data.dumps import read_dump
+from trainables.errors import DataError
 
 SIZE = 4
 
@@ -100,6 +101,68 @@ def test_what_does_not_fit_the_dataset_is_refused_and_leaves_nothing_that_loads(
     )
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (bare_folder.folder / "features_text.npy").exists()
+
+
+COMPLEX = {
+    suffix: "image_features must be a matrix of numbers, got complex64 of shape (6, 4)"
+    for suffix in (".npz", ".pt", ".safetensors")
+}
+
+
+@pytest.mark.parametrize(("suffix", "message"), COMPLEX.items())
+def test_complex_features_are_refused_in_every_form_and_lose_nothing(
+    suffix, message, bare_folder, tmp_path, capsys
+) -> None:
+    saved = features(bare_folder)
+    path = write(bare_folder, tmp_path / f"clip{suffix}", {**saved, "image_features": saved["image_features"] * 1j})
+    assert unpack(bare_folder, path) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert list(bare_folder.folder.glob("features_*")) == []
+
+
+def of_zeros(path: Path) -> None:
+    np.savez_compressed(path, image_features=np.zeros((6, 12 << 20), np.float32), text_features=np.zeros((12, 4)))
+
+
+def of_one_row(path: Path) -> None:
+    rows = torch.ones(1, 4).expand(1 << 26, -1)
+    torch.save({"image_features": rows, "text_features": torch.ones(12, 4)}, path)
+
+
+@pytest.mark.parametrize(("name", "write_file"), [("clip.npz", of_zeros), ("clip.pt", of_one_row)])
+def test_a_file_that_unpacks_to_many_times_its_size_is_refused_with_both_sizes(name, write_file, tmp_path) -> None:
+    path = tmp_path / name
+    write_file(path)
+    with pytest.raises(
+        DataError, match=rf"{name}: has [\d,]+ bytes and would unpack to 3?[0-9,]{{11,}}; features unpack"
+    ):
+        read_dump(path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt", ".safetensors"])
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.5, 0.99])
+def test_half_a_download_is_refused_by_name(suffix, part, bare_folder, tmp_path) -> None:
+    path = write(bare_folder, tmp_path / f"clip{suffix}", features(bare_folder))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(part * len(content))])
+    with pytest.raises(
+        DataError, match=f"clip{suffix}: cannot be read without running code of the file, or is damaged"
+    ):
+        read_dump(path)
+
+
+def test_lists_in_place_of_arrays_and_of_ids_are_refused(bare_folder, tmp_path) -> None:
+    saved, path = features(bare_folder), tmp_path / "clip.pt"
+    for held, message in (
+        ([1, 2], "clip.pt: must hold a dict with image_features and text_features, got list"),
+        ({**saved, "image_features": [[1.0]]}, "image_features must be a matrix of numbers, got list; save it as an"),
+        ({**saved, "image_features": saved["image_features"].int()}, "must be a matrix of numbers, got int32"),
+        ({**saved, "image_ids": 3}, "image_ids must be a list of texts, got 3"),
+    ):
+        torch.save(held, path)
+        with pytest.raises(DataError) as caught:
+            read_dump(path)
+        assert message in str(caught.value)
 
 
 def test_a_file_that_would_run_code_is_refused(bare_folder, tmp_path, capsys) -> None:
