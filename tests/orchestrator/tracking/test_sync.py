@@ -13,7 +13,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.tracking import Store, default_uri, find_differences
-from orchestrator.tracking.connection import take_turn
+from orchestrator.tracking.connection import DeliveryBusyError, take_turn
 from orchestrator.tracking.sync import deliver
 from orchestrator.tracking.tracker import Tracker
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
@@ -65,6 +65,18 @@ def test_beside_the_delivery_of_a_running_search_nothing_is_sent(
         assert not end.value.code
     assert "tiny: its search is running and delivers to this store itself" in capsys.readouterr().out
     assert all_runs(directory.parent) == []
+
+
+def test_one_store_is_one_however_its_address_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for uri, again in (
+        (default_uri(tmp_path), "sqlite:///mlflow.db"),
+        ("https://me:secret@mlflow.example", "https://me:other@mlflow.example/"),
+    ):
+        with take_turn(uri, tmp_path, "tiny"):
+            with pytest.raises(DeliveryBusyError):
+                take_turn(again, tmp_path, "tiny")
+            take_turn(again, tmp_path, "other").close()
 
 
 def test_a_tracker_waits_for_a_delivery_and_says_so(directory: Path) -> None:
