@@ -195,8 +195,13 @@ def _check_out(out: Path, request: ExtractionRequest) -> None:
         make_writable(out)
     except OSError as error:
         raise ConfigError(f"{out}: cannot be written: {error.strerror}; name another folder with --out") from None
-    there = [path for kind in KINDS[request.features] if (path := out / f"features_{kind}.npy").exists()]
-    if there and not (out / SHARDS).exists():
+    from trainables.data.extract import joined_mark
+
+    names = ("features", "augmented") if request.augmentations else ("features",)
+    paths = [out / f"{name}_{kind}.npy" for kind in KINDS[request.features] for name in names]
+    # An extraction that was killed while it joined its shards has written some of the files itself.
+    there = [path for path in paths if path.exists() and not (out / SHARDS / joined_mark(path.name)).exists()]
+    if there:
         raise ConfigError(f"{there[0]}: is there already; remove it, or name another folder with --out")
 
 

@@ -99,7 +99,10 @@ def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -
     Raises:
         DeliveryBusyError: If another process delivers, and ``waits`` is false.
     """
-    digest = hashlib.sha256(f"{without_password(uri)}\n{experiment}".encode()).hexdigest()[:16]
+    # One store has one name here, however its address is written.
+    database = uri.removeprefix("sqlite:///")
+    store = without_password(uri).rstrip("/") if database == uri else str(Path(database).resolve())
+    digest = hashlib.sha256(f"{store}\n{experiment}".encode()).hexdigest()[:16]
     descriptor = os.open(output / f".delivery-{digest}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))

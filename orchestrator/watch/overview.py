@@ -78,7 +78,7 @@ def overview_of(watched: Sequence[Watched], title: str) -> Overview:
     left = AT_ONCE
     for one in watched:
         at_once = left if cards else SMALL
-        left -= one.size if one.size <= at_once else 0
+        left -= one.size if cards and one.size <= at_once else 0
         card, curve = _look(one, at_once)
         cards.append(card)
         curves += [curve] if curve is not None and len(curves) < COMPARED else []

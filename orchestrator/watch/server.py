@@ -10,6 +10,7 @@ from types import FrameType
 
 import h11
 import uvicorn
+from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.watch.app import make_app
@@ -145,7 +146,12 @@ def serve(listening: Listening, experiments: Experiments, title: str) -> None:
     app = make_app(experiments, listening.rules, title=title, instance=secrets.token_hex(8))
     os.nice(NICENESS)
     experiments.begin_reading()
-    config = uvicorn.Config(
+    _Uvicorn(make_config(app)).run(sockets=[listening.socket])
+
+
+def make_config(app: Starlette) -> uvicorn.Config:
+    """Return the configuration of the server, with its limits on connections."""
+    return uvicorn.Config(
         app,
         http=_Connection,
         log_level="critical",
@@ -154,5 +160,5 @@ def serve(listening: Listening, experiments: Experiments, title: str) -> None:
         lifespan="off",
         ws="none",
         h11_max_incomplete_event_size=LARGEST_HEADER,
+        timeout_graceful_shutdown=1,
     )
-    _Uvicorn(config).run(sockets=[listening.socket])

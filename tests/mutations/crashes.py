@@ -9,6 +9,48 @@ POPULATION_KILLED = f"'{EVERY_RECORD}[a population-killed after it]'"
 
 MUTATIONS = (
     Mutation(
+        name="a start deletes the checkpoints that the journal does not know",
+        file="orchestrator/storage/checkpoints.py",
+        old="                moved.append(self.store.set_aside(place, occasion))",
+        new="                self.store.delete(entry)",
+        tests="tests/orchestrator/search/test_preparation.py::test_a_start_with_a_cut_journal_moves_what_the_journal_does_not_know",
+    ),
+    Mutation(
+        name="two deliveries of an experiment run at once",
+        file="orchestrator/tracking/connection.py",
+        old="fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))",
+        new="fcntl.flock(descriptor, fcntl.LOCK_SH)",
+        tests="tests/orchestrator/tracking/test_sync.py::test_beside_the_delivery_of_a_running_search_nothing_is_sent",
+    ),
+    Mutation(
+        name="a run stays below the study that was made twice",
+        file="orchestrator/tracking/store.py",
+        old="        if run.parent != parent.id:",
+        new="        if False:",
+        tests="tests/orchestrator/tracking/test_sync.py::test_runs_that_were_made_twice_are_merged_below_one_study",
+    ),
+    Mutation(
+        name="starts at once test a folder with one file",
+        file="trainables/files.py",
+        old='    with tempfile.TemporaryFile(dir=directory, prefix=".writable-"):\n        pass',
+        new='    write_whole(directory / ".writable", "")\n    (directory / ".writable").unlink()',
+        tests="tests/orchestrator/search/test_preparation.py::test_many_starts_at_once_share_an_output_folder",
+    ),
+    Mutation(
+        name="the reader of a status takes the actors from the history",
+        file="orchestrator/search/status.py",
+        old="        history = history.without_actors()",
+        new="        history.actors.gpus.clear()",
+        tests="tests/orchestrator/search/test_status.py::test_what_waits_for_room_or_for_the_next_start_is_to_come",
+    ),
+    Mutation(
+        name="the second process in between does not end what is bound",
+        file="orchestrator/machines/bound_process.py",
+        old="        os.killpg(0, signal.SIGTERM)\n        time.sleep(GRACE_SECONDS)",
+        new="        os._exit(0)\n        time.sleep(GRACE_SECONDS)",
+        tests="tests/orchestrator/machines/test_bound_process.py::test_it_ends_where_its_starter_and_a_process_in_between_are_killed",
+    ),
+    Mutation(
         name="a record is acted upon before it is forced to the disk",
         file="orchestrator/journal/journal.py",
         old="line = line[self._file.write(line) :]\n        os.fsync(self._file.fileno())",

@@ -14,7 +14,7 @@ import uvicorn
 
 from orchestrator.watch.app import make_app
 from orchestrator.watch.experiments import Experiments
-from orchestrator.watch.server import listen
+from orchestrator.watch.server import listen, make_config
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,7 @@ def served(
     if expected is not None:
         experiments.expect(expected)
     app = make_app(experiments, listening.rules, title="watched", instance="test")
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(make_config(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening.socket]})
     thread.start()
     try:

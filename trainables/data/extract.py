@@ -128,6 +128,11 @@ def extract_shards(plan: Plan, shards: Sequence[int], encode: Encoder, threads: 
             yield _extract_shard(plan, shard, islice(crops, len(plan.rows(shard))), encode)
 
 
+def joined_mark(name: str) -> str:
+    """Return the name of the empty file among the shards that says which feature file they were joined into."""
+    return f"{name}.joined"
+
+
 def join_shards(plan: Plan, out: Path) -> list[Path]:
     """Join all shards into feature files with their origin beside them, and return the paths of the features."""
     written = []
@@ -138,6 +143,8 @@ def join_shards(plan: Plan, out: Path) -> list[Path]:
             # A file that a kill leaves unfinished lies among the shards, and is removed with them.
             joined = plan.folder / path.name
             shape = _write_rows(joined, len(plan.paths), (block[views] for block in _blocks(plan, kind)))
+            # Says after a kill that this extraction wrote the file, which nobody else may have replaced.
+            (plan.folder / joined_mark(path.name)).touch()
             joined.replace(path)
             origin = {**plan.origin, "kind": kind, "shape": shape, "dtype": "float16"}
             write_whole(path.with_suffix(".json"), json.dumps(origin, indent=2) + "\n")

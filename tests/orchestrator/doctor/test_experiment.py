@@ -220,6 +220,8 @@ def test_results_that_a_cut_journal_does_not_know_are_moved_and_named(
     shutil.rmtree(folder / "set_aside")
     (folder / "summary.json").unlink()
     (folder / "journal.jsonl").write_bytes(journal)
+    assert states(folder).keys() <= {"tracking"}, "MLflow was told of the cut journal"
+    assert states(folder, repair=True).keys() <= {"tracking"}
     assert states(folder) == {}
 
 

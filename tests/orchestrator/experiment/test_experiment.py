@@ -1,11 +1,13 @@
 """Experiment files: what ships loads, wrong ones are refused in one line, harmless changes pass."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from orchestrator.cli import main
 from orchestrator.experiment.changed_keys import changed_keys
 from orchestrator.experiment.experiment import (
     load_experiment,
@@ -243,3 +245,14 @@ def test_what_can_be_maximised_on_val_is_known_of_test_as_well() -> None:
     vectors = torch.eye(3)
     known = embedding_metrics(vectors, vectors, torch.arange(3))
     assert {name.removeprefix("val/") for name in METRICS if name.startswith("val/")} <= known.keys()
+
+
+def test_a_named_pipe_as_an_experiment_file_is_refused_without_waiting_for_a_writer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "tiny.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(SystemExit) as end:
+        main(["search", str(pipe), "--dry-run"])
+    assert end.value.code == 2
+    assert f"{pipe}: is no regular file; name a YAML file" in capsys.readouterr().err

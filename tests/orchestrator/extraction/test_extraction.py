@@ -236,6 +236,20 @@ def test_features_that_are_there_are_not_overwritten(photos: Path, capsys: pytes
     assert (photos / "features_global.npy").read_bytes() == before
 
 
+def test_features_that_a_user_put_beside_an_unfinished_extraction_are_not_overwritten(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (photos / ".extract").mkdir()
+    for name, options in (("augmented_global.npy", ["--augmentations", "2"]), ("features_global.npy", [])):
+        (photos / name).write_bytes(b"mine")
+        assert f"{name}: is there already" in refusal(capsys, "photos", *NETWORK, *options)
+        assert (photos / name).read_bytes() == b"mine"
+    # What the killed extraction itself had joined is written again.
+    (photos / ".extract" / "features_global.npy.joined").touch()
+    assert call("photos", *NETWORK) == 0
+    assert (photos / "features_global.npy").read_bytes() != b"mine"
+
+
 def test_an_unfinished_extraction_with_other_options_is_refused(
     photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
