@@ -18,7 +18,8 @@ def confirm(
         int | None, typer.Option(help="Fresh seeds for each candidate; by default as in the search, or 5.")
     ] = None,
     trainings: Annotated[
-        int | None, typer.Option(help="Run a race: at most this many trainings a dataset, for candidates that can win.")
+        int | None,
+        typer.Option(help="Run a race: at most this many trainings a dataset, the last of them for the two in front."),
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Loss to compare the winner with, instead of the best published settings.")

@@ -314,7 +314,7 @@ def _check_race(experiment: Experiment) -> None:
     most = min(confirm.top, experiment.search.trials) * studies + 1
     if confirm.trainings < 2 * most:
         raise ValueError(
-            f"confirm.trainings: a race trains each candidate twice before any leaves, and there may be {most} on a "
+            f"confirm.trainings: a race trains each candidate at least twice, and there may be {most} on a "
             f"dataset ({confirm.top} of each study, and the baseline), so at least {2 * most}, got {confirm.trainings}"
         )
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from orchestrator.results.candidates import Candidate, Comparison, Detectable, OverImages, Verdict
-from orchestrator.results.crossed import CrossedTest, crossed_test
+from orchestrator.results.crossed import CrossedTest, crossed_test, own_parts
 from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.statistics import (
     Interval,
@@ -92,7 +92,8 @@ def compare(ranked: Sequence[Candidate], rules: Rules) -> tuple[Comparison, ...]
     named = [other.label for other, _ in opponents]
     others = [one for one in ranked[1:] if one.label in named or (rules.everyone and _is_testable(one))]
     on_test_set: _Tests = {other.label: _welch(ranked[0], other, rules.metric) for other in others}
-    crossed = {other.label: _crossed(ranked[0], other) if rules.over_images else None for other in others}
+    none: dict[str, CrossedTest | None] = dict.fromkeys(on_test_set)
+    crossed = _crossed_tests(ranked[0], others) if rules.over_images else none
     over_images: _Tests = {label: _of_crossed(test) for label, test in crossed.items()}
     decisive = {label: over_images[label] or on_test_set[label] for label in crossed}
     leads = {one.label: _lead_p(ranked[0], one, decisive[one.label], rules.metric) for one in others}
@@ -157,11 +158,18 @@ def _welch(winner: Candidate, other: Candidate, metric: str) -> _Test | None:
     return None if test is None else _Test(test.difference, test.interval, test.p, test.p, test.variances)
 
 
-def _crossed(winner: Candidate, other: Candidate) -> CrossedTest | None:
-    """Return the test over seeds and images; ``None`` where a candidate has one run, which has no spread over seeds."""
-    if any(one.has_seeds and len(one.values) < 2 for one in (winner, other)):
-        return None
-    return crossed_test(winner.image_runs(), other.image_runs())
+def _crossed_tests(winner: Candidate, others: Sequence[Candidate]) -> dict[str, CrossedTest | None]:
+    """Return the tests over seeds and images; ``None`` where a candidate has one run, without a spread."""
+    if winner.has_seeds and len(winner.values) < 2:
+        return dict.fromkeys(other.label for other in others)
+    runs = winner.image_runs()
+    parts = own_parts(runs)
+    return {
+        other.label: None
+        if other.has_seeds and len(other.values) < 2
+        else crossed_test(runs, other.image_runs(), parts)
+        for other in others
+    }
 
 
 def _of_crossed(test: CrossedTest | None) -> _Test | None:

@@ -80,12 +80,13 @@ class CrossedTest:
         return 1 - away if self.difference > least else away
 
 
-def crossed_test(first: Runs, second: Runs) -> CrossedTest | None:
+def crossed_test(first: Runs, second: Runs, parts_of_first: tuple[float, float] | None = None) -> CrossedTest | None:
     """Compare two candidates over their seeds and the images on which both were evaluated.
 
     Args:
         first: Shape (S1, I); a single row is a candidate without seeds, whose further runs would give equal values.
         second: Shape (S2, I), with the images in the order of ``first``.
+        parts_of_first: ``own_parts`` of the first candidate, where it is compared with many.
 
     Returns:
         The test; ``None`` where nothing varies: fewer than two images, or no spread over seeds and images at all.
@@ -93,7 +94,7 @@ def crossed_test(first: Runs, second: Runs) -> CrossedTest | None:
     images = first.shape[1]
     if images < 2:
         return None
-    parts = [_parts(runs) for runs in (first, second)]
+    parts = [parts_of_first or own_parts(first), own_parts(second)]
     seeds, both = [part[0] for part in parts], sum(part[1] for part in parts)
     per_image = first.mean(0) - second.mean(0)
     over_images = float(per_image.var(ddof=1)) / images
@@ -105,10 +106,10 @@ def crossed_test(first: Runs, second: Runs) -> CrossedTest | None:
     return CrossedTest(float(per_image.mean()), Variances((seeds[0], seeds[1]), joint, counts, variance, images))
 
 
-def _parts(runs: Runs) -> tuple[float, float]:
-    """Return A and C of a candidate; 0 and 0 where it has no seeds."""
+def own_parts(runs: Runs) -> tuple[float, float]:
+    """Return A and C of a candidate; 0 and 0 where it has no seeds, or fewer than two images."""
     seeds, images = runs.shape
-    if seeds < 2:
+    if seeds < 2 or images < 2:
         return 0.0, 0.0
     left = runs - runs.mean(0) - runs.mean(1)[:, None] + runs.mean()
     mean_square = float((left**2).sum()) / ((seeds - 1) * (images - 1))
