@@ -7,8 +7,10 @@ Python itself reports what a test does (``sys.addaudithook``), so that nothing i
 
 import multiprocessing.util
 import os
+import re
 import socket
 import sys
+import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import FrameType
@@ -34,8 +36,8 @@ REFUSED = {
 QUESTIONS = ("git", "nvidia-smi", "uname", "ldconfig")
 """Programs that the product and libraries ask: which commit runs, which GPUs there are, which machine this is."""
 
-BY_PYTHON = ("__pycache__", ".pytest_cache", ".hypothesis")
-"""Folders that Python and the tests' own tools write wherever a test runs."""
+BY_LIBRARIES = re.compile("__pycache__|.pytest_cache|.hypothesis|torchinductor_.*")
+"""Folders that Python, the tests' own tools and torch write whichever test comes first."""
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PATIENCE = 120.0
@@ -51,7 +53,7 @@ class Guard:
     Attributes:
         refuses: Whether the test that runs may start no process.
         heard: What it did nevertheless.
-        written: Files that it opened to write.
+        written: Files and folders that it made.
     """
 
     def __init__(self) -> None:
@@ -139,7 +141,7 @@ class Guard:
 
     def _is_outside(self, file: Path) -> bool:
         """Whether a file is there that belongs into the folder of the test."""
-        is_own = file.is_relative_to(self._basetemp) or not {*file.parts}.isdisjoint(BY_PYTHON)
+        is_own = file.is_relative_to(self._basetemp) or any(BY_LIBRARIES.fullmatch(part) for part in file.parts)
         return self.refuses and not is_own and file.exists()
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -158,7 +160,9 @@ class Guard:
             pytest.fail(f"no mark `proof`: {self.heard[-1]}", pytrace=True)
 
     def _note_written(self, path: object, mode: str | None, flags: int) -> None:
-        if flags & WRITING and isinstance(path, str | os.PathLike) and not str(path).startswith(("/dev/", "/proc/")):
+        # A thread may be that of a test before, which has not ended yet.
+        is_of_the_test = threading.current_thread() is threading.main_thread()
+        if is_of_the_test and flags & WRITING and isinstance(path, str | os.PathLike) and not Path(path).exists():
             self.written.add(os.path.abspath(path))  # noqa: PTH100 - resolves nothing, and costs little
 
 

@@ -181,7 +181,20 @@ CRASHES = {
 }
 
 
-@pytest.mark.parametrize("crash", CRASHES.values(), ids=CRASHES)
+CASES = [
+    pytest.param(
+        scenario,
+        crash,
+        id=f"{scenario}-{death}",
+        # Each takes ten seconds of a processor.
+        marks=[] if scenario == "one by one" or death == "killed after it" else pytest.mark.proof,
+    )
+    for scenario in SCENARIOS
+    for death, crash in CRASHES.items()
+]
+
+
+@pytest.mark.parametrize(("undisturbed", "crash"), CASES, indirect=["undisturbed"])
 def test_it_resumes_to_the_same_end_from_every_record(undisturbed: Undisturbed, crash: Crash, tmp_path: Path) -> None:
     for number, snapshot in enumerate(undisturbed.snapshots):
         assert snapshot.is_forced, f"{snapshot.record}: acted upon before it was forced to the disk"
