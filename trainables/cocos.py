@@ -178,11 +178,17 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
         raise ConfigError(f"epsilon must be a finite number above 0, got {epsilon}")
     if convention not in ("paper", "published"):
         raise ConfigError(f"convention must be 'paper' or 'published', got {convention!r}")
-    if convention == "published" and not isinstance(loss, Triplet | TripletHardest | NTXent | SmoothAP):
+    if convention == "published" and not _is_published(loss):
         raise ConfigError(
-            f"published counters exist for triplet, triplet_sh, nt_xent and smooth_ap, got {type(loss).__name__}; "
+            f"published counters exist for triplet over all negatives, triplet_sh, nt_xent and smooth_ap, got {loss}; "
             f"use convention 'paper'"
         )
+
+
+def _is_published(loss: Callable[..., Tensor]) -> bool:
+    if isinstance(loss, Triplet):
+        return isinstance(loss.negatives, str)
+    return isinstance(loss, TripletHardest | NTXent | SmoothAP)
 
 
 def _counters(loss: Callable[..., Tensor], direction: Direction, epsilon: float) -> dict[str, Tensor]:

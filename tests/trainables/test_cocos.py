@@ -337,7 +337,7 @@ def test_epsilon_is_checked(epsilon: float) -> None:
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if name not in PUBLISHED])
 def test_only_published_counters_can_be_had_as_published(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"published counters exist for triplet, .* use convention 'paper'"):
+    with pytest.raises(ConfigError, match=r"published counters exist for triplet over .* use convention 'paper'"):
         count_contributions(build_loss(name), THREE, one_to_one(3), convention="published")
 
 

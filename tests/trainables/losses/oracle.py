@@ -11,11 +11,20 @@ from torch import Tensor
 PairTerm = Callable[..., Tensor]
 
 
-def triplet(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
+def triplet(
+    row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float, count: int | str = "all"
+) -> Tensor:
     total = row.new_zeros(())
-    for n in negatives:
+    for n in hardest_of(row, negatives, count):
         total = total + torch.relu(margin + row[n] - row[p])
     return total
+
+
+def triplet_of_hardest(
+    row: Tensor, p: int, positives: list[int], own: list[int], margin: float, negatives: int
+) -> Tensor:
+    """``triplet`` with the product's name of its count."""
+    return triplet(row, p, positives, own, margin, negatives)
 
 
 def triplet_sh(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
@@ -45,33 +54,41 @@ def polynomial_self(
     row: Tensor,
     p: int,
     positives: list[int],
-    negatives: list[int],
+    own: list[int],
     positive_coefficients: tuple[float, ...],
     negative_coefficients: tuple[float, ...],
     hinge: str = "joint",
     gate: float | None = None,
+    negatives: int | str = 1,
 ) -> Tensor:
-    if not negatives or (gate is not None and not row[hardest(row, negatives)] + gate > row[p]):
-        return row.new_zeros(())
-    first = sum(a * row[p] ** power for power, a in enumerate(positive_coefficients))
-    second = sum(b * row[hardest(row, negatives)] ** power for power, b in enumerate(negative_coefficients))
-    if hinge == "joint":
-        return torch.relu(first + second)
-    return torch.relu(first) + torch.relu(second)
+    total = row.new_zeros(())
+    for n in hardest_of(row, own, negatives):
+        if gate is not None and not row[n] + gate > row[p]:
+            continue
+        first = sum(a * row[p] ** power for power, a in enumerate(positive_coefficients))
+        second = sum(b * row[n] ** power for power, b in enumerate(negative_coefficients))
+        if hinge == "joint":
+            total = total + torch.relu(first + second)
+        else:
+            total = total + torch.relu(first) + torch.relu(second)
+    return total
 
 
 def polynomial_relative(
     row: Tensor,
     p: int,
     positives: list[int],
-    negatives: list[int],
+    own: list[int],
     coefficients: tuple[float, ...],
     gate: float | None = None,
+    negatives: int | str = 1,
 ) -> Tensor:
-    if not negatives or (gate is not None and not row[hardest(row, negatives)] + gate > row[p]):
-        return row.new_zeros(())
-    difference = row[hardest(row, negatives)] - row[p]
-    return torch.relu(sum(e * difference**power for power, e in enumerate(coefficients)))
+    total = row.new_zeros(())
+    for n in hardest_of(row, own, negatives):
+        if gate is None or row[n] + gate > row[p]:
+            difference = row[n] - row[p]
+            total = total + torch.relu(sum(e * difference**power for power, e in enumerate(coefficients)))
+    return total
 
 
 def warp(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
@@ -152,7 +169,8 @@ def gradient_weights(row: Tensor, p: int, positives: list[int], negatives: list[
     own, total = float(row[p].detach()), row.new_zeros(())
     if not negatives:
         return total
-    counted = negatives if given.get("negatives") == "all" else [hardest(row, negatives)]
+    count = given.get("negatives", "hardest")
+    counted = hardest_of(row, negatives, 1 if count == "hardest" else count)
     below = 1 + sum(math.exp((float(row[n].detach()) - own) / given["temperature"]) for n in counted)
     for n in counted:
         other = float(row[n].detach())
@@ -177,6 +195,17 @@ def hardest(row: Tensor, negatives: list[int]) -> int:
     return max(negatives, key=lambda n: float(row[n].detach()))
 
 
+def hardest_of(row: Tensor, negatives: list[int], count: int | str) -> list[int]:
+    """The hardest negative, then the hardest of the rest, and so on; of equal ones the first."""
+    if isinstance(count, str):
+        return negatives
+    left, chosen = list(negatives), []
+    while left and len(chosen) < count:
+        chosen.append(hardest(row, left))
+        left.remove(chosen[-1])
+    return chosen
+
+
 @dataclass(frozen=True)
 class Case:
     """A loss of the product, with its term per pair and its reduction over pairs."""
@@ -191,6 +220,7 @@ class Case:
 
 CASES = {
     "triplet": Case("triplet", triplet, "sum", {"margin": 0.2}),
+    "triplet_of_two": Case("triplet", triplet_of_hardest, "sum", {"margin": 0.4, "negatives": 2}),
     "triplet_sh": Case("triplet_sh", triplet_sh, "sum", {"margin": 0.3}),
     "nt_xent": Case("nt_xent", nt_xent, "means", {"temperature": 0.1}, "temperature"),
     "smooth_ap": Case("smooth_ap", smooth_ap, "means", {"temperature": 0.05}, "temperature"),
@@ -216,6 +246,33 @@ CASES = {
     ),
     "polynomial_relative_cubic": Case(
         "polynomial_relative", polynomial_relative, "per_pair", {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3}
+    ),
+    "polynomial_self_of_two": Case(
+        "polynomial_self",
+        polynomial_self,
+        "per_pair",
+        {"positive_coefficients": (0.5, -0.9, 0.2), "negative_coefficients": (0.1, 0.9, 0.3), "negatives": 2},
+    ),
+    "polynomial_self_published_of_three": Case(
+        "polynomial_self",
+        polynomial_self,
+        "per_pair",
+        {
+            "positive_coefficients": (0.5, -0.7, 0.2),
+            "negative_coefficients": (0.03, -0.4, 0.9),
+            "hinge": "separate",
+            "gate": 0.2,
+            "negatives": 3,
+        },
+    ),
+    "polynomial_relative_of_two": Case(
+        "polynomial_relative", polynomial_relative, "per_pair", {"coefficients": (0.2, 1, 0.5), "negatives": 2}
+    ),
+    "polynomial_relative_of_all": Case(
+        "polynomial_relative",
+        polynomial_relative,
+        "per_pair",
+        {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3, "negatives": "all"},
     ),
     "sigmoid": Case("sigmoid", sigmoid, "means", {"temperature": 0.2, "bias": -1.5}, "temperature"),
     "decoupled": Case("decoupled", decoupled, "means", {"temperature": 0.2}, "temperature"),
@@ -255,6 +312,13 @@ CASES = {
         gradient_weights,
         "means",
         {"pair_weight": "constant", "negatives": "all", "reduction": "mean", "scale": 5.0, "temperature": 0.2},
+        "/scale",
+    ),
+    "gradient_weights_of_two": Case(
+        "gradient_weights",
+        gradient_weights,
+        "sum",
+        {"pair_weight": "linear", "negatives": 2, "scale": 2.0, "temperature": 0.3, "negative_tilt": 0.6},
         "/scale",
     ),
     "gradient_weights_circle": Case(
