@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.experiment.values import (
-    Bound,
     BoundOrDefault,
     Goal,
     Hours,
@@ -52,7 +51,8 @@ class Search(BaseModel):
             search keeps the version with which it began.
         loss: ``each``: each loss has a study; ``choose``: the loss is a parameter of one study for each dataset and
             model.
-        space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where the bounds differ from the default.
+        space: Loss -> parameter -> ``[low, high]``, ``{values: [...]}`` or ``default``, where the bounds differ from
+            the default, or the parameter is searched only where an experiment asks for it, such as ``negatives``.
         training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
             loss.
         model_parameters: Parameter of a model -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched in the
@@ -72,7 +72,7 @@ class Search(BaseModel):
     objectives: tuple[Goal | Objective, ...] = ()
     space_version: Literal[1, 2, 3] = 3
     loss: Literal["each", "choose"] = "each"
-    space: dict[LossName, dict[str, Bound]] = {}
+    space: dict[LossName, dict[str, BoundOrDefault]] = {}
     training: dict[str, BoundOrDefault] = {}
     model_parameters: dict[str, BoundOrDefault] = {}
     fixed: dict[LossName, dict[str, ParameterValue]] = {}

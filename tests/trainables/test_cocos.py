@@ -38,7 +38,7 @@ def counts_of(name: str, similarity: Tensor, positives: Tensor, convention: Conv
     return {key: value.item() for key, value in counts.items()}
 
 
-COUNTED = {**oracle.CASES, "warp": oracle.EXPECTED_WARP}
+COUNTED = {**oracle.CASES, **oracle.EXPECTED_WARP}
 
 
 def check_against_autograd(case: oracle.Case, batch: tuple[Tensor, Tensor, Tensor], epsilon: float) -> None:

@@ -137,8 +137,9 @@ class GradientWeights:
 
     def _considered(self, direction: Direction) -> tuple[Tensor, Tensor]:
         """Return similarities of each pair's query, shape (..., P, N), and which of these are of its negatives."""
-        word = isinstance(self.negatives, str) and self.negatives == "hardest"
-        return counted_negatives(direction, 1 if word else self.negatives)
+        if isinstance(self.negatives, str):
+            return counted_negatives(direction, 1 if self.negatives == "hardest" else "all")
+        return counted_negatives(direction, self.negatives)
 
     def _weights(self, positive: Tensor, negatives: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
         """Return T P- of each pair and negative, shape (..., P, N), and P+ sum T of each pair, shape (..., P)."""

@@ -35,8 +35,8 @@ def require_negatives(name: str, value: object, *, words: tuple[str, ...] = (ALL
         number >= 1 and number.is_integer() for number in numbers_of(name, value)
     )
     if not is_count:
-        listed = " or ".join(map(repr, words))
-        raise ConfigError(f"{name} must be a whole number of at least 1, or {listed}, got {value!r}")
+        listed = f", or {' or '.join(map(repr, words))}" if words else ""
+        raise ConfigError(f"{name} must be a whole number of at least 1{listed}, got {value!r}")
 
 
 def with_hardest(direction: Direction, count: Negatives) -> Direction:

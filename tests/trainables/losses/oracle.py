@@ -91,13 +91,29 @@ def polynomial_relative(
     return total
 
 
-def warp(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
+RANK_ALPHAS: dict[str, Callable[[int, int, int], float]] = {
+    "harmonic": lambda j, top, total: 1 / j,
+    "constant": lambda j, top, total: 1 / total,
+    "top_k": lambda j, top, total: 1 / top if j <= top else 0.0,
+}
+
+
+def warp(
+    row: Tensor,
+    p: int,
+    positives: list[int],
+    negatives: list[int],
+    margin: float,
+    rank_weight: str = "harmonic",
+    top: int = 10,
+) -> Tensor:
     """The expected term: draws 1, 2 ... miss until one violates, and each violator is as likely as the others."""
-    violators = [n for n in negatives if row[n] > row[p] - margin]
+    violators, total_count = [n for n in negatives if row[n] > row[p] - margin], len(negatives)
     expected, missed = 0.0, 1.0
     for draws in range(1, len(negatives) + 1):
         chance = len(violators) / len(negatives)
-        expected += missed * chance * sum(1 / j for j in range(1, len(negatives) // draws + 1))
+        ranks = range(1, total_count // draws + 1)
+        expected += missed * chance * sum(RANK_ALPHAS[rank_weight](j, top, total_count) for j in ranks)
         missed *= 1 - chance
     total = row.new_zeros(())
     for n in violators:
@@ -331,8 +347,12 @@ CASES = {
 }
 
 
-EXPECTED_WARP = Case("warp", warp, "sum", {"margin": 0.5})
-"""WARP draws at random; this is the mean over its draws."""
+EXPECTED_WARP = {
+    "warp": Case("warp", warp, "sum", {"margin": 0.5}),
+    "warp_of_mean_rank": Case("warp", warp, "sum", {"margin": 0.5, "rank_weight": "constant"}),
+    "warp_of_two": Case("warp", warp, "sum", {"margin": 0.5, "rank_weight": "top_k", "top": 2}),
+}
+"""WARP draws at random; these are the means over its draws."""
 
 
 def pairs(scores: Tensor, positives: Tensor, ignore: Tensor) -> Iterator[tuple[int, int, list[int], list[int]]]:

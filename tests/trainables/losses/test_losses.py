@@ -29,7 +29,7 @@ STACKED: dict[str, dict[str, Any]] = {
         "coefficients": torch.tensor([[0.2, 1.0, 0.0], [0.2, 1.0, 0.5], [0.1, 2.0, -0.5]]),
         "negatives": torch.tensor([2, 1, 64]),
     },
-    "warp": {"margin": torch.tensor([0.1, 0.5, 1.0])},
+    "warp": {"margin": torch.tensor([0.1, 0.5, 1.0]), "top": torch.tensor([1, 3, 10])},
     "sigmoid": {"temperature": torch.tensor([0.05, 0.1, 1.0]), "bias": torch.tensor([-10.0, -1.0, 0.5])},
     "decoupled": {"temperature": torch.tensor([0.05, 0.1, 1.0])},
     "multi_similarity": {
@@ -255,6 +255,8 @@ REFUSED_PARAMETERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "margin NaN": ("triplet_sh", {"margin": float("nan")}, "margin must be .* got nan"),
     "margin of a word": ("triplet", {"margin": "wide"}, "margin must be a number .* got 'wide'"),
     "margin of one trial": ("warp", {"margin": torch.tensor([0.1, -1.0])}, "margin must be .* got -1.0"),
+    "top of none": ("warp", {"top": 0}, "top must be a whole number of at least 1, got 0"),
+    "unknown rank weight": ("warp", {"rank_weight": "top"}, "rank_weight must be one of harmonic, .* got 'top'"),
     "no negatives": ("triplet", {"negatives": 0}, "negatives must be a whole number of at least 1, or 'all', got 0"),
     "half a negative": ("polynomial_self", {"negatives": 1.5}, "negatives must be a whole number .* got 1.5"),
     "some negatives": ("polynomial_relative", {"negatives": "some"}, "negatives must be .* or 'all', got 'some'"),
