@@ -44,7 +44,8 @@ def smooth_ap(row: Tensor, p: int, positives: list[int], negatives: list[int], t
     rank = rank_in_positives = 1.0
     for j in positives + negatives:
         if j != p:
-            above = 1 / (1 + torch.exp(-(row[j] - row[p]) / temperature))
+            # Its derivative G (1 - G) is 0 where G rounds to 1, which decides whether a query has a gradient at all.
+            above = torch.sigmoid((row[j] - row[p]) / temperature)
             rank = rank + above
             rank_in_positives = rank_in_positives + (above if j in positives else 0)
     return 1 - torch.as_tensor(rank_in_positives / rank, dtype=row.dtype)
@@ -385,11 +386,16 @@ class Counters:
     queries_without_gradient: int
     negative_weight: float
     positive_weight: float
+    effective_negatives_entropy: float
+    effective_negatives_squares: float
+    gradient_share_hardest1: float
+    gradient_share_hardest5: float
 
 
 def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsilon: float) -> Counters:
     """The counters of one direction, from the derivative of each query's term by each of its scores."""
     counts, pushes, pulls = [], [], []
+    without_epsilon: list[tuple[float, float, float, float]] = []
     for query, own, negatives in queries(scores, positives, ignore):
         row = scores[query].detach().clone().requires_grad_()
         terms = [case.term(row, p, own, negatives, **case.parameters) for p in own]
@@ -407,6 +413,13 @@ def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsi
             / len(own)
         )
         pulls.append(sum(abs(float(of_query[p])) for p in own) / len(own))
+        weights = {n: sum(abs(float(gradient[n])) for gradient in gradients) for n in negatives}
+        if (total := sum(weights.values())) > 0:
+            shares = {n: weight / total for n, weight in weights.items()}
+            entropy = -sum(share * math.log(share) for share in shares.values() if share > 0)
+            one, five = (sum(shares[n] for n in hardest_of(row, negatives, count)) for count in (1, 5))
+            without_epsilon.append((math.exp(entropy), 1 / sum(share**2 for share in shares.values()), one, five))
+    means = [sum(column) / len(column) for column in zip(*without_epsilon, strict=True)] or [math.nan] * 4
     active = len(counts) if case.name == "nt_xent" else sum(count > 0 for count in counts)
     return Counters(
         negatives_per_query=sum(counts) / active if active else math.nan,
@@ -414,6 +427,10 @@ def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsi
         queries_without_gradient=sum(count == 0 for count in counts),
         negative_weight=sum(pushes) / len(pushes),
         positive_weight=sum(pulls) / len(pulls),
+        effective_negatives_entropy=means[0],
+        effective_negatives_squares=means[1],
+        gradient_share_hardest1=means[2],
+        gradient_share_hardest5=means[3],
     )
 
 
