@@ -151,7 +151,7 @@ class Experiment(BaseModel):
         mistakes.of(self.trial_config, cell, {})
         mistakes.of(check_beside, cell.space, cell.model)
         mistakes.of(check_sampler, self.search, cell.space)
-        mistakes.of(check_population, self.search, self.scheduler, cell.space, cell.training.total_epochs)
+        mistakes.of(check_population, self.search, self.scheduler, cell.space, cell.training)
         mistakes.refuse()
 
     def _combinations(self) -> list[tuple[str, str, tuple[str, ...]]]:

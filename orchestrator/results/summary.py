@@ -175,6 +175,7 @@ def _row(trial: Trial, history: History) -> dict[str, Any]:
         "state": history.standing(trial),
         "epochs": trial.last_epoch,
         "best_epoch": trial.best_epoch,
+        "epochs_to_95": trial.epochs_to_95(),
         "best": best_metrics(trial, ""),
         "retries": trial.retries,
         "error": trial.error,
