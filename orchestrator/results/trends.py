@@ -8,8 +8,8 @@ means over fresh seeds have two contrasts on the scale of log2 x, which are orth
 
 Each is tested by Student's distribution without assuming equal spreads, with the degrees of freedom of Welch and
 Satterthwaite [Satterthwaite1946], and both p-values are Holm-adjusted. Where the means are equal, one of the two is
-significant in at most 5 % of experiments: 4.3 % of 4,000 simulated ones with six values and five seeds each
-(``tests/orchestrator/results/test_trends.py``). The band holds all means at once with 95 % [Sidak1967].
+significant in at most 5 % of experiments: 3.8 % of 4,000 simulated ones with six values and five seeds each, 3.2 % with
+three seeds (``tests/orchestrator/results/test_trends.py`` repeats it). The band holds all means with 95 % [Sidak1967].
 
 References:
     [Satterthwaite1946] Satterthwaite, An Approximate Distribution of Estimates of Variance Components. Biometrics
