@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from search_spaces.negatives import is_count
 from search_spaces.space import (
     NOT_NEGATIVE,
     NUMBER,
@@ -91,7 +92,7 @@ def _bounds(pairs: int) -> dict[str, Range | Values]:
     }
 
 
-def _triplet(margin: float, negatives: str = "hardest") -> dict[str, Any]:
+def _triplet(margin: float, negatives: str | int = "hardest") -> dict[str, Any]:
     words = {"negatives": negatives, "triplet_weight": "constant", "pair_weight": "constant"}
     return {**words, "scale": 1.0, "margin": margin}
 
@@ -104,7 +105,9 @@ def _nt_xent(temperature: float, pairs: int) -> dict[str, Any]:
 def _twins(pairs: int, loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Return the point with the gradient of another loss, in batches with one positive a query."""
     if loss in ("triplet", "triplet_sh") and is_number(parameters.get("margin")):
-        return (_triplet(parameters["margin"], "all" if loss == "triplet" else "hardest"),)
+        # The hardest negative is a word in the default space, and the number 1 in a range of numbers.
+        count = parameters.get("negatives", "all") if loss == "triplet" else 1
+        return tuple(_triplet(parameters["margin"], same) for same in (("hardest", 1) if count == 1 else (count,)))
     if loss == "nt_xent" and is_number(parameters.get("temperature")):
         return (_nt_xent(parameters["temperature"], pairs),)
     return ()
@@ -117,9 +120,16 @@ def _adapted(space: LossSpace, asked: Asked) -> LossSpace:
     return replace(
         space,
         bounds=_bounds(asked.pairs),
-        starts=(_triplet(0.2), _nt_xent(0.1, asked.pairs)),
+        starts=(_triplet(0.2), _triplet(0.2, 1), _nt_xent(0.1, asked.pairs)),
         twins=partial(_twins, asked.pairs),
     )
+
+
+COUNT_OR_WORD = Domain(
+    "a whole number of at least 1, or 'hardest' or 'all'",
+    lambda value: value in ("hardest", "all") or is_count(value),
+    is_count=True,
+)
 
 
 def _words(choice: str) -> Domain:
@@ -129,11 +139,11 @@ def _words(choice: str) -> Domain:
 _BARE = LossSpace(
     suggest=gradient_weights,
     bounds={},
-    published=(PUBLISHED,),
+    published=(PUBLISHED, {**PUBLISHED, "negatives": 1}),
     parameters={
         "triplet_weight": _words("triplet_weight"),
         "pair_weight": _words("pair_weight"),
-        "negatives": one_of("hardest", "all"),
+        "negatives": COUNT_OR_WORD,
         "reduction": one_of("sum", "mean"),
         "scale": POSITIVE,
         "margin": NOT_NEGATIVE,

@@ -32,6 +32,7 @@ from typing import Any
 
 from search_spaces import alike, bernstein, shapes
 from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF
+from search_spaces.negatives import with_negatives
 from search_spaces.sides import (
     DEGREES,
     NUMBER,
@@ -190,8 +191,8 @@ def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: 
             f"search either scale, margin and shape, or slopes or coefficients"
         )
     if earlier or asked.version == 1:
-        return replace(slopes, twins=partial(bernstein.twins, sides, asked))
-    return _space(sides, space, asked)
+        return with_negatives(replace(slopes, twins=partial(bernstein.twins, sides, asked)), asked, 1)
+    return with_negatives(_space(sides, space, asked), asked, 1)
 
 
 def _space(sides: Sequence[Side], space: LossSpace, asked: Asked) -> LossSpace:

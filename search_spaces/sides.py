@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from search_spaces.negatives import COUNT_OR_ALL
 from search_spaces.space import Bounds, Domain, SpaceError, is_number, one_of
 from trainables.feasibility import Kind, constant_problem, domain_of, is_feasible, nearest_feasible
 
@@ -53,13 +54,19 @@ SELF = (
     Side("negative_coefficients", "negative", "b", "negative", "negative_"),
 )
 
-RELATIVE_PARAMETERS = {"coefficients": COEFFICIENTS, "gate": GATE, "allow_infeasible": one_of(True, False)}
+RELATIVE_PARAMETERS = {
+    "coefficients": COEFFICIENTS,
+    "gate": GATE,
+    "allow_infeasible": one_of(True, False),
+    "negatives": COUNT_OR_ALL,
+}
 SELF_PARAMETERS = {
     "positive_coefficients": COEFFICIENTS,
     "negative_coefficients": COEFFICIENTS,
     "hinge": one_of("joint", "separate"),
     "gate": GATE,
     "allow_infeasible": one_of(True, False),
+    "negatives": COUNT_OR_ALL,
 }
 """The constructors' parameters, with their domains."""
 
@@ -107,7 +114,8 @@ def can_be_triplet(loss: str, parameters: Mapping[str, Any], fixed: Mapping[str,
     """
     gate = fixed.get("gate")
     wide = gate is None or gate >= parameters.get("margin", 0.0)
-    return loss == "triplet_sh" and wide and fixed.get("hinge") != "separate"
+    is_one = fixed.get("negatives", 1) == 1
+    return loss == "triplet_sh" and is_one and wide and fixed.get("hinge") != "separate"
 
 
 def are_fixed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> bool:

@@ -65,7 +65,7 @@ class Range:
 
     def contains(self, value: Any) -> bool:
         """Say whether a number lies in the range."""
-        return self.low <= value <= self.high
+        return is_number(value) and self.low <= value <= self.high
 
     def nearest(self, value: Any) -> float:
         """Return the number of the range that is nearest to a number; ``None``, no limit, gives the upper end."""
@@ -168,10 +168,12 @@ class Domain:
     Attributes:
         rule: The rule in words, e.g. ``above 0``.
         accepts: Says whether a value obeys the rule.
+        is_count: Whether its ranges are of whole numbers, on a logarithmic scale.
     """
 
     rule: str
     accepts: Callable[[Any], bool]
+    is_count: bool = False
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a value outside the domain.
@@ -238,7 +240,7 @@ around a joint hinge are never satisfied by similarities that are all alike (``s
 """
 
 
-def _by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
+def by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
     """Return a space with the bounds of a version: in most losses only the bounds differ."""
     return replace(space, bounds={**space.bounds, **space.earlier}) if asked.version == 1 else space
 
@@ -301,7 +303,7 @@ class LossSpace:
     check: Callable[[Mapping[str, Any]], None] = _nothing
     starts: tuple[Mapping[str, Any], ...] = ()
     earlier: Bounds = field(default_factory=dict)
-    adapt: Callable[["LossSpace", Asked], "LossSpace"] = _by_version
+    adapt: Callable[["LossSpace", Asked], "LossSpace"] = by_version
     twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = _no_twins
     switches: tuple[str, ...] = ()
 
@@ -319,12 +321,17 @@ class LossSpace:
         Raises:
             SpaceError: If a parameter is not searched, or its bounds go beyond its domain.
         """
+        narrowed: dict[str, Range | Values] = {}
         for name, bound in bounds.items():
             check_name(name, {**self.bounds, **self.searched}, "searched parameters")
             domain = {**self.parameters, **self.searched}[name]
             for end in bound.ends():
                 domain.check(name, end)
-        return {**self.bounds, **bounds}
+            if domain.is_count and isinstance(bound, Range):
+                narrowed[name] = replace(bound, log=True, whole=True)
+            else:
+                narrowed[name] = bound
+        return {**self.bounds, **narrowed}
 
     def check_parameters(self, values: Mapping[str, Any]) -> None:
         """Refuse parameters that the loss's constructor would refuse.

@@ -6,6 +6,7 @@ References:
 
 from typing import Any
 
+from search_spaces.negatives import COUNT
 from search_spaces.space import NOT_NEGATIVE, Bounds, LossSpace, Range, Trial, one_of
 
 
@@ -19,5 +20,10 @@ WARP = LossSpace(
     suggest=warp,
     bounds={"margin": Range(0.05, 1.0, log=True)},
     published=({"margin": 1.0},),
-    parameters={"margin": NOT_NEGATIVE, "direction": one_of("both", "i2t", "t2i")},
+    parameters={
+        "margin": NOT_NEGATIVE,
+        "direction": one_of("both", "i2t", "t2i"),
+        "rank_weight": one_of("harmonic", "constant", "top_k"),
+        "top": COUNT,
+    },
 )

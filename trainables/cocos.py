@@ -10,6 +10,16 @@ whose weight in the gradient of its query's term exceeds epsilon:
     negative_weight           W-    weights of a query's counted candidates, summed; mean over all queries
     positive_weight           W+    weight of a query's positive; mean over all queries
 
+Without epsilon, with p_n the share of negative n in the weights of its query's negatives, sum over n of p_n = 1:
+
+    effective_negatives_entropy     exp(- sum over n of p_n log p_n)  mean over the queries with a gradient
+    effective_negatives_squares     1 / (sum over n of p_n^2)         likewise
+    gradient_share_hardest1         share of the hardest negative     likewise
+    gradient_share_hardest5         share of the five hardest         likewise
+
+The first two are the diversities of order 1 and 2 [Hill1973]: n for n equal weights, and for other weights between 1
+and the number of negatives. Without a query with a gradient they are NaN.
+
 A query with several positives counts the mean over its positives. Each loss defines its weights in ``contributions``;
 ``docs/cocos.md`` lists all definitions. For any loss, computed by autograd without a formula:
 
@@ -22,11 +32,13 @@ the similarities; the normalisation of embeddings plays no part.
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
         section 5, tables 2 to 4. arXiv:2202.07474
+    [Hill1973] Hill, Diversity and Evenness: A Unifying Notation and Its Consequences. Ecology 54
     [Code2022] https://github.com/MauritsBleeker/ecir-2022-reproducibility-bleeker/blob/9800594/shared/losses.py
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -35,6 +47,7 @@ from torch import Tensor
 from trainables.errors import ConfigError
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
+from trainables.losses.negatives import with_hardest
 from trainables.losses.nt_xent import NTXent
 from trainables.losses.smooth_ap import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest
@@ -54,6 +67,7 @@ def count_contributions(
     *,
     epsilon: float = 0.01,
     convention: Convention = "paper",
+    curve: Sequence[float] = (),
 ) -> dict[str, Tensor]:
     """Count the contributing samples of a batch, without gradients and without touching the random state.
 
@@ -72,6 +86,8 @@ def count_contributions(
         ignore: Shape (I, C), bool; ``published`` leaves it out.
         epsilon: Least weight that counts, > 0. In units of weight: probabilities for NT-Xent, slopes for polynomials.
         convention: Definitions of the counters, see ``Convention``.
+        curve: Further values of epsilon, which cost no further pass: each counter that depends on epsilon is returned
+            a second time as ``NAME@EPSILON``.
 
     Returns:
         Each counter's name, such as ``i2t_negatives_per_query``, with a float64 tensor of shape (...).
@@ -87,18 +103,28 @@ def count_contributions(
         >>> float(counts["i2t_negatives_per_batch"]), float(counts["t2i_negatives_per_batch"])
         (1.0, 1.0)
     """
-    _check(loss, epsilon, convention)
+    for value in (epsilon, *curve):
+        _check(loss, value, convention)
     ignore = None if convention == "published" else ignore
-    general = count_gradients(loss, similarity, positives, ignore, epsilon=epsilon)
+    gradient = _gradient(loss, similarity, positives, ignore)
+    general = _large(gradient, positives, epsilon) | _named_by(
+        {value: _large(gradient, positives, value) for value in curve}
+    )
     if not hasattr(loss, "contributions"):
         return general
     counts: dict[str, Tensor] = {}
     with torch.no_grad():
         for direction in directions(similarity, positives, ignore):
-            counters = _published(loss, direction, epsilon) if convention == "published" else None
-            counters = counters or _counters(loss, direction, epsilon)
-            counts |= {f"{direction.name}_{name}": value for name, value in counters.items()}
+            count = _counter(loss, direction, convention)
+            found = count(epsilon) | _without_epsilon(loss.contributions(direction), direction)
+            found |= _named_by({value: count(value) for value in curve})
+            counts |= {f"{direction.name}_{name}": value for name, value in found.items()}
     return counts | general
+
+
+def _named_by(counters: Mapping[float, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the counters of several values of epsilon in one mapping, each with its epsilon in its name."""
+    return {f"{name}@{epsilon:g}": value for epsilon, found in counters.items() for name, value in found.items()}
 
 
 def count_gradients(
@@ -116,7 +142,11 @@ def count_gradients(
     Returns:
         ``gradient_negatives`` (negatives and ignored pairs) and ``gradient_positives``, float64 of shape (...).
     """
-    gradient = _gradient(loss, similarity, positives, ignore)
+    return _large(_gradient(loss, similarity, positives, ignore), positives, epsilon)
+
+
+def _large(gradient: Tensor, positives: Tensor, epsilon: float) -> dict[str, Tensor]:
+    """Count the negative and the positive pairs of a gradient, shape (..., I, C), above epsilon."""
     counted = gradient.abs() > epsilon
     return {
         "gradient_negatives": (counted & ~positives).sum((-2, -1)).double(),
@@ -178,23 +208,64 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
         raise ConfigError(f"epsilon must be a finite number above 0, got {epsilon}")
     if convention not in ("paper", "published"):
         raise ConfigError(f"convention must be 'paper' or 'published', got {convention!r}")
-    if convention == "published" and not isinstance(loss, Triplet | TripletHardest | NTXent | SmoothAP):
+    if convention == "published" and not _is_published(loss):
         raise ConfigError(
-            f"published counters exist for triplet, triplet_sh, nt_xent and smooth_ap, got {type(loss).__name__}; "
+            f"published counters exist for triplet over all negatives, triplet_sh, nt_xent and smooth_ap, got {loss}; "
             f"use convention 'paper'"
         )
 
 
-def _counters(loss: Callable[..., Tensor], direction: Direction, epsilon: float) -> dict[str, Tensor]:
-    """Return the counters of one direction by the papers' definitions."""
+def _is_published(loss: Callable[..., Tensor]) -> bool:
+    if isinstance(loss, Triplet):
+        return isinstance(loss.negatives, str)
+    return isinstance(loss, TripletHardest | NTXent | SmoothAP)
+
+
+def _counter(
+    loss: Callable[..., Tensor], direction: Direction, convention: Convention
+) -> Callable[[float], dict[str, Tensor]]:
+    """Return a function of epsilon that counts one direction; the weights are computed once."""
     contributions: Contributions = loss.contributions(direction)  # type: ignore[attr-defined]
+    published = _published(loss, direction) if convention == "published" else None
+
+    def count(epsilon: float) -> dict[str, Tensor]:
+        counters = _counters(contributions, direction, epsilon, over_all=isinstance(loss, NTXent))
+        return counters if published is None else counters | published(epsilon)
+
+    return count
+
+
+def _counters(
+    contributions: Contributions, direction: Direction, epsilon: float, *, over_all: bool
+) -> dict[str, Tensor]:
+    """Return the counters of one direction by the papers' definitions."""
     counted = contributions.counted(epsilon)
     counts = _per_query(counted.sum(-1), direction)
     return {
-        **_summarise(counts, over_all=isinstance(loss, NTXent)),
+        **_summarise(counts, over_all=over_all),
         "negative_weight": _per_query((contributions.candidates * counted).sum(-1), direction).mean(-1),
         "positive_weight": _per_query(contributions.positive, direction).mean(-1),
     }
+
+
+def _without_epsilon(contributions: Contributions, direction: Direction) -> dict[str, Tensor]:
+    """Return the counters that have no threshold, from each query's weights, summed over its positives."""
+    weights = contributions.candidates.double()
+    total = _sum_per_query(weights.sum(-1), direction)
+    by_query = _sum_per_query(weights.mT, direction).mT
+    with_gradient = total > 0
+    shares = by_query / total.masked_fill(~with_gradient, 1.0)[..., None]
+    measures = {
+        "effective_negatives_entropy": torch.special.entr(shares).sum(-1).exp(),
+        "effective_negatives_squares": 1 / shares.square().sum(-1).masked_fill(~with_gradient, 1.0),
+    }
+    for count in (1, 5):
+        # A loss with one candidate per query has the hardest negative alone.
+        is_whole = shares.shape[-1] == 1
+        hardest = with_gradient[..., None] if is_whole else with_hardest(direction, count).negatives
+        measures[f"gradient_share_hardest{count}"] = (shares * hardest).sum(-1)
+    queries = with_gradient.sum(-1)
+    return {name: (values * with_gradient).sum(-1) / queries for name, values in measures.items()}
 
 
 def _summarise(counts: Tensor, *, over_all: bool = False) -> dict[str, Tensor]:
@@ -217,25 +288,31 @@ def _per_query(values: Tensor, direction: Direction) -> Tensor:
 
 
 def _sum_per_query(values: Tensor, direction: Direction) -> Tensor:
+    """Return the sum over each query's positives, shape (..., Q), of values of pairs, shape (..., P)."""
+    if direction.pairs_are_queries:
+        return values
     sums = values.new_zeros(*values.shape[:-1], direction.scores.shape[-2])
     return sums.index_add(-1, direction.query, values)
 
 
-def _published(loss: Callable[..., Tensor], direction: Direction, epsilon: float) -> dict[str, Tensor] | None:
-    """Return the published code's counters of a direction, or ``None`` where the code follows the definitions."""
+def _published(loss: Callable[..., Tensor], direction: Direction) -> Callable[[float], dict[str, Tensor]] | None:
+    """Return a function of epsilon: the published code's counters that follow no definition; ``None`` without any."""
     if isinstance(loss, Triplet) and direction.name == "t2i":
         # The published code sums along the captions, although the candidates of a caption are along the other axis.
-        counted = loss.contributions(direction).counted(epsilon)
-        return _counters(loss, direction, epsilon) | _summarise(counted.sum(-2).double())
+        weights = loss.contributions(direction)
+        return lambda epsilon: _summarise(weights.counted(epsilon).sum(-2).double())
     if isinstance(loss, SmoothAP):
-        as_coded = _with_coded_positives(direction)
-        counted = loss.contributions(as_coded).counted(epsilon)
-        divisor = CODED_POSITIVES if direction.name == "i2t" else 1
-        counts = _sum_per_query(counted.sum(-1).double(), as_coded) / divisor
-        summary = _summarise(counts)
-        summary["negatives_per_query"] = summary["negatives_per_query"].nan_to_num(0.0)
-        return _counters(loss, direction, epsilon) | summary
+        return partial(_published_smooth_ap, loss, direction)
     return None
+
+
+def _published_smooth_ap(loss: SmoothAP, direction: Direction, epsilon: float) -> dict[str, Tensor]:
+    as_coded = _with_coded_positives(direction)
+    counted = loss.contributions(as_coded).counted(epsilon)
+    divisor = CODED_POSITIVES if direction.name == "i2t" else 1
+    summary = _summarise(_sum_per_query(counted.sum(-1).double(), as_coded) / divisor)
+    summary["negatives_per_query"] = summary["negatives_per_query"].nan_to_num(0.0)
+    return summary
 
 
 def _with_coded_positives(direction: Direction) -> Direction:

@@ -120,6 +120,10 @@ class TrainingConfig:
         duplicates: Two captions of one image in a batch: ``mask`` ignores the pair that is not the diagonal's,
             ``negatives`` counts it as a negative, as the published code does.
         cocos_every: COCOS statistics every so many epochs, >= 0; 0 takes them at the best epochs only.
+        cocos_steps: COCOS statistics of the first so many steps of the first epoch as well, >= 0, of the batches that
+            are trained on, before each step.
+        patience: The training ends when so many epochs in a row have not improved the metric that selects, >= 1;
+            ``null`` trains all epochs. ``scale_epochs`` multiplies it too.
         augment: Train on a random view of each image, another one each epoch: on random crops with ``finetune``, else
             on the augmented features where ``data extract --augmentations`` left some. Evaluation sees it plain.
         finetune: Train from pixels, a backbone of torchvision included (``model_parameters.backbone``, ``.weights``).
@@ -149,6 +153,8 @@ class TrainingConfig:
     length_buckets: Annotated[int, Interval(1)] = 1
     duplicates: Literal["mask", "negatives"] = "mask"
     cocos_every: Annotated[int, Interval(0)] = 0
+    cocos_steps: Annotated[int, Interval(0)] = 0
+    patience: Annotated[int | None, Interval(1)] = None
     augment: bool = True
     precision: Precision = "float32"
     finetune: bool = False
@@ -180,9 +186,19 @@ class TrainingConfig:
         """Epochs that are trained in all."""
         return self.epochs * self.epoch_scale
 
+    def is_over(self, epoch: int, best_epoch: int) -> bool:
+        """Whether a training ends after an epoch, from 1, if ``best_epoch`` is the first with the best value so far."""
+        waited = epoch - best_epoch
+        return epoch >= self.total_epochs or (self.patience is not None and waited >= self.patience * self.epoch_scale)
+
     def trains_backbone(self, epoch: int) -> bool:
         """Whether the backbone is trained in an epoch, from 1."""
         return self.finetune and epoch > self.frozen_epochs * self.epoch_scale
+
+
+def _without(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values without those that equal their default."""
+    return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
 
 
 _SORTED = json.JSONEncoder(sort_keys=True)
@@ -201,7 +217,9 @@ def _training_text(training: TrainingConfig) -> str:
 
 
 LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()}
-"""Keys of a training that are not written where they have these values, because older versions do not know them."""
+"""Keys of a trial that are not written where they have these values, because older versions do not know them."""
+TRAINING_LEFT_OUT: Mapping[str, Any] = {"cocos_steps": 0, "patience": None}
+"""Settings of ``training`` that are not written where they have these values, likewise."""
 RANGES: Mapping[str, Interval] = {
     name: part
     for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
@@ -343,16 +361,16 @@ class TrialConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists and numbers for YAML and JSON; ``from_dict`` is the inverse.
 
-        Keys of ``LEFT_OUT`` are left out where they have the values of that table.
+        Keys of ``LEFT_OUT`` and ``TRAINING_LEFT_OUT`` are left out where they have the values of these tables.
         """
         values = {
             **vars(self),
             "model_parameters": dict(self.model_parameters),
             "loss_parameters": dict(self.loss_parameters),
-            "training": dict(vars(self.training)),
+            "training": _without(TRAINING_LEFT_OUT, vars(self.training)),
             "schedule": tuple(map(asdict, self.schedule)),
         }
-        return {key: value for key, value in values.items() if key not in LEFT_OUT or value != LEFT_OUT[key]}
+        return _without(LEFT_OUT, values)
 
     @property
     def setting(self) -> str:

@@ -168,14 +168,19 @@ def measure_contributions(
     *,
     epsilon: float = 0.01,
     convention: Convention = "paper",
+    curve: Sequence[float] = (),
 ) -> dict[str, Spread]:
-    """Return the mean and standard deviation of each COCOS counter over batches, in eval mode."""
+    """Return the mean and standard deviation of each COCOS counter over batches, in eval mode.
+
+    The arguments by name are those of ``count_contributions``.
+    """
     statistics = ContributionStatistics()
     with evaluating(model):
         for batch in batches:
             scores = similarities(model, batch)
+            masks = batch.positives, batch.ignore
             statistics.add(
-                count_contributions(loss, scores, batch.positives, batch.ignore, epsilon=epsilon, convention=convention)
+                count_contributions(loss, scores, *masks, epsilon=epsilon, convention=convention, curve=curve)
             )
     return statistics.summary()
 

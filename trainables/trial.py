@@ -5,7 +5,7 @@ A trial yields reports and does not know their reader: a test, the command ``tra
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, read_file, write_file
+from trainables.cocos import ContributionStatistics, Spread, count_contributions
 from trainables.config import LEARNED, TrialConfig
 from trainables.data.batches import Batch, epoch_batches
 from trainables.data.dataset import Dataset
@@ -56,7 +57,7 @@ def run_trial(
         on_step: Called after each training step with the number of the step in its epoch, from 1.
 
     Yields:
-        A report for each epoch, ``config.training.total_epochs`` in all when not resumed.
+        A report for each epoch, when not resumed ``config.training.total_epochs`` in all, or fewer with a patience.
 
     Raises:
         DivergedError: At the step at which the loss, or the epoch at which a metric, is not finite.
@@ -67,7 +68,7 @@ def run_trial(
     trial.on_step = on_step
     if resume is not None:
         yield trial.restore(resume)
-    while trial.epoch < config.training.total_epochs:
+    while not config.training.is_over(trial.epoch, trial.best_epoch):
         with Blaming():
             report = trial.run_epoch()
         yield report
@@ -118,6 +119,7 @@ class Trial:
         self.best_weights: dict[str, Tensor] = {}
         self.best_learned: dict[str, float] = {}
         self.on_step: Callable[[int], None] = lambda step: None
+        self._first_steps = ContributionStatistics()
 
     def run_epoch(self) -> EpochReport:
         """Train for one epoch, evaluate on val, and remember the model if it is the best so far."""
@@ -145,7 +147,22 @@ class Trial:
         seed_torch(self.config.seed, "epoch", self.epoch)
         clip = self.config.at(self.epoch).training.gradient_clip
         batches = _counted(self.batches(), self.on_step)
-        return train_epoch(self.model, self.loss, self.optimizer, batches, clip, self.epoch, self.learned)
+        watch = self.count_step if self.counts_steps else None
+        return train_epoch(self.model, self.loss, self.optimizer, batches, clip, self.epoch, self.learned, watch)
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether COCOS is still to be measured in steps of the epoch that has begun."""
+        return self.epoch == 1 and len(self._first_steps) < self.config.training.cocos_steps
+
+    def count_step(self, similarity: Tensor, batch: Batch) -> None:
+        """Measure COCOS on the similarities of a step, shape (I, C), before the step, if it is one of the first steps.
+
+        The model and its random numbers are as without the measurement.
+        """
+        if self.counts_steps:
+            loss = self.learned.in_force(self.loss)
+            self._first_steps.add(count_contributions(loss, similarity.detach(), batch.positives, batch.ignore))
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that has begun; seed, epoch, split and settings decide the batches."""
@@ -161,6 +178,8 @@ class Trial:
         every = self.config.training.cocos_every
         if self.best_epoch == self.epoch or (every and self.epoch % every == 0):
             self.metrics |= self.count_contributions()
+        if self.epoch == 1:
+            self.metrics |= _named("cocos_start", self._first_steps.summary())
         self.metrics |= {
             f"{self.config.metric}_best": self.best_value,
             "time/train_seconds": train_seconds,
@@ -194,8 +213,7 @@ class Trial:
             spreads = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES))
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
-        means = {f"cocos/{name}": spread.mean for name, spread in spreads.items()}
-        return means | {f"cocos/{name}_std": spread.std for name, spread in spreads.items()}
+        return _named("cocos", spreads)
 
     def restore(self, directory: Path) -> EpochReport:
         """Restore the state after a checkpoint's epoch, and return the epoch's report again."""
@@ -244,12 +262,19 @@ class Trial:
 
     def _check_origin(self, directory: Path, state: dict[str, Any]) -> None:
         written = TrialConfig.from_dict(state["config"])
-        # A config with more or fewer epochs is the same trial, and later changes of the schedule have no effect yet.
-        longer = replace(written, training=replace(written.training, epochs=self.config.training.epochs))
+        # A config with another end is the same trial, and later changes of the schedule have no effect yet.
+        now = self.config.training
+        longer = replace(written, training=replace(written.training, epochs=now.epochs, patience=now.patience))
         if longer.until(state["epoch"]) != self.config.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
+
+
+def _named(section: str, spreads: Mapping[str, Spread]) -> dict[str, float]:
+    """Return the mean of each counter as ``SECTION/NAME``, and its standard deviation as ``SECTION/NAME_std``."""
+    means = {f"{section}/{name}": spread.mean for name, spread in spreads.items()}
+    return means | {f"{section}/{name}_std": spread.std for name, spread in spreads.items()}
 
 
 def _counted(batches: Iterable[Batch], on_step: Callable[[int], None]) -> Iterator[Batch]:
@@ -267,10 +292,12 @@ def train_epoch(
     gradient_clip: float | None,
     epoch: int,
     learned: LearnedParameters | None = None,
+    watch: Callable[[Tensor, Batch], None] | None = None,
 ) -> float:
     """Take one step for each batch and return the mean loss over the steps.
 
-    ``learned`` holds the hyper-parameters that the loss learns, which are also updated.
+    ``learned`` holds the hyper-parameters that the loss learns, which are also updated. ``watch`` is called before each
+    step with the similarities and the batch.
 
     Raises:
         DivergedError: If a loss is not finite; the error names the first such step.
@@ -280,7 +307,10 @@ def train_epoch(
     losses = StepLosses(epoch, place=place_of_loss(loss))
     for steps, batch in enumerate(batches, start=1):
         try:
-            value = learned.in_force(loss)(similarities(model, batch), batch.positives, batch.ignore)
+            similarity = similarities(model, batch)
+            if watch is not None:
+                watch(similarity, batch)
+            value = learned.in_force(loss)(similarity, batch.positives, batch.ignore)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, epoch, steps) from error
         losses.add(value)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from trainables.cocos import Spread
 
+CURVE = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Values of epsilon of ``--curve``."""
+
 
 def cocos(
     checkpoint: Checkpoint,
@@ -22,6 +25,7 @@ def cocos(
     convention: Annotated[
         Literal["paper", "published"], typer.Option(help="Count as the paper defines, or as the published code does.")
     ] = "paper",
+    curve: Annotated[bool, typer.Option("--curve", help="Count at epsilons from 0.0001 to 1 as well.")] = False,
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
     plugins: Plugins = None,
@@ -34,7 +38,14 @@ def cocos(
     from orchestrator.workload.contributions import measure_checkpoint
 
     load_plugins(plugins or [])
-    result = measure_checkpoint(checkpoint, data_root, epsilon=epsilon, convention=convention, device=device)
+    result = measure_checkpoint(
+        checkpoint,
+        data_root,
+        epsilon=epsilon,
+        convention=convention,
+        device=device,
+        curve=CURVE if curve else (),
+    )
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
@@ -42,6 +53,24 @@ def cocos(
         f"{result.dataset} train: {result.model} {result.loss}, epsilon {epsilon:g}, {convention} convention",
         result.statistics,
     )
+
+    if result.curve:
+        _print_curve(result.curve)
+
+
+def _print_curve(curve: "Mapping[float, Mapping[str, Spread]]") -> None:
+    """Print each counter's mean, a column an epsilon; ``-`` where no query has a counted candidate."""
+    from rich.table import Table
+
+    names = list(dict.fromkeys(name for counters in curve.values() for name in counters))
+    table = Table(title="mean of each counter by epsilon", title_justify="left")
+    table.add_column("counter")
+    for epsilon in curve:
+        table.add_column(f"{epsilon:g}", justify="right")
+    for name in names:
+        cells = (f"{counters[name].mean:.4g}" if name in counters else "-" for counters in curve.values())
+        table.add_row(name, *cells)
+    make_console().print(table)
 
 
 def _print_table(title: str, statistics: "Mapping[str, Spread]") -> None:

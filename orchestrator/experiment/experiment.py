@@ -132,6 +132,7 @@ class Experiment(BaseModel):
         if self.confirm is not None and self.confirm.baseline is not None:
             mistakes.of(check_names, "confirm.baseline", [self.confirm.baseline], self.losses)
         mistakes.of(_check_race, self)
+        mistakes.of(_check_each_of, self)
         for number, change in enumerate(self.overrides):
             mistakes.of(_check_override, f"overrides.{number}", change, self)
         for key in ("space", "fixed", "enqueue"):
@@ -151,7 +152,7 @@ class Experiment(BaseModel):
         mistakes.of(self.trial_config, cell, {})
         mistakes.of(check_beside, cell.space, cell.model)
         mistakes.of(check_sampler, self.search, cell.space)
-        mistakes.of(check_population, self.search, self.scheduler, cell.space, cell.training.total_epochs)
+        mistakes.of(check_population, self.search, self.scheduler, cell.space, cell.training)
         mistakes.refuse()
 
     def _combinations(self) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -317,6 +318,14 @@ def _check_race(experiment: Experiment) -> None:
             f"confirm.trainings: a race trains each candidate at least twice, and there may be {most} on a "
             f"dataset ({confirm.top} of each study, and the baseline), so at least {2 * most}, got {confirm.trainings}"
         )
+
+
+def _check_each_of(experiment: Experiment) -> None:
+    """Refuse a parameter that no study searches."""
+    parameter = experiment.confirm.each_of if experiment.confirm is not None else None
+    if parameter is not None:
+        searched = {name for cell in experiment.cells() for name in cell.space.bounds()}
+        check_names("confirm.each_of", [parameter], sorted(searched))
 
 
 def _check_override(key: str, change: Override, experiment: Experiment) -> None:

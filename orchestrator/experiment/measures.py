@@ -17,6 +17,10 @@ _COUNTED = {
     "queries_without_gradient": "queries of a batch to whose gradient no negative contributes",
     "negative_weight": "summed weight of a query's contributing negatives, the mean over all queries",
     "positive_weight": "weight of a query's positive, the mean over all queries",
+    "effective_negatives_entropy": "effective number of a query's negatives, exp of the entropy of their weights",
+    "effective_negatives_squares": "effective number of a query's negatives, 1 over the sum of their squared shares",
+    "gradient_share_hardest1": "share of the weight of a query's negatives that its hardest negative has, in [0, 1]",
+    "gradient_share_hardest5": "share of the weight of a query's negatives that its five hardest have, in [0, 1]",
 }
 
 METRICS = {

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.experiment.values import (
-    Bound,
     BoundOrDefault,
     Goal,
     Hours,
@@ -52,7 +51,8 @@ class Search(BaseModel):
             search keeps the version with which it began.
         loss: ``each``: each loss has a study; ``choose``: the loss is a parameter of one study for each dataset and
             model.
-        space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where the bounds differ from the default.
+        space: Loss -> parameter -> ``[low, high]``, ``{values: [...]}`` or ``default``, where the bounds differ from
+            the default, or the parameter is searched only where an experiment asks for it, such as ``negatives``.
         training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
             loss.
         model_parameters: Parameter of a model -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched in the
@@ -72,7 +72,7 @@ class Search(BaseModel):
     objectives: tuple[Goal | Objective, ...] = ()
     space_version: Literal[1, 2, 3] = 3
     loss: Literal["each", "choose"] = "each"
-    space: dict[LossName, dict[str, Bound]] = {}
+    space: dict[LossName, dict[str, BoundOrDefault]] = {}
     training: dict[str, BoundOrDefault] = {}
     model_parameters: dict[str, BoundOrDefault] = {}
     fixed: dict[LossName, dict[str, ParameterValue]] = {}
@@ -233,6 +233,8 @@ class Confirm(BaseModel):
 
     Attributes:
         top: So many of the best trials of each study, >= 1.
+        each_of: A searched parameter: ``top`` counts the best trials with each of its values instead of those of each
+            study, and the trend over the values is tested; ``null`` is the best of each study. For a fixed design.
         seeds: A fixed design: each candidate with so many seeds that the search has not used, >= 2; without
             ``trainings`` 5.
         trainings: A race instead of a fixed design: at most so many trainings for the candidates of each dataset, at
@@ -249,6 +251,7 @@ class Confirm(BaseModel):
 
     model_config = STRICT
     top: Annotated[int, Field(ge=1)] = 3
+    each_of: str | None = None
     seeds: Annotated[int, Field(ge=2)] | None = None
     trainings: Annotated[int, Field(ge=4)] | None = None
     published: Literal["best", "each"] = "best"
@@ -264,6 +267,8 @@ class Confirm(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Confirm":
+        if self.each_of is not None and self.trainings is not None:
+            raise ValueError("each_of: every value keeps its candidates in a fixed design; set seeds, not trainings")
         if self.seeds is not None and self.trainings is not None:
             raise ValueError(
                 f"seeds: each candidate gets {self.seeds} (a fixed design), or all together get at most "

@@ -111,20 +111,26 @@ def movable(space: StudySpace) -> list[str]:
     return [name for name in names if not name.startswith("training.") or name.removeprefix("training.") in CHANGEABLE]
 
 
-def check_population(search: Search, scheduler: Scheduler, space: StudySpace, epochs: int) -> None:
+def check_population(search: Search, scheduler: Scheduler, space: StudySpace, training: TrainingConfig) -> None:
     """Refuse population-based training that could not move any parameter.
 
     Args:
         search: Section of the experiment.
         scheduler: Section of the experiment, with any scheduler.
         space: Search space of a study.
-        epochs: Epochs of its trials.
+        training: Settings of its trainings.
 
     Raises:
         ValueError: If it could not; the message names the key.
     """
     if scheduler.name != "pbt":
         return
+    epochs = training.total_epochs
+    if training.patience is not None:
+        raise ValueError(
+            f"training.patience: the trials of a population train side by side to the last epoch; "
+            f"pbt takes null, got {training.patience}"
+        )
     if not SAMPLERS[search.sampler].draws_population:
         able = names_of(lambda kind: kind.draws_population)
         raise ValueError(

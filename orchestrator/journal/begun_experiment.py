@@ -19,11 +19,13 @@ class BegunConfirm:
         baseline: Loss with which the winner is compared; ``None`` for the published settings.
         verdict: What varies in the test that decides; ``None`` in journals that are older than the key.
         smallest_difference: The smallest lead that matters, in the unit of the metric.
+        each_of: The searched parameter of which each value has candidates; ``None`` for candidates of each study.
     """
 
     baseline: str | None = None
     verdict: str | None = None
     smallest_difference: float = 1.0
+    each_of: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class BegunExperiment:
         )
 
 
-_CONFIRM = ("baseline", "verdict", "smallest_difference")
+_CONFIRM = ("baseline", "verdict", "smallest_difference", "each_of")
 
 NO_EXPERIMENT = BegunExperiment.of({})
 """The experiment of a journal without the record of a start."""

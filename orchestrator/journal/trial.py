@@ -7,6 +7,9 @@ from typing import Any
 
 from trainables.config import LEARNED, Change, TrialConfig
 
+SHARE_OF_BEST = 0.95
+"""Share of its best value from which a trial counts as nearly there, see ``Trial.epochs_to_95``."""
+
 
 class TrialState(StrEnum):
     """State of a trial; all states but ``RUNNING`` are final."""
@@ -14,7 +17,7 @@ class TrialState(StrEnum):
     RUNNING = "running"
     """Created and not ended: the trial trains, waits, or is to be resumed."""
     FINISHED = "finished"
-    """Trained for all its epochs."""
+    """Trained to its end: for all its epochs, or until its ``training.patience`` was over."""
     STOPPED_EARLY = "stopped_early"
     """Ended by the scheduler because other trials of its study were better at the same epoch."""
     DIVERGED = "diverged"
@@ -207,7 +210,7 @@ class Trial:
 
     @property
     def total_epochs(self) -> int:
-        """How many epochs a trial that finishes has."""
+        """How many epochs a trial that finishes has, or the most that it can have with a patience."""
         return self.config.training.total_epochs
 
     @property
@@ -231,6 +234,18 @@ class Trial:
         """The highest metric so far, the value that sampler, scheduler and verdict all use."""
         epoch = self.best_epoch
         return None if epoch is None else self.epochs[epoch][self.metric]
+
+    def epochs_to_95(self, until: int | None = None) -> int | None:
+        """The first epoch whose metric is at least 95 % of the best of the epochs ``until`` one, by default of all.
+
+        Returns:
+            ``None`` before the first epoch. The best may still rise until a trial ends, and this number with it.
+        """
+        reported = {
+            epoch: metrics[self.metric] for epoch, metrics in self.reported.items() if epoch <= (until or epoch)
+        }
+        least = SHARE_OF_BEST * max(reported.values(), default=0.0)
+        return min((epoch for epoch, value in reported.items() if value >= least), default=None)
 
     @property
     def seconds(self) -> float:

@@ -59,6 +59,7 @@ def columns(metric: str, further: Sequence[str] = ()) -> list[Column]:
         Column("t2i_r1", "t2i R@1", numeric=True, minor=True),
         Column("state", "State"),
         Column("epochs", "Epochs", numeric=True, minor=True),
+        Column("epochs_to_95", "To 95 %", numeric=True, minor=True),
         Column("seconds", "Time", numeric=True, minor=True),
         Column("params", "Parameters", minor=True),
     ]
@@ -84,6 +85,7 @@ def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
         "t2i_r1": best.get("val/t2i_r1"),
         "state": point.state.value,
         "epochs": trial.last_epoch,
+        "epochs_to_95": trial.epochs_to_95(),
         "seconds": round(trial.seconds, 3),
         "params": values_text(trial.parameters),
     }
@@ -93,6 +95,7 @@ def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
         "value": metric_text(trial.metric, study.value_of(trial)) + _trainings(point),
         "state": point.state.value.replace("_", " "),
         "epochs": f"{trial.last_epoch} of {trial.total_epochs}",
+        "epochs_to_95": str(sort["epochs_to_95"] or ""),
         "seconds": duration_text(trial.seconds),
     }
     repeats = [*point.trainings[1:], *(one for one in study.repeats if one.candidate == trial.id)]

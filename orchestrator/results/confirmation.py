@@ -6,6 +6,7 @@ judged by the values of fresh seeds, which all candidates share, so that runs of
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.journalled import experiment_of
@@ -23,7 +24,7 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
     confirm = experiment.confirm
     if confirm is None:
         return []
-    candidates = choose_candidates(history, confirm.top, each=confirm.published == "each")
+    candidates = choose_candidates(history, confirm.top, each=confirm.published == "each", each_of=confirm.each_of)
     chosen: dict[str, list[str]] = {}
     for trial in candidates:
         chosen.setdefault(trial.config.dataset, []).append(trial.id)
@@ -41,7 +42,7 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
     ]
 
 
-def choose_candidates(history: History, top: int, *, each: bool = False) -> list[Trial]:
+def choose_candidates(history: History, top: int, *, each: bool = False, each_of: str | None = None) -> list[Trial]:
     """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
 
     Trainings of one setting are one candidate, whose value is their mean. The published settings are the baseline;
@@ -49,13 +50,18 @@ def choose_candidates(history: History, top: int, *, each: bool = False) -> list
 
     Args:
         history: History of the search.
-        top: Number of trials of each study.
+        top: Number of trials of each study, or of each value.
+        each_of: A searched parameter, of which the best trials of each value in a study are chosen.
         each: Whether to add the published settings of each study, not only of each dataset.
     """
     searched = history.stage(Stage.SEARCH)
     chosen: list[Trial] = []
     for study in dict.fromkeys(trial.study for trial in searched):
-        chosen += _distinct(point.first for point in best_points(history.study(study)))[:top]
+        groups: dict[Any, list[Point]] = {}
+        for point in best_points(history.study(study)):
+            groups.setdefault(point.first.params.get(each_of) if each_of else None, []).append(point)
+        for points in groups.values():
+            chosen += _distinct(point.first for point in points)[:top]
     datasets = dict.fromkeys(trial.config.dataset for trial in chosen)
     defaults = [published_default(history, name) for name in datasets]
     if each:

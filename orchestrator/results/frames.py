@@ -119,6 +119,7 @@ def trial_rows(history: History) -> Iterator[dict[str, Any]]:
             "seed": trial.config.seed,
             "epochs": trial.last_epoch,
             "best_epoch": trial.best_epoch,
+            "epochs_to_95": trial.epochs_to_95(),
             "retries": trial.retries,
             "error": trial.error,
             **_params(trial.parameters),

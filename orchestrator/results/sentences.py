@@ -8,6 +8,7 @@ from orchestrator.results.outside import OUTSIDE
 from orchestrator.results.race import describe_race
 from orchestrator.results.statistics import Interval
 from orchestrator.results.summary import Summary
+from orchestrator.results.trends import describe_trend
 from orchestrator.text.values import count_text, values_text
 
 UNCONFIRMED = "unconfirmed: the best of its search; confirm it with fresh seeds before believing it"
@@ -24,6 +25,7 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     """
     verdict = summary.verdicts.get(dataset)
     sentences = [UNCONFIRMED] if verdict is None else _in_words(verdict)
+    sentences += [sentence for trend in summary.trends.get(dataset, ()) for sentence in describe_trend(trend)]
     sentences += describe_judged(summary.judged.get(dataset, ()))
     if brief:
         return sentences

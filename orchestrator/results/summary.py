@@ -22,6 +22,7 @@ from orchestrator.results.optimism import Optimism, optimism_of
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 from orchestrator.results.race import Race
 from orchestrator.results.space_edges import describe_edges, space_edges
+from orchestrator.results.trends import Trend, trends_of
 from orchestrator.results.winner import Winner, best_metrics, identity_of, winners_of
 
 
@@ -89,6 +90,14 @@ class Summary:
         return optimism_of(self.history)
 
     @cached_property
+    def trends(self) -> Mapping[str, Sequence[Trend]]:
+        """Dataset with a verdict -> trends over the parameter of ``confirm.each_of``; empty without one."""
+        confirm = self.history.experiment.confirm
+        if confirm is None or confirm.each_of is None:
+            return {}
+        return {dataset: trends_of(verdict, confirm.each_of) for dataset, verdict in self.verdicts.items()}
+
+    @cached_property
     def judged(self) -> Mapping[str, Sequence[JudgedVerdict]]:
         """Dataset that has a verdict -> verdicts by people's judgements of pairs; empty without judgements."""
         return {dataset: judged_verdicts(self.history, verdict) for dataset, verdict in self.verdicts.items()}
@@ -150,6 +159,7 @@ class Summary:
             "races": {dataset: race.to_dict() for dataset, race in self.races.items()},
             "equal_budget": {dataset: found.to_dict() for dataset, found in self.equal_budget.items()},
             "optimism": {dataset: found.to_dict() for dataset, found in self.optimism.items()},
+            "trends": {dataset: [trend.to_dict() for trend in found] for dataset, found in self.trends.items()},
             "judged": {dataset: [one.to_dict() for one in judged] for dataset, judged in self.judged.items()},
             "confirm_looks": dict(self.confirm_looks),
             "test_openings": dict(self.test_openings),
@@ -175,6 +185,7 @@ def _row(trial: Trial, history: History) -> dict[str, Any]:
         "state": history.standing(trial),
         "epochs": trial.last_epoch,
         "best_epoch": trial.best_epoch,
+        "epochs_to_95": trial.epochs_to_95(),
         "best": best_metrics(trial, ""),
         "retries": trial.retries,
         "error": trial.error,

@@ -18,7 +18,7 @@ from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 
-UNSEEN = ("cocos_every",)
+UNSEEN = ("cocos_every", "cocos_steps")
 """Settings of ``training`` that change statistics, but not the model."""
 
 

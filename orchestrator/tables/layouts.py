@@ -137,7 +137,19 @@ GENERAL_LAYOUT = Layout(
         Column("gradient_positives", "positives", "positives", 2),
     ),
 )
-COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT, GRADED_LAYOUT, GENERAL_LAYOUT)
+EFFECTIVE_LAYOUT = Layout(
+    name="cocos_effective",
+    published=None,
+    title="Effective number of negatives, and the share of the hardest, without a threshold",
+    spread=_OVER_BATCHES,
+    columns=both_ways(
+        Column("effective_negatives_entropy", "N (entropy)", "$N_{H}$", 2),
+        Column("effective_negatives_squares", "N (squares)", "$N_{2}$", 2),
+        Column("gradient_share_hardest1", "hardest", "$p_{1}$", 3),
+        Column("gradient_share_hardest5", "hardest 5", "$p_{1..5}$", 3),
+    ),
+)
+COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT, GRADED_LAYOUT, GENERAL_LAYOUT, EFFECTIVE_LAYOUT)
 
 _GRADED = ("sigmoid", "decoupled", "multi_similarity", "circle", "gradient_weights")
 

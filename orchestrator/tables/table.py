@@ -9,6 +9,7 @@ from orchestrator.reference.published import RETRIEVAL, published_rows, study_da
 from orchestrator.tables.layouts import (
     CLASSES_LAYOUT,
     COCOS_LAYOUTS,
+    EFFECTIVE_LAYOUT,
     GENERAL_LAYOUT,
     RETRIEVAL_LAYOUT,
     Layout,
@@ -52,12 +53,14 @@ def class_tables(rows: Iterable[Row]) -> tuple[Table, ...]:
 def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> tuple[Table, ...]:
     """Return the tables of COCOS, in the layouts of tables 2 to 4 of Bleeker and de Rijke, without empty tables.
 
-    A loss without weights of its own, such as most losses of plug-ins, has a table of general counts.
+    A loss without weights of its own, such as most losses of plug-ins, has a table of general counts. The last table
+    has the statistics without a threshold, which are on one scale for all losses.
     """
     groups: dict[str, list[Row]] = {layout.name: [] for layout in COCOS_LAYOUTS}
     for row in rows:
         fitting = (layout for layout in (cocos_layout(row.loss), GENERAL_LAYOUT) if _is_in(row, layout))
-        for layout in list(fitting)[:1]:
+        effective = [EFFECTIVE_LAYOUT] if _is_in(row, EFFECTIVE_LAYOUT) else []
+        for layout in [*list(fitting)[:1], *effective]:
             groups[layout.name].append(row)
     return tuple(_table(layout, groups[layout.name], with_published) for layout in COCOS_LAYOUTS if groups[layout.name])
 

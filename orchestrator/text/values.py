@@ -74,7 +74,7 @@ def metric_text(metric: str, value: float | None) -> str:
     """Return a metric with its meaningful digits: three decimals of fractions, one of others, four of a count."""
     if value is None:
         return "–"
-    if metric.startswith("cocos/"):
+    if metric.startswith(("cocos/", "cocos_start/")):
         return value_text(value)
     return f"{value:.3f}" if metric.endswith(FRACTIONS) else f"{value:.1f}"
 

@@ -54,11 +54,12 @@ def stored_metric(name: str) -> str:
 
     MLflow sorts the charts of an experiment by the names of the metrics, so that the spread of every COCOS count over
     the batches and the durations would stand before ``val/rsum``. The spread of ``cocos/NAME`` over the batches,
-    ``cocos/NAME_std`` in the journal, is ``variation/NAME``; ``time/NAME`` is ``wall_time/NAME``.
+    ``cocos/NAME_std`` in the journal, is ``variation/NAME``, that of ``cocos_start/NAME`` is ``variation_start/NAME``;
+    ``time/NAME`` is ``wall_time/NAME``.
     """
     section, _, rest = name.partition("/")
-    if section == "cocos" and rest.endswith("_std"):
-        return f"variation/{rest.removesuffix('_std')}"
+    if section in ("cocos", "cocos_start") and rest.endswith("_std"):
+        return f"variation{section.removeprefix('cocos')}/{rest.removesuffix('_std')}"
     return f"wall_time/{rest}" if section == "time" else name
 
 

@@ -270,7 +270,8 @@ def _add_epochs(trial: Trial, run: Run, batch: RunBatch, history: History) -> No
             best = f"{trial.metric}_best"
             # The deciding metric comes first, because MLflow's comparison pages show metrics in the order of sending.
             first = {best: reported[best]} if best in reported else {}
-            metrics = {**first, **reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
+            counts = {"epochs_to_95": float(trial.epochs_to_95(epoch) or epoch), "epoch": float(epoch)}
+            metrics = {**first, **reported, **schedule_of(trial, epoch, history), **counts}
             batch.add_step(metrics, trial.times[epoch], epoch)
 
 

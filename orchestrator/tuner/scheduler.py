@@ -123,8 +123,11 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         # A resumed trial reports its checkpoint's epoch again; an epoch that the journal has is not recorded twice.
         elif step.epoch > trial.last_epoch and trial.state is TrialState.RUNNING:
             value = step.metrics[trial.metric]
+            is_best = trial.best_value is None or value > trial.best_value
             best = value if trial.best_value is None else max(value, trial.best_value)
-            self._ledger.report(trial, step.epoch, step.metrics, self._verdict(trial, step.epoch, best))
+            best_epoch = step.epoch if is_best else trial.best_epoch or 0
+            is_over = trial.config.training.is_over(step.epoch, best_epoch)
+            self._ledger.report(trial, step.epoch, step.metrics, self._verdict(trial, step.epoch, best, is_over))
         return trial.state
 
     def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:
@@ -145,14 +148,14 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         """Say whether a trial leaves its actor to other trials now, to be issued again later."""
         return False
 
-    def may_continue(self, trial: Trial, epoch: int, best: float) -> bool:
-        """Say whether a trial with this best value so far may continue after an epoch."""
+    def may_continue(self, trial: Trial, epoch: int, best: float, *, is_over: bool) -> bool:
+        """Say whether a trial with this best value so far may continue after an epoch, its own last one or not."""
         return True
 
-    def _verdict(self, trial: Trial, epoch: int, best: float) -> TrialState:
+    def _verdict(self, trial: Trial, epoch: int, best: float, is_over: bool) -> TrialState:
         # The rule sees the last epoch as well, because later trials are compared with its value.
-        continues = self.may_continue(trial, epoch, best)
-        if epoch >= trial.total_epochs:
+        continues = self.may_continue(trial, epoch, best, is_over=is_over)
+        if is_over:
             return TrialState.FINISHED
         return TrialState.RUNNING if continues else TrialState.STOPPED_EARLY
 
@@ -182,7 +185,7 @@ class StudyScheduler(RecordingScheduler):
         self._finished: set[str] = set()
         self._replay()
 
-    def may_continue(self, trial: Trial, epoch: int, best: float) -> bool:
+    def may_continue(self, trial: Trial, epoch: int, best: float, *, is_over: bool) -> bool:
         """Say whether the rule of its study lets the trial continue.
 
         A replicate is judged by the mean of the trainings of its setting that have reached the epoch. Once one of them
@@ -192,7 +195,7 @@ class StudyScheduler(RecordingScheduler):
         values = self._values.setdefault(setting, {}).setdefault(epoch, [])
         values.append(best)
         had_finished = setting in self._finished
-        if epoch >= trial.total_epochs:
+        if is_over:
             self._finished.add(setting)
         if rule is None or had_finished:
             return True
@@ -204,10 +207,14 @@ class StudyScheduler(RecordingScheduler):
         The rules keep their state in memory alone, and ASHA's cuts depend on the order in which values arrive. Judged
         in the recorded order, the epochs give a resumed search the rungs that the interrupted search had.
         """
-        best: dict[str, float] = {}
+        best: dict[str, tuple[float, int]] = {}
         trials = self._ledger.history.trials
         for record in self._ledger.past:
             if isinstance(record, EpochEnded) and trials[record.trial].stage is Stage.SEARCH:
                 trial = trials[record.trial]
-                best[trial.id] = max(best.get(trial.id, float("-inf")), record.metrics[trial.metric])
-                self.may_continue(trial, record.epoch, best[trial.id])
+                value, epoch = best.get(trial.id, (float("-inf"), 0))
+                if record.metrics[trial.metric] > value:
+                    value, epoch = record.metrics[trial.metric], record.epoch
+                best[trial.id] = value, epoch
+                is_over = trial.config.training.is_over(record.epoch, epoch)
+                self.may_continue(trial, record.epoch, value, is_over=is_over)

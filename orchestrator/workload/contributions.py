@@ -1,7 +1,7 @@
 """COCOS statistics of a checkpoint: one pass over the train split, in the batches of its training."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ class CheckpointContributions:
     Attributes:
         statistics: Mean and standard deviation (ddof 0) of each counter over the batches, including
             the last, smaller batch.
+        curve: Epsilon -> the same of the counters that depend on epsilon; empty unless asked for.
     """
 
     checkpoint: Path
@@ -25,17 +26,30 @@ class CheckpointContributions:
     epsilon: float
     convention: str
     statistics: "Mapping[str, Spread]"
+    curve: "Mapping[float, Mapping[str, Spread]]" = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for ``--json``."""
-        statistics = {name: {"mean": spread.mean, "std": spread.std} for name, spread in self.statistics.items()}
-        return {**vars(self), "checkpoint": str(self.checkpoint), "statistics": statistics}
+        """Return plain values for ``--json``; ``curve`` is a list of counters with their ``epsilon``."""
+        curve = [{"epsilon": epsilon, "statistics": _plain(counters)} for epsilon, counters in self.curve.items()]
+        own = {name: value for name, value in vars(self).items() if name != "curve"}
+        values = {**own, "checkpoint": str(self.checkpoint), "statistics": _plain(self.statistics)}
+        return values | ({"curve": curve} if curve else {})
+
+
+def _plain(counters: "Mapping[str, Spread]") -> dict[str, dict[str, float]]:
+    return {name: {"mean": spread.mean, "std": spread.std} for name, spread in counters.items()}
 
 
 def measure_checkpoint(
-    path: Path, data_root: Path, *, epsilon: float, convention: "Convention", device: str
+    path: Path,
+    data_root: Path,
+    *,
+    epsilon: float,
+    convention: "Convention",
+    device: str,
+    curve: Sequence[float] = (),
 ) -> CheckpointContributions:
-    """Measure the best model of a checkpoint.
+    """Measure the best model of a checkpoint, in one pass for all values of epsilon.
 
     Raises:
         UserError: If checkpoint, data, device, epsilon or convention is refused.
@@ -63,5 +77,11 @@ def measure_checkpoint(
     # Learned hyper-parameters have the values of the best model; a checkpoint without any lacks the key.
     loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))
     batches = epoch_batches(split, now.training, generator(config.seed, "cocos"))
-    statistics = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention)
-    return CheckpointContributions(directory, data.name, config.model, config.loss, epsilon, convention, statistics)
+    found = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention, curve=curve)
+    statistics = {name: spread for name, spread in found.items() if "@" not in name}
+    at = {
+        value: {name.removesuffix(end): spread for name, spread in found.items() if name.endswith(end)}
+        for value in curve
+        for end in [f"@{value:g}"]
+    }
+    return CheckpointContributions(directory, data.name, config.model, config.loss, epsilon, convention, statistics, at)

@@ -6,6 +6,27 @@ COCOS = "tests/trainables/test_cocos.py"
 
 MUTATIONS = (
     Mutation(
+        name="one negative more than asked for counts where negatives tie",
+        file="trainables/losses/negatives.py",
+        old="dtype=torch.int32) <= room",
+        new="dtype=torch.int32) <= room + 1",
+        tests="tests/trainables/losses/test_negatives.py::test_exactly_k_are_chosen_the_hardest_first_and_of_ties_the_first",
+    ),
+    Mutation(
+        name="patience lasts an epoch longer",
+        file="trainables/config.py",
+        old="waited >= self.patience",
+        new="waited > self.patience",
+        tests="tests/trainables/test_trial.py::test_patience_waits_from_the_best_epoch_on",
+    ),
+    Mutation(
+        name="the effective number of negatives counts queries without a gradient",
+        file="trainables/cocos.py",
+        old="queries = with_gradient.sum(-1)",
+        new="queries = with_gradient.shape[-1]",
+        tests=f"{COCOS}::test_counters_are_those_of_autograd",
+    ),
+    Mutation(
         name="the mask of duplicates and negatives are swapped",
         file="trainables/data/batches.py",
         old='training.duplicates == "mask"',

@@ -69,8 +69,8 @@ MUTATIONS = (
     Mutation(
         name="older names bring no older parametrisation",
         file="search_spaces/polynomial.py",
-        old="    if earlier or asked.version == 1:\n        return replace",
-        new="    if asked.version == 1:\n        return replace",
+        old="    if earlier or asked.version == 1:\n        return with_negatives",
+        new="    if asked.version == 1:\n        return with_negatives",
         tests="tests/search_spaces/test_polynomial.py::test_older_names_bring_the_older_parametrisation",
     ),
     Mutation(

@@ -26,6 +26,10 @@ COUNTERS = (
     "queries_without_gradient",
     "negative_weight",
     "positive_weight",
+    "effective_negatives_entropy",
+    "effective_negatives_squares",
+    "gradient_share_hardest1",
+    "gradient_share_hardest5",
 )
 PUBLISHED = ("triplet", "triplet_sh", "nt_xent", "smooth_ap")
 """Losses that the published code counts."""
@@ -38,7 +42,7 @@ def counts_of(name: str, similarity: Tensor, positives: Tensor, convention: Conv
     return {key: value.item() for key, value in counts.items()}
 
 
-COUNTED = {**oracle.CASES, "warp": oracle.EXPECTED_WARP}
+COUNTED = {**oracle.CASES, **oracle.EXPECTED_WARP}
 
 
 def check_against_autograd(case: oracle.Case, batch: tuple[Tensor, Tensor, Tensor], epsilon: float) -> None:
@@ -59,6 +63,46 @@ def test_counters_are_those_of_autograd(case: oracle.Case, structure: str, epsil
     similarity = random_cosines(*positives.shape, seed=11)
     ignore = (random_cosines(*positives.shape, seed=12) > 0.5) & ~positives
     check_against_autograd(case, (similarity, positives, ignore), epsilon)
+
+
+@pytest.mark.parametrize("case", COUNTED.values(), ids=COUNTED)
+def test_counters_of_more_candidates_than_the_five_hardest(case: oracle.Case) -> None:
+    positives = five_each(4, 3)
+    ignore = (random_cosines(*positives.shape, seed=16) > 0.7) & ~positives
+    check_against_autograd(case, (random_cosines(*positives.shape, seed=17), positives, ignore), 0.0123)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_curve_over_epsilon_is_the_counts_at_each_epsilon(name: str) -> None:
+    batch = random_cosines(5, 10, seed=18), five_each(5, 2)
+    conventions: list[Convention] = ["paper", "published"] if name in PUBLISHED else ["paper"]
+    for convention in conventions:
+        torch.manual_seed(6)
+        at_once = count_contributions(build_loss(name), *batch, epsilon=0.02, convention=convention, curve=(0.001, 0.3))
+        for epsilon, suffix in ((0.02, ""), (0.001, "@0.001"), (0.3, "@0.3")):
+            torch.manual_seed(6)
+            alone = count_contributions(build_loss(name), *batch, epsilon=epsilon, convention=convention)
+            for counter, value in alone.items():
+                if f"{counter}@0.3" in at_once:
+                    torch.testing.assert_close(at_once[f"{counter}{suffix}"], value, equal_nan=True)
+    assert {key.partition("@")[0] for key in at_once if "@" in key} == {
+        f"{way}_{counter}" for way in ("i2t", "t2i") for counter in COUNTERS[:5]
+    } | {"gradient_negatives", "gradient_positives"}
+
+
+def test_effective_numbers_to_read() -> None:
+    """Each query has weights 1, 1, 1, 0 of a triplet loss, and all weight on one negative with the hardest alone."""
+    similarity = torch.full((5, 5), 0.5).fill_diagonal_(0.6)
+    similarity[range(5), [1, 2, 3, 4, 0]] = -0.5
+    for loss, number, share in (("triplet", 3, 1 / 3), ("triplet_sh", 1, 1)):
+        counts = counts_of(loss, similarity, one_to_one(5))
+        for way in ("i2t", "t2i"):
+            assert counts[f"{way}_effective_negatives_entropy"] == pytest.approx(number)
+            assert counts[f"{way}_effective_negatives_squares"] == pytest.approx(number)
+            assert counts[f"{way}_gradient_share_hardest1"] == pytest.approx(share)
+            assert counts[f"{way}_gradient_share_hardest5"] == pytest.approx(1)
+    none = counts_of("triplet", torch.eye(5), one_to_one(5))
+    assert math.isnan(none["i2t_effective_negatives_entropy"])
 
 
 @settings(max_examples=12, deadline=None)
@@ -337,7 +381,7 @@ def test_epsilon_is_checked(epsilon: float) -> None:
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if name not in PUBLISHED])
 def test_only_published_counters_can_be_had_as_published(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"published counters exist for triplet, .* use convention 'paper'"):
+    with pytest.raises(ConfigError, match=r"published counters exist for triplet over .* use convention 'paper'"):
         count_contributions(build_loss(name), THREE, one_to_one(3), convention="published")
 
 

@@ -370,3 +370,21 @@ def test_a_stack_of_nobody_takes_no_step(data: Dataset) -> None:
     assert epoch.step()
     assert not epoch.step()
     assert all(isinstance(outcome, DivergedError) for outcome in epoch.finish())
+
+
+def test_the_first_steps_of_fused_trials_are_counted_as_alone(data: Dataset) -> None:
+    configs = [
+        config("triplet", loss_parameters={"negatives": count}, cocos_steps=steps)
+        for count, steps in [(1, 2), (3, 2), (64, 0)]
+    ]
+    group = FusedTrials("cpu")
+    for name, one in enumerate(configs):
+        group.add(str(name), one, data)
+    outcomes = group.run_epoch(["0", "1", "2"])
+    for name, one in enumerate(configs):
+        report, alone = outcomes[str(name)], next(iter(run_trial(one, data, device="cpu")))
+        assert isinstance(report, EpochReport)
+        counts = {key: value for key, value in report.metrics.items() if key.startswith("cocos_start/")}
+        assert bool(counts) == bool(one.training.cocos_steps)
+        expected = {key: value for key, value in alone.metrics.items() if key.startswith("cocos_start/")}
+        assert counts == pytest.approx(expected, rel=1e-3, abs=1e-3)

@@ -9,13 +9,14 @@ import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import BEST, read_file, save_epoch
+from trainables.cocos import count_contributions
 from trainables.config import Change, TrainingConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, DivergedError
-from trainables.evaluation import evaluate_checkpoint
+from trainables.evaluation import evaluate_checkpoint, similarities
 from trainables.optimizers import AdamW, adjust_optimizer, build_optimizer
 from trainables.reports import EpochReport
-from trainables.trial import run_trial
+from trainables.trial import Trial, run_trial
 
 
 @pytest.fixture(scope="module")
@@ -234,3 +235,54 @@ def test_counting_changes_nothing_that_is_trained(data: Dataset) -> None:
         return [report.metrics["train/loss"] for report in run_trial(config, data, device="cpu")]
 
     assert losses(1) == losses(0)
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_a_training_ends_when_its_patience_is_over_resumed_or_not(data: Dataset, tmp_path: Path, stop: int) -> None:
+    # Steps so small that no weight changes: no epoch improves on the first.
+    config = tiny_config(epochs=9, learning_rate=1e-30, patience=2)
+    assert [report.epoch for report in run_trial(config, data, device="cpu")] == [1, 2, 3]
+    for report in run_trial(config, data, device="cpu"):
+        checkpoint = save_epoch(tmp_path, report)
+        if report.epoch == stop:
+            break
+    resumed = [report.epoch for report in run_trial(config, data, checkpoint, device="cpu")]
+    assert resumed == list(range(stop, 4))
+    longer = replace(config, training=replace(config.training, patience=4))
+    assert [report.epoch for report in run_trial(longer, data, checkpoint, device="cpu")] == list(range(stop, 6))
+
+
+def test_patience_waits_from_the_best_epoch_on() -> None:
+    training = TrainingConfig(epochs=10, patience=3)
+    assert [epoch for epoch in range(1, 11) if training.is_over(epoch, 4)] == [7, 8, 9, 10]
+    assert not any(TrainingConfig(epochs=10).is_over(epoch, 1) for epoch in range(1, 10))
+    scaled = TrainingConfig(epochs=10, patience=3, batches="images", captions_per_image=5, scale_epochs=True)
+    assert not scaled.is_over(15, 1)
+    assert scaled.is_over(16, 1)
+
+
+@pytest.mark.parametrize("loss", ["triplet", "warp"])
+def test_the_first_steps_are_counted_and_nothing_else_changes(data: Dataset, loss: str) -> None:
+    with_counts, without = (
+        [numbers(report) for report in run_trial(tiny_config(loss=loss, epochs=2, cocos_steps=steps), data)]
+        for steps in (3, 0)
+    )
+    assert not any(name.startswith("cocos_start/") for name in with_counts[1])
+    start = {name for name in with_counts[0] if name.startswith("cocos_start/")}
+    assert {f"cocos_start/{name}" for name in ("i2t_negatives_per_query", "t2i_gradient_share_hardest5")} <= start
+    assert [{name: value for name, value in epoch.items() if name not in start} for epoch in with_counts] == without
+
+
+def test_the_first_step_is_counted_on_the_first_batch_of_the_untrained_model(data: Dataset) -> None:
+    config = tiny_config(loss="triplet", epochs=1, cocos_steps=1)
+    report = next(iter(run_trial(config, data, device="cpu")))
+    trial = Trial(config, data, torch.device("cpu"))
+    trial.begin_epoch()
+    batch = next(iter(trial.batches()))
+    with torch.no_grad():
+        counts = count_contributions(trial.loss, similarities(trial.model, batch), batch.positives, batch.ignore)
+    for name, value in counts.items():
+        assert report.metrics[f"cocos_start/{name}"] == pytest.approx(float(value))
+        assert report.metrics[f"cocos_start/{name}_std"] == 0
+    # The margin is large beside the differences of untrained similarities.
+    assert report.metrics["cocos_start/i2t_negatives_per_query"] > 0.5 * config.training.batch_size

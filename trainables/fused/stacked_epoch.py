@@ -172,6 +172,7 @@ class StackedEpoch:
         # Split at once: the gradient of each slice would be a matrix of zeros for the whole stack, K of them in all.
         parts = similarity.split([group.part.stop - group.part.start for group in self._groups])
         for group, part in zip(self._groups, parts, strict=True):
+            self._count_step(group, part, batches[group.source])
             with group.stream:
                 values.append(self._loss_of(group, part, batches[group.source]))
         return torch.cat(values)
@@ -190,6 +191,14 @@ class StackedEpoch:
                 self._diverged[id(trial)] = error
                 values.append(0 * scores.sum())
         return torch.stack(values)
+
+    def _count_step(self, group: _Group, similarity: Tensor, batch: Batch) -> None:
+        """Let the trials that measure COCOS in their first steps do so; a trial whose plug-in fails ends."""
+        for trial, scores in zip(self._trials[group.part], similarity, strict=True):
+            try:
+                trial.count_step(scores, batch)
+            except PluginError as error:
+                self._diverged[id(trial)] = error
 
     def _lay(self, batches: list[Batch]) -> Batch:
         """Return images and captions of each trial; the leading dimension is 1 where all trials share them."""

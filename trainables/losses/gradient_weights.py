@@ -1,6 +1,6 @@
 """A loss that is defined by its gradient: by the weight of each triplet and of each pair.
 
-With s_p a positive of a query q, N the negatives that count (the hardest one, or all), D_n = s_n - s_p:
+With s_p a positive of a query q, N the negatives that count (the k hardest, or all), D_n = s_n - s_p:
 
     the gradient by s_n is    scale T_n P-(s_n)
     the gradient by s_p is   -scale P+(s_p) * sum over n in N of T_n
@@ -38,6 +38,7 @@ from torch import Tensor
 from trainables.errors import ConfigError
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
+from trainables.losses.negatives import ALL, Negatives, counted_negatives, require_negatives
 from trainables.losses.parameters import (
     Parameter,
     per_query,
@@ -49,7 +50,6 @@ from trainables.losses.parameters import (
 
 TRIPLET_WEIGHTS = ("constant", "linear", "softmax", "circle")
 PAIR_WEIGHTS = ("constant", "linear", "sigmoid")
-NEGATIVES = ("hardest", "all")
 REDUCTIONS = ("sum", "mean")
 
 
@@ -60,7 +60,8 @@ class GradientWeights:
     Attributes:
         triplet_weight: How a triplet weighs by its difference: ``constant``, ``linear``, ``softmax`` or ``circle``.
         pair_weight: How a pair weighs by its own similarity: ``constant``, ``linear`` or ``sigmoid``.
-        negatives: ``hardest``, or ``all`` negatives of a query.
+        negatives: The number of hardest negatives of a query that count, >= 1, a number or shape (...); ``hardest``,
+            which is 1; or ``all``.
         reduction: ``sum`` over all pairs of both directions, or ``mean``: half of each direction's mean over queries.
         scale: Multiplies the gradient, > 0; a number or shape (...), like all parameters below.
         margin: Margin of ``constant`` and ``linear`` triplet weights, >= 0.
@@ -84,7 +85,7 @@ class GradientWeights:
 
     triplet_weight: Literal["constant", "linear", "softmax", "circle"] = "softmax"
     pair_weight: Literal["constant", "linear", "sigmoid"] = "sigmoid"
-    negatives: Literal["hardest", "all"] = "hardest"
+    negatives: Negatives | Literal["hardest"] = "hardest"
     reduction: Literal["sum", "mean"] = "sum"
     scale: Parameter = 1.0
     margin: Parameter = 0.2
@@ -101,12 +102,12 @@ class GradientWeights:
         words = {
             "triplet_weight": TRIPLET_WEIGHTS,
             "pair_weight": PAIR_WEIGHTS,
-            "negatives": NEGATIVES,
             "reduction": REDUCTIONS,
         }
         for name, known in words.items():
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        require_negatives("negatives", self.negatives, words=("hardest", ALL))
         for name in ("scale", "temperature", "balance", "alpha", "beta"):
             require_above_zero(name, getattr(self, name))
         for name in ("margin", "positive_tilt", "negative_tilt"):
@@ -136,12 +137,9 @@ class GradientWeights:
 
     def _considered(self, direction: Direction) -> tuple[Tensor, Tensor]:
         """Return similarities of each pair's query, shape (..., P, N), and which of these are of its negatives."""
-        if self.negatives == "all":
-            return direction.rows(direction.scores), direction.rows(direction.negatives)
-        there = direction.per_pair(direction.negatives.any(-1))
-        # The -inf of a query without negatives would make the value NaN, even at a weight of 0.
-        hardest = torch.where(there, direction.per_pair(direction.hardest_negative()), 0.0)
-        return hardest[..., None], there[..., None]
+        if isinstance(self.negatives, str):
+            return counted_negatives(direction, 1 if self.negatives == "hardest" else "all")
+        return counted_negatives(direction, self.negatives)
 
     def _weights(self, positive: Tensor, negatives: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
         """Return T P- of each pair and negative, shape (..., P, N), and P+ sum T of each pair, shape (..., P)."""

@@ -7,8 +7,9 @@ With s+ a positive of a query, s^ = max_n s_qn its hardest negative, Delta = s^ 
     relative:        L = (1/N) sum over both directions  [sum_p e_p Delta^p]+                         (eq. 13)
 
 s^^q is a power of the maximum, not the maximum of powers. With a gate, a pair contributes only if Delta > -gate; pairs
-of a query without negatives never contribute. With a = (margin, -1), b = (0, 1) or e = (margin, 1) these losses are
-``triplet_sh`` / N.
+of a query without negatives never contribute. With ``negatives`` above 1 the loss is the sum of these terms over the
+triplets of a pair and each of its query's hardest negatives, each in the place of s^. With a = (margin, -1), b = (0, 1)
+or e = (margin, 1) these losses are ``triplet`` with as many negatives / N: ``triplet_sh`` / N with the default of 1.
 
 References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
@@ -27,7 +28,8 @@ from trainables.errors import ConfigError
 from trainables.feasibility import Kind, constant_problem, domain_of, is_feasible, nearest_feasible, require_finite
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
-from trainables.losses.parameters import Parameter, numbers_of, per_query, require_not_negative
+from trainables.losses.negatives import Negatives, counted_negatives, require_negatives
+from trainables.losses.parameters import Parameter, numbers_of, per_score, require_not_negative
 
 Coefficients = Sequence[float] | Tensor
 """Coefficients, index = power: numbers, or a tensor of shape (..., powers) with a vector per stacked trial."""
@@ -45,6 +47,7 @@ class PolynomialSelf:
             because the published coefficients are infeasible.
         gate: Only pairs with s^ + gate > s+ contribute, >= 0, a number or shape (...); ``None`` is no gate.
         allow_infeasible: Whether to accept coefficients whose gradient has the wrong sign on part of the domain.
+        negatives: The number of hardest negatives of a query that count, >= 1, a number or shape (...); or ``all``.
     """
 
     positive_coefficients: Coefficients = (0.2, -1.0)
@@ -52,8 +55,10 @@ class PolynomialSelf:
     hinge: Literal["joint", "separate"] = "joint"
     gate: Parameter | None = None
     allow_infeasible: bool = False
+    negatives: Negatives = 1
 
     def __post_init__(self) -> None:
+        require_negatives("negatives", self.negatives)
         if self.hinge not in ("joint", "separate"):
             raise ConfigError(f"hinge must be 'joint' or 'separate', got {self.hinge!r}")
         if self.gate is not None:
@@ -75,30 +80,31 @@ class PolynomialSelf:
 
         Differentiate the pair's term: the hinge passes the slope of its argument where the argument is above 0, and 0
         elsewhere, so the sign constraints, eq. 14 to 17, apply to these slopes. ``joint`` has one hinge for both sums,
-        ``separate`` one hinge for each sum.
+        ``separate`` one hinge for each sum. A positive has its slope once for each negative that counts.
         """
-        hardest, kept = _hardest(direction, self.gate)
-        positive_term, negative_term = self._terms(direction, hardest)
+        scores, kept = _triplets(direction, self.gate, self.negatives)
+        positive_term, negative_term = self._terms(direction, scores)
         if self.hinge == "joint":
             positive_term = negative_term = positive_term + negative_term
-        pull = _evaluate(_derivative(self.positive_coefficients), direction.positive).abs()
-        push = _evaluate(_derivative(self.negative_coefficients), hardest).abs()
-        return Contributions((push * (kept & (negative_term > 0)))[..., None], pull * (kept & (positive_term > 0)))
+        pull = _evaluate(_derivative(self.positive_coefficients), direction.positive[..., None]).abs()
+        push = _evaluate(_derivative(self.negative_coefficients), scores).abs()
+        return Contributions(push * (kept & (negative_term > 0)), (pull * (kept & (positive_term > 0))).sum(-1))
 
     def _costs(self, direction: Direction) -> Tensor:
         """Return the cost of each pair, shape (..., P)."""
-        hardest, kept = _hardest(direction, self.gate)
-        positive_term, negative_term = self._terms(direction, hardest)
+        scores, kept = _triplets(direction, self.gate, self.negatives)
+        positive_term, negative_term = self._terms(direction, scores)
         if self.hinge == "joint":
             costs = (positive_term + negative_term).relu()
         else:
             costs = positive_term.relu() + negative_term.relu()
-        return costs.masked_fill(~kept, 0.0)
+        return costs.masked_fill(~kept, 0.0).sum(-1)
 
-    def _terms(self, direction: Direction, hardest: Tensor) -> tuple[Tensor, Tensor]:
+    def _terms(self, direction: Direction, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both polynomials, of shapes (..., P, 1) and (..., P, N)."""
         return (
-            _evaluate(self.positive_coefficients, direction.positive),
-            _evaluate(self.negative_coefficients, hardest),
+            _evaluate(self.positive_coefficients, direction.positive[..., None]),
+            _evaluate(self.negative_coefficients, scores),
         )
 
 
@@ -114,6 +120,7 @@ class PolynomialRelative:
             without a gate.
         gate: Only pairs with Delta > -gate contribute, >= 0, a number or shape (...); ``None`` is no gate.
         allow_infeasible: Whether to accept coefficients whose gradient has the wrong sign on part of the domain.
+        negatives: The number of hardest negatives of a query that count, >= 1, a number or shape (...); or ``all``.
 
     Example:
         >>> similarity = torch.tensor([[0.9, 0.8], [0.1, 0.4]])
@@ -124,8 +131,10 @@ class PolynomialRelative:
     coefficients: Coefficients = (0.2, 1.0)
     gate: Parameter | None = None
     allow_infeasible: bool = False
+    negatives: Negatives = 1
 
     def __post_init__(self) -> None:
+        require_negatives("negatives", self.negatives)
         gate = None
         if self.gate is not None:
             require_not_negative("gate", self.gate)
@@ -142,37 +151,39 @@ class PolynomialRelative:
 
     def contributions(self, direction: Direction) -> Contributions:
         """Both weights are the slope |sum_p p e_p Delta^(p-1)| where the hinge is active: dDelta is ds^ - ds+."""
-        hardest, kept = _hardest(direction, self.gate)
-        difference = hardest - direction.positive
+        scores, kept = _triplets(direction, self.gate, self.negatives)
+        difference = scores - direction.positive[..., None]
         slope = _evaluate(_derivative(self.coefficients), difference).abs()
         weights = slope * (kept & (_evaluate(self.coefficients, difference) > 0))
-        return Contributions(weights[..., None], weights)
+        return Contributions(weights, weights.sum(-1))
 
     def _costs(self, direction: Direction) -> Tensor:
         """Return the cost of each pair, shape (..., P)."""
-        hardest, kept = _hardest(direction, self.gate)
-        return _evaluate(self.coefficients, hardest - direction.positive).relu().masked_fill(~kept, 0.0)
+        scores, kept = _triplets(direction, self.gate, self.negatives)
+        costs = _evaluate(self.coefficients, scores - direction.positive[..., None]).relu()
+        return costs.masked_fill(~kept, 0.0).sum(-1)
 
 
-def _hardest(direction: Direction, gate: Parameter | None) -> tuple[Tensor, Tensor]:
-    """Return the hardest negative of each pair's query, shape (..., P), and whether the pair contributes."""
-    kept = direction.per_pair(direction.negatives.any(-1))
-    # Powers of the -inf of a query without negatives would be NaN in the backward pass, even if masked afterwards.
-    hardest = torch.where(kept, direction.per_pair(direction.hardest_negative()), 0.0)
+def _triplets(direction: Direction, gate: Parameter | None, negatives: Negatives) -> tuple[Tensor, Tensor]:
+    """Return similarities of each pair's query, shape (..., P, N), and which triplets of pair and negative contribute.
+
+    N is 1, the hardest negative, or the number of candidates.
+    """
+    scores, kept = counted_negatives(direction, negatives)
     if gate is not None:
         # "not below" rather than "above": a pair with NaN must be kept, so that the loss is NaN.
-        kept = kept & ~(hardest + per_query(gate, hardest) <= direction.positive)
-    return hardest, kept
+        kept = kept & ~(scores + per_score(gate, scores) <= direction.positive[..., None])
+    return scores, kept
 
 
 def _evaluate(coefficients: Coefficients, x: Tensor) -> Tensor:
-    """Return sum_p c_p x^p of each x, shape (..., P), by Horner's rule."""
+    """Return sum_p c_p x^p of each x, shape (..., P, N), by Horner's rule."""
     if not isinstance(coefficients, Tensor):
         value = torch.full_like(x, coefficients[-1])
         for number in reversed(coefficients[:-1]):
             value = value * x + number
         return value
-    columns = coefficients.to(x.dtype)[..., None, :]
+    columns = coefficients.to(x.dtype)[..., None, None, :]
     value = columns[..., -1] + torch.zeros_like(x)
     for power in range(coefficients.shape[-1] - 2, -1, -1):
         value = value * x + columns[..., power]

@@ -1,10 +1,11 @@
-"""Triplet losses with in-batch negatives: all negatives, or the hardest negative of each query.
+"""Triplet losses with in-batch negatives: all, the k hardest, or the hardest negative of each query.
 
     L    = sum over queries q, positives p and negatives n of q:  [margin + s_qn - s_qp]+
     L_SH = sum over queries q and positives p of q:               [margin + max_n s_qn - s_qp]+
 
-Both losses are sums over both directions, never averaged: the gradient grows with the batch. The literature sometimes
-calls L_SH "semi-hard"; here the hardest negative may score above the positive. At cost 0 the gradient is 0.
+L can be limited to the k hardest negatives of each query (``trainables.losses.negatives``); for k = 1 it is L_SH to the
+last bit. Both losses are sums over both directions, never averaged: the gradient grows with the batch. The literature
+sometimes calls L_SH "semi-hard"; here the hardest negative may score above the positive. At cost 0 the gradient is 0.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
@@ -18,15 +19,17 @@ from torch import Tensor
 
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
+from trainables.losses.negatives import Negatives, counted_negatives, require_negatives
 from trainables.losses.parameters import Parameter, per_query, per_score, require_not_negative
 
 
 @dataclass(frozen=True)
 class Triplet:
-    """Triplet loss over all negatives [Bleeker2022, eq. 1 and 2].
+    """Triplet loss over all negatives [Bleeker2022, eq. 1 and 2], or over the hardest of each query.
 
     Attributes:
         margin: In units of similarity, >= 0; a number or shape (...).
+        negatives: ``all``, or the number of hardest negatives of a query that count, >= 1; a number or shape (...).
 
     Example:
         >>> import torch
@@ -36,19 +39,29 @@ class Triplet:
     """
 
     margin: Parameter = 0.2
+    negatives: Negatives = "all"
 
     def __post_init__(self) -> None:
         require_not_negative("margin", self.margin)
+        require_negatives("negatives", self.negatives)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
-        return all_costs(self.margin, i2t).sum((-2, -1)) + all_costs(self.margin, t2i).sum((-2, -1))
+        return self._sum(i2t) + self._sum(t2i)
 
     def contributions(self, direction: Direction) -> Contributions:
-        """A negative within the margin of a positive has weight 1: dL/ds_n = 1[cost > 0]."""
-        weights = (all_costs(self.margin, direction) > 0).to(direction.scores.dtype)
+        """A negative that counts and is within the margin of a positive has weight 1: dL/ds_n = 1[cost > 0]."""
+        weights = (all_costs(self.margin, direction, self.negatives) > 0).to(direction.scores.dtype)
         return Contributions(weights, weights.sum(-1))
+
+    def _sum(self, direction: Direction) -> Tensor:
+        """Return one direction's part of the loss, shape (...)."""
+        costs = all_costs(self.margin, direction, self.negatives)
+        if isinstance(self.negatives, str):
+            return costs.sum((-2, -1))
+        # A row with one cost sums to this cost exactly, and the sums of rows round like those of ``triplet_sh``.
+        return costs.sum(-1).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -77,12 +90,12 @@ class TripletHardest:
         return Contributions(weights[..., None], weights)
 
 
-def all_costs(margin: Parameter, direction: Direction) -> Tensor:
-    """Return the cost of each pair and negative, shape (..., P, M); 0 where a candidate is no negative."""
+def all_costs(margin: Parameter, direction: Direction, negatives: Negatives = "all") -> Tensor:
+    """Return the cost of each pair and negative, shape (..., P, N); 0 where a candidate is no negative that counts."""
+    scores, counted = counted_negatives(direction, negatives)
     # Added in the order of the published code, (margin + s_n) - s_p, so that a score on the margin rounds alike.
-    costs = per_score(margin, direction.scores) + direction.rows(direction.scores)
-    costs = (costs - direction.positive[..., None]).relu()
-    return costs.masked_fill(~direction.rows(direction.negatives), 0.0)
+    costs = per_score(margin, direction.scores) + scores
+    return (costs - direction.positive[..., None]).relu().masked_fill(~counted, 0.0)
 
 
 def hardest_costs(margin: Parameter, direction: Direction) -> Tensor:

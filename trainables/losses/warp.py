@@ -3,9 +3,15 @@
 For a query with M negatives and each of its positives, negatives are drawn uniformly with replacement until a negative
 violates the margin, s_n > s+ - margin, after N <= M draws. The pair's loss is 0 without a violator, and otherwise
 
-    L( floor(M / N) ) * [margin - s+ + s_n]+ ,   L(k) = sum_{j=1..k} 1/j
+    L( floor(M / N) ) * [margin - s+ + s_n]+ ,   L(r) = sum_{j=1..r} alpha_j
+
+    rank_weight   harmonic   alpha_j = 1/j                            as published
+                  constant   alpha_j = 1/M:  L(r) = r/M               the mean rank
+                  top_k      alpha_j = 1/top for j <= top, else 0     precision among the first ``top``
 
 The mean over all pairs of a query and a positive is taken. With one positive each, M = C - 1 [Verma2014, alg. 2].
+[Usunier2009] and [Weston2011, section 3.1] say which measure of the ranking each choice of alpha bounds; with ``top`` 1
+every rank has weight 1.
 
 The sequence of draws is not simulated: with V of M negatives violating, N is geometric with success probability V / M,
 and the violator is uniform among the V. One number is drawn for N and one for the violator, which gives the exact joint
@@ -14,6 +20,7 @@ device and are shared by stacked trials, so that after seeding, K stacked trials
 separate calls would draw after the seeding. Compiled code draws other numbers from a seed than eager code.
 
 References:
+    [Usunier2009] Usunier et al., Ranking with Ordered Weighted Pairwise Classification. ICML 2009.
     [Weston2011] Weston et al., WSABIE: Scaling Up to Large Vocabulary Image Annotation, IJCAI 2011.
     [Verma2014] Verma and Jawahar, Im2Text and Text2Im: Associating Images and Texts for Cross-Modal Retrieval,
         algorithm 2. BMVC 2014.
@@ -28,7 +35,10 @@ from torch import Tensor
 from trainables.errors import ConfigError
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
-from trainables.losses.parameters import Parameter, per_query, require_not_negative
+from trainables.losses.negatives import require_negatives
+from trainables.losses.parameters import Parameter, per_query, per_score, require_not_negative
+
+RANK_WEIGHTS = ("harmonic", "constant", "top_k")
 
 EULER_GAMMA = 0.5772156649015329
 """-digamma(1)."""
@@ -43,13 +53,20 @@ class WARP:
     Attributes:
         margin: In units of similarity, >= 0; a number or shape (...). 1 as published; the cosines here span 2.
         direction: ``i2t`` (the published direction), ``t2i``, or ``both``: the sum of the two.
+        rank_weight: ``harmonic`` (as published), ``constant`` or ``top_k``: how a rank weighs.
+        top: With ``top_k``, the ranks beyond which a rank weighs no more, >= 1; a number or shape (...).
     """
 
     margin: Parameter = 1.0
     direction: Literal["both", "i2t", "t2i"] = "both"
+    rank_weight: Literal["harmonic", "constant", "top_k"] = "harmonic"
+    top: int | Tensor = 10
 
     def __post_init__(self) -> None:
         require_not_negative("margin", self.margin)
+        require_negatives("top", self.top, words=())
+        if self.rank_weight not in RANK_WEIGHTS:
+            raise ConfigError(f"rank_weight must be one of {', '.join(RANK_WEIGHTS)}, got {self.rank_weight!r}")
         if self.direction not in ("both", "i2t", "t2i"):
             raise ConfigError(f"direction must be 'both', 'i2t' or 't2i', got {self.direction!r}")
 
@@ -70,7 +87,9 @@ class WARP:
         violators = self._violators(direction)
         violating = violators.sum(-1)
         total = direction.per_pair(direction.negatives.sum(-1))
-        expected = _expected_weight(violating, total, direction.scores) * (self.direction in ("both", direction.name))
+        expected = self._expected_weight(violating, total, direction.scores) * (
+            self.direction in ("both", direction.name)
+        )
         each = expected / violating.clamp(min=1)
         return Contributions(violators * each[..., None], expected)
 
@@ -89,10 +108,27 @@ class WARP:
         both = torch.cat([direction.candidate[:, None].expand_as(chosen), chosen], -1)
         positive, negative = rows.expand(*chosen.shape[:-1], -1).gather(-1, both).unbind(-1)
         rank = total // torch.minimum(draws, total.clamp(min=1)).long()
-        weight = _harmonic(rank.to(rows.dtype)) * drawn
+        weight = self._weight_of(rank.to(rows.dtype), total, per_query(self.top, rows)) * drawn
         cost = (per_query(self.margin, rows) - positive + negative).relu()
         # A comparison with NaN is false, which would hide the NaN, so 0 times the sum of all scores is added.
         return (weight * cost).mean(-1) + 0 * rows.detach().sum((-2, -1))
+
+    def _expected_weight(self, violating: Tensor, total: Tensor, scores: Tensor) -> Tensor:
+        """Return E[L(floor(M / N)); N <= M] of each pair, shape (..., P)."""
+        draws = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
+        chance = (violating.to(scores.dtype) / total.clamp(min=1))[..., None]
+        # 0^0 = 1: where every negative violates, the first draw succeeds.
+        probability = chance * (1 - chance) ** (draws - 1) * (draws <= total[:, None])
+        ranks = (total[:, None] // draws).to(scores.dtype)
+        return (probability * self._weight_of(ranks, total[:, None], per_score(self.top, scores))).sum(-1)
+
+    def _weight_of(self, rank: Tensor, total: Tensor, top: Parameter) -> Tensor:
+        """Return L of each rank among ``total`` negatives."""
+        if self.rank_weight == "constant":
+            return rank / total.clamp(min=1)
+        if self.rank_weight == "top_k":
+            return (rank / top).clamp(max=1)
+        return _harmonic(rank)
 
     def _violators(self, direction: Direction) -> Tensor:
         """Return the negatives within the margin of each pair's positive, shape (..., P, M), bool."""
@@ -112,12 +148,3 @@ def _draws(chance: Tensor, uniform: Tensor) -> Tensor:
 def _harmonic(k: Tensor) -> Tensor:
     """Return L(k) = sum_{j=1..k} 1/j = digamma(k + 1) + gamma; a table's cumsum is not deterministic on a GPU."""
     return torch.digamma(k + 1) + EULER_GAMMA
-
-
-def _expected_weight(violating: Tensor, total: Tensor, scores: Tensor) -> Tensor:
-    """Return E[L(floor(M / N)); N <= M] of each pair, shape (..., P)."""
-    draws = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
-    chance = (violating.to(scores.dtype) / total.clamp(min=1))[..., None]
-    # 0^0 = 1: where every negative violates, the first draw succeeds.
-    probability = chance * (1 - chance) ** (draws - 1) * (draws <= total[:, None])
-    return (probability * _harmonic((total[:, None] // draws).to(scores.dtype))).sum(-1)

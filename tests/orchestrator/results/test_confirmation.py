@@ -45,6 +45,39 @@ def test_the_best_of_each_study_and_the_best_published_settings_are_chosen(ledge
     assert choose_candidates(ledger.history, 1, each=True) == [nt_xent[1], triplet[1], nt_xent[0], triplet[0]]
 
 
+def of_values(ledger: Ledger, rsum: dict[tuple[float, float], float]) -> dict[tuple[float, float], Trial]:
+    """A finished trial for each temperature and learning rate."""
+    found = {}
+    for (temperature, rate), value in rsum.items():
+        trial = vary(add_trial(ledger, [value]), temperature)
+        trial.params = {"temperature": temperature, "training.learning_rate": rate}
+        trial.config = replace(trial.config, training=replace(trial.config.training, learning_rate=rate))
+        found[temperature, rate] = trial
+    return found
+
+
+def test_the_best_of_each_value_of_a_parameter_is_chosen(ledger: Ledger) -> None:
+    trials = of_values(
+        ledger, {(0.2, 1e-3): 40.0, (0.2, 2e-3): 41.0, (0.3, 1e-3): 12.0, (0.3, 2e-3): 11.0, (0.4, 1e-3): 90.0}
+    )
+    chosen = choose_candidates(ledger.history, 1, each_of="temperature")
+    assert chosen == [trials[0.4, 1e-3], trials[0.2, 2e-3], trials[0.3, 1e-3]]
+    plan = make_experiment(
+        confirm={"top": 1, "seeds": 3, "each_of": "temperature"}, search={"training": {"learning_rate": "default"}}
+    )
+    assert len(trainings_of(current_plans(plan, ledger.history), ledger.history)) == 9
+
+
+def test_a_race_has_no_candidate_of_each_value() -> None:
+    with pytest.raises(ValueError, match="each_of: every value keeps its candidates in a fixed design"):
+        make_experiment(confirm={"each_of": "temperature", "trainings": 20})
+
+
+def test_a_parameter_that_no_study_searches_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"confirm\.each_of: unknown name 'temprature'; did you mean 'temperature'"):
+        make_experiment(confirm={"each_of": "temprature", "seeds": 3})
+
+
 @pytest.mark.parametrize("state", [TrialState.DIVERGED, TrialState.FAILED, TrialState.STOPPED_EARLY])
 def test_only_trials_that_finished_are_among_the_best(ledger: Ledger, state: TrialState) -> None:
     good = vary(add_trial(ledger, [10.0]), 0.11)

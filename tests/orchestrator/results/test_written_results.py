@@ -230,6 +230,7 @@ def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
         "races",
         "equal_budget",
         "optimism",
+        "trends",
         "judged",
         "confirm_looks",
         "test_openings",

@@ -74,6 +74,8 @@ def test_repeats_and_their_mean_have_the_number_of_what_they_repeat(ledger: Ledg
         ("val/rsum", "val/rsum"),
         ("cocos/i2t_negatives_per_query", "cocos/i2t_negatives_per_query"),
         ("cocos/i2t_negatives_per_query_std", "variation/i2t_negatives_per_query"),
+        ("cocos_start/i2t_negatives_per_query", "cocos_start/i2t_negatives_per_query"),
+        ("cocos_start/i2t_negatives_per_query_std", "variation_start/i2t_negatives_per_query"),
         ("time/epoch_seconds", "wall_time/epoch_seconds"),
         ("epoch", "epoch"),
     ],

@@ -8,7 +8,7 @@ from orchestrator.experiment.sections import Scheduler
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.tuner.actor import Step
-from orchestrator.tuner.scheduler import Brackets, Median, Rungs, StudyScheduler
+from orchestrator.tuner.scheduler import Brackets, Median, RecordingScheduler, Rungs, StudyScheduler
 from tests.support.experiments import add_trial, make_experiment
 
 EPOCHS = 27
@@ -79,4 +79,22 @@ def test_a_confirmation_that_is_in_the_journal_judges_no_trial_of_the_search(led
     scheduler = StudyScheduler(make_experiment(), again)
     trial = again.history.trials[candidate.id]
     assert scheduler.judge(trial, Step(1, {"val/rsum": 1.0})) is TrialState.RUNNING
+    again.close()
+
+
+def test_a_trial_whose_patience_is_over_has_finished_also_after_a_restart(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [], state=TrialState.RUNNING)
+    trial.config = replace(trial.config, training=replace(trial.config.training, epochs=9, patience=2))
+    scheduler = RecordingScheduler(ledger)
+    values = [10.0, 12.0, 12.0, 11.0]
+    assert [scheduler.judge(trial, Step(epoch, {"val/rsum": value})) for epoch, value in enumerate(values, 1)] == [
+        TrialState.RUNNING,
+        TrialState.RUNNING,
+        TrialState.RUNNING,
+        TrialState.FINISHED,
+    ]
+    ledger.close()
+    again = Ledger(ledger.path)
+    assert again.history.trials[trial.id].state is TrialState.FINISHED
+    assert again.history.trials[trial.id].last_epoch == 4
     again.close()

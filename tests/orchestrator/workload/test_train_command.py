@@ -136,6 +136,15 @@ def test_cocos_counts_over_the_train_split(root: Path, capsys: pytest.CaptureFix
     assert 0 < statistics["i2t_negative_weight"]["mean"] < statistics["i2t_positive_weight"]["mean"] < 1
     code, out, _ = run(capsys, "cocos", directory, *where, "--convention", "published")
     assert (code, "i2t_negatives_per_query" in out) == (0, True)
+    _, out, _ = run(capsys, "cocos", directory, *where, "--json", "--curve")
+    curve = {entry["epsilon"]: entry["statistics"] for entry in json.loads(out)["curve"]}
+    assert min(curve) == 0.0001
+    for name in ("i2t_negative_weight", "gradient_positives"):
+        assert curve[0.01][name] == statistics[name]
+    counts = [curve[epsilon]["i2t_negatives_per_batch"]["mean"] for epsilon in sorted(curve)]
+    assert counts == sorted(counts, reverse=True)
+    _, out, _ = run(capsys, "cocos", directory, *where, "--curve")
+    assert "mean of each counter by epsilon" in out
     code, _, err = run(capsys, "cocos", directory, *where, "--epsilon", "0")
     assert (code, "--epsilon" in err) == (2, True)
 

@@ -11,11 +11,20 @@ from torch import Tensor
 PairTerm = Callable[..., Tensor]
 
 
-def triplet(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
+def triplet(
+    row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float, count: int | str = "all"
+) -> Tensor:
     total = row.new_zeros(())
-    for n in negatives:
+    for n in hardest_of(row, negatives, count):
         total = total + torch.relu(margin + row[n] - row[p])
     return total
+
+
+def triplet_of_hardest(
+    row: Tensor, p: int, positives: list[int], own: list[int], margin: float, negatives: int
+) -> Tensor:
+    """``triplet`` with the product's name of its count."""
+    return triplet(row, p, positives, own, margin, negatives)
 
 
 def triplet_sh(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
@@ -35,7 +44,8 @@ def smooth_ap(row: Tensor, p: int, positives: list[int], negatives: list[int], t
     rank = rank_in_positives = 1.0
     for j in positives + negatives:
         if j != p:
-            above = 1 / (1 + torch.exp(-(row[j] - row[p]) / temperature))
+            # Its derivative G (1 - G) is 0 where G rounds to 1, which decides whether a query has a gradient at all.
+            above = torch.sigmoid((row[j] - row[p]) / temperature)
             rank = rank + above
             rank_in_positives = rank_in_positives + (above if j in positives else 0)
     return 1 - torch.as_tensor(rank_in_positives / rank, dtype=row.dtype)
@@ -45,42 +55,66 @@ def polynomial_self(
     row: Tensor,
     p: int,
     positives: list[int],
-    negatives: list[int],
+    own: list[int],
     positive_coefficients: tuple[float, ...],
     negative_coefficients: tuple[float, ...],
     hinge: str = "joint",
     gate: float | None = None,
+    negatives: int | str = 1,
 ) -> Tensor:
-    if not negatives or (gate is not None and not row[hardest(row, negatives)] + gate > row[p]):
-        return row.new_zeros(())
-    first = sum(a * row[p] ** power for power, a in enumerate(positive_coefficients))
-    second = sum(b * row[hardest(row, negatives)] ** power for power, b in enumerate(negative_coefficients))
-    if hinge == "joint":
-        return torch.relu(first + second)
-    return torch.relu(first) + torch.relu(second)
+    total = row.new_zeros(())
+    for n in hardest_of(row, own, negatives):
+        if gate is not None and not row[n] + gate > row[p]:
+            continue
+        first = sum(a * row[p] ** power for power, a in enumerate(positive_coefficients))
+        second = sum(b * row[n] ** power for power, b in enumerate(negative_coefficients))
+        if hinge == "joint":
+            total = total + torch.relu(first + second)
+        else:
+            total = total + torch.relu(first) + torch.relu(second)
+    return total
 
 
 def polynomial_relative(
     row: Tensor,
     p: int,
     positives: list[int],
-    negatives: list[int],
+    own: list[int],
     coefficients: tuple[float, ...],
     gate: float | None = None,
+    negatives: int | str = 1,
 ) -> Tensor:
-    if not negatives or (gate is not None and not row[hardest(row, negatives)] + gate > row[p]):
-        return row.new_zeros(())
-    difference = row[hardest(row, negatives)] - row[p]
-    return torch.relu(sum(e * difference**power for power, e in enumerate(coefficients)))
+    total = row.new_zeros(())
+    for n in hardest_of(row, own, negatives):
+        if gate is None or row[n] + gate > row[p]:
+            difference = row[n] - row[p]
+            total = total + torch.relu(sum(e * difference**power for power, e in enumerate(coefficients)))
+    return total
 
 
-def warp(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
+RANK_ALPHAS: dict[str, Callable[[int, int, int], float]] = {
+    "harmonic": lambda j, top, total: 1 / j,
+    "constant": lambda j, top, total: 1 / total,
+    "top_k": lambda j, top, total: 1 / top if j <= top else 0.0,
+}
+
+
+def warp(
+    row: Tensor,
+    p: int,
+    positives: list[int],
+    negatives: list[int],
+    margin: float,
+    rank_weight: str = "harmonic",
+    top: int = 10,
+) -> Tensor:
     """The expected term: draws 1, 2 ... miss until one violates, and each violator is as likely as the others."""
-    violators = [n for n in negatives if row[n] > row[p] - margin]
+    violators, total_count = [n for n in negatives if row[n] > row[p] - margin], len(negatives)
     expected, missed = 0.0, 1.0
     for draws in range(1, len(negatives) + 1):
         chance = len(violators) / len(negatives)
-        expected += missed * chance * sum(1 / j for j in range(1, len(negatives) // draws + 1))
+        ranks = range(1, total_count // draws + 1)
+        expected += missed * chance * sum(RANK_ALPHAS[rank_weight](j, top, total_count) for j in ranks)
         missed *= 1 - chance
     total = row.new_zeros(())
     for n in violators:
@@ -152,7 +186,8 @@ def gradient_weights(row: Tensor, p: int, positives: list[int], negatives: list[
     own, total = float(row[p].detach()), row.new_zeros(())
     if not negatives:
         return total
-    counted = negatives if given.get("negatives") == "all" else [hardest(row, negatives)]
+    count = given.get("negatives", "hardest")
+    counted = hardest_of(row, negatives, 1 if count == "hardest" else count)
     below = 1 + sum(math.exp((float(row[n].detach()) - own) / given["temperature"]) for n in counted)
     for n in counted:
         other = float(row[n].detach())
@@ -177,6 +212,17 @@ def hardest(row: Tensor, negatives: list[int]) -> int:
     return max(negatives, key=lambda n: float(row[n].detach()))
 
 
+def hardest_of(row: Tensor, negatives: list[int], count: int | str) -> list[int]:
+    """The hardest negative, then the hardest of the rest, and so on; of equal ones the first."""
+    if isinstance(count, str):
+        return negatives
+    left, chosen = list(negatives), []
+    while left and len(chosen) < count:
+        chosen.append(hardest(row, left))
+        left.remove(chosen[-1])
+    return chosen
+
+
 @dataclass(frozen=True)
 class Case:
     """A loss of the product, with its term per pair and its reduction over pairs."""
@@ -191,6 +237,7 @@ class Case:
 
 CASES = {
     "triplet": Case("triplet", triplet, "sum", {"margin": 0.2}),
+    "triplet_of_two": Case("triplet", triplet_of_hardest, "sum", {"margin": 0.4, "negatives": 2}),
     "triplet_sh": Case("triplet_sh", triplet_sh, "sum", {"margin": 0.3}),
     "nt_xent": Case("nt_xent", nt_xent, "means", {"temperature": 0.1}, "temperature"),
     "smooth_ap": Case("smooth_ap", smooth_ap, "means", {"temperature": 0.05}, "temperature"),
@@ -216,6 +263,33 @@ CASES = {
     ),
     "polynomial_relative_cubic": Case(
         "polynomial_relative", polynomial_relative, "per_pair", {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3}
+    ),
+    "polynomial_self_of_two": Case(
+        "polynomial_self",
+        polynomial_self,
+        "per_pair",
+        {"positive_coefficients": (0.5, -0.9, 0.2), "negative_coefficients": (0.1, 0.9, 0.3), "negatives": 2},
+    ),
+    "polynomial_self_published_of_three": Case(
+        "polynomial_self",
+        polynomial_self,
+        "per_pair",
+        {
+            "positive_coefficients": (0.5, -0.7, 0.2),
+            "negative_coefficients": (0.03, -0.4, 0.9),
+            "hinge": "separate",
+            "gate": 0.2,
+            "negatives": 3,
+        },
+    ),
+    "polynomial_relative_of_two": Case(
+        "polynomial_relative", polynomial_relative, "per_pair", {"coefficients": (0.2, 1, 0.5), "negatives": 2}
+    ),
+    "polynomial_relative_of_all": Case(
+        "polynomial_relative",
+        polynomial_relative,
+        "per_pair",
+        {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3, "negatives": "all"},
     ),
     "sigmoid": Case("sigmoid", sigmoid, "means", {"temperature": 0.2, "bias": -1.5}, "temperature"),
     "decoupled": Case("decoupled", decoupled, "means", {"temperature": 0.2}, "temperature"),
@@ -257,6 +331,13 @@ CASES = {
         {"pair_weight": "constant", "negatives": "all", "reduction": "mean", "scale": 5.0, "temperature": 0.2},
         "/scale",
     ),
+    "gradient_weights_of_two": Case(
+        "gradient_weights",
+        gradient_weights,
+        "sum",
+        {"pair_weight": "linear", "negatives": 2, "scale": 2.0, "temperature": 0.3, "negative_tilt": 0.6},
+        "/scale",
+    ),
     "gradient_weights_circle": Case(
         "gradient_weights",
         gradient_weights,
@@ -267,8 +348,12 @@ CASES = {
 }
 
 
-EXPECTED_WARP = Case("warp", warp, "sum", {"margin": 0.5})
-"""WARP draws at random; this is the mean over its draws."""
+EXPECTED_WARP = {
+    "warp": Case("warp", warp, "sum", {"margin": 0.5}),
+    "warp_of_mean_rank": Case("warp", warp, "sum", {"margin": 0.5, "rank_weight": "constant"}),
+    "warp_of_two": Case("warp", warp, "sum", {"margin": 0.5, "rank_weight": "top_k", "top": 2}),
+}
+"""WARP draws at random; these are the means over its draws."""
 
 
 def pairs(scores: Tensor, positives: Tensor, ignore: Tensor) -> Iterator[tuple[int, int, list[int], list[int]]]:
@@ -301,11 +386,16 @@ class Counters:
     queries_without_gradient: int
     negative_weight: float
     positive_weight: float
+    effective_negatives_entropy: float
+    effective_negatives_squares: float
+    gradient_share_hardest1: float
+    gradient_share_hardest5: float
 
 
 def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsilon: float) -> Counters:
     """The counters of one direction, from the derivative of each query's term by each of its scores."""
     counts, pushes, pulls = [], [], []
+    without_epsilon: list[tuple[float, float, float, float]] = []
     for query, own, negatives in queries(scores, positives, ignore):
         row = scores[query].detach().clone().requires_grad_()
         terms = [case.term(row, p, own, negatives, **case.parameters) for p in own]
@@ -323,6 +413,13 @@ def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsi
             / len(own)
         )
         pulls.append(sum(abs(float(of_query[p])) for p in own) / len(own))
+        weights = {n: sum(abs(float(gradient[n])) for gradient in gradients) for n in negatives}
+        if (total := sum(weights.values())) > 0:
+            shares = {n: weight / total for n, weight in weights.items()}
+            entropy = -sum(share * math.log(share) for share in shares.values() if share > 0)
+            one, five = (sum(shares[n] for n in hardest_of(row, negatives, count)) for count in (1, 5))
+            without_epsilon.append((math.exp(entropy), 1 / sum(share**2 for share in shares.values()), one, five))
+    means = [sum(column) / len(column) for column in zip(*without_epsilon, strict=True)] or [math.nan] * 4
     active = len(counts) if case.name == "nt_xent" else sum(count > 0 for count in counts)
     return Counters(
         negatives_per_query=sum(counts) / active if active else math.nan,
@@ -330,6 +427,10 @@ def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsi
         queries_without_gradient=sum(count == 0 for count in counts),
         negative_weight=sum(pushes) / len(pushes),
         positive_weight=sum(pulls) / len(pulls),
+        effective_negatives_entropy=means[0],
+        effective_negatives_squares=means[1],
+        gradient_share_hardest1=means[2],
+        gradient_share_hardest5=means[3],
     )
 
 

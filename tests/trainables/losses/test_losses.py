@@ -15,7 +15,7 @@ from trainables.errors import ConfigError
 from trainables.losses import LOSSES, Loss, NotANumberError, build_loss
 
 STACKED: dict[str, dict[str, Any]] = {
-    "triplet": {"margin": torch.tensor([0.1, 0.2, 0.7])},
+    "triplet": {"margin": torch.tensor([0.1, 0.2, 0.7]), "negatives": torch.tensor([1, 2, 64])},
     "triplet_sh": {"margin": torch.tensor([0.1, 0.2, 0.7])},
     "nt_xent": {"temperature": torch.tensor([0.05, 0.1, 1.0])},
     "smooth_ap": {"temperature": torch.tensor([0.01, 0.1, 1.0])},
@@ -23,9 +23,13 @@ STACKED: dict[str, dict[str, Any]] = {
         "positive_coefficients": torch.tensor([[0.2, -1.0, 0.0], [0.5, -0.9, 0.2], [0.3, -1.0, -0.5]]),
         "negative_coefficients": torch.tensor([[0.0, 1.0], [0.1, 0.5], [-0.2, 2.0]]),
         "gate": torch.tensor([0.3, 1.0, 2.0]),
+        "negatives": torch.tensor([1, 3, 2]),
     },
-    "polynomial_relative": {"coefficients": torch.tensor([[0.2, 1.0, 0.0], [0.2, 1.0, 0.5], [0.1, 2.0, -0.5]])},
-    "warp": {"margin": torch.tensor([0.1, 0.5, 1.0])},
+    "polynomial_relative": {
+        "coefficients": torch.tensor([[0.2, 1.0, 0.0], [0.2, 1.0, 0.5], [0.1, 2.0, -0.5]]),
+        "negatives": torch.tensor([2, 1, 64]),
+    },
+    "warp": {"margin": torch.tensor([0.1, 0.5, 1.0]), "top": torch.tensor([1, 3, 10])},
     "sigmoid": {"temperature": torch.tensor([0.05, 0.1, 1.0]), "bias": torch.tensor([-10.0, -1.0, 0.5])},
     "decoupled": {"temperature": torch.tensor([0.05, 0.1, 1.0])},
     "multi_similarity": {
@@ -43,6 +47,7 @@ STACKED: dict[str, dict[str, Any]] = {
         "alpha": torch.tensor([1.0, 2.0, 5.0]),
         "beta": torch.tensor([40.0, 10.0, 1.0]),
         "base": torch.tensor([0.5, 0.0, -0.5]),
+        "negatives": torch.tensor([1, 2, 3]),
     },
 }
 
@@ -151,7 +156,7 @@ def test_numbers_and_tensors_are_the_same_hyper_parameters(name: str) -> None:
     tensors = {
         key: torch.tensor(getattr(default, key), dtype=torch.float64)
         for key in wanted
-        if getattr(default, key) is not None
+        if not isinstance(getattr(default, key), str | None)
     }
     similarity, positives = random_cosines(4, 4), one_to_one(4)
     torch.testing.assert_close(
@@ -250,11 +255,17 @@ REFUSED_PARAMETERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "margin NaN": ("triplet_sh", {"margin": float("nan")}, "margin must be .* got nan"),
     "margin of a word": ("triplet", {"margin": "wide"}, "margin must be a number .* got 'wide'"),
     "margin of one trial": ("warp", {"margin": torch.tensor([0.1, -1.0])}, "margin must be .* got -1.0"),
+    "top of none": ("warp", {"top": 0}, "top must be a whole number of at least 1, got 0"),
+    "unknown rank weight": ("warp", {"rank_weight": "top"}, "rank_weight must be one of harmonic, .* got 'top'"),
+    "no negatives": ("triplet", {"negatives": 0}, "negatives must be a whole number of at least 1, or 'all', got 0"),
+    "half a negative": ("polynomial_self", {"negatives": 1.5}, "negatives must be a whole number .* got 1.5"),
+    "some negatives": ("polynomial_relative", {"negatives": "some"}, "negatives must be .* or 'all', got 'some'"),
+    "semi-hard negatives": ("gradient_weights", {"negatives": "semi"}, "negatives .* 'hardest' or 'all', got 'semi'"),
     "temperature 0": ("nt_xent", {"temperature": 0}, "temperature must be a finite number above 0, got 0.0"),
     "temperature below 0": ("smooth_ap", {"temperature": -1}, "temperature must be .* got -1.0"),
     "temperature infinite": ("smooth_ap", {"temperature": torch.tensor(torch.inf)}, "temperature must be .* got inf"),
     "unknown loss": ("tripelt", {}, "loss must be one of triplet, .* got 'tripelt'"),
-    "unknown parameter": ("triplet", {"temperature": 1}, "triplet has the hyper-parameters margin, got temperature"),
+    "unknown parameter": ("triplet", {"temperature": 1}, "triplet has .* margin, negatives, got temperature"),
     "no coefficients": ("polynomial_relative", {"coefficients": ()}, "coefficients must be one or more finite numbers"),
     "NaN coefficient": ("polynomial_relative", {"coefficients": (0.2, float("nan"))}, "coefficients must be .* nan"),
     "not coefficients": ("polynomial_relative", {"coefficients": 0.2}, "coefficients must be a sequence .* got 0.2"),

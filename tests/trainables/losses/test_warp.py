@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.trainables.losses import oracle
 from tests.trainables.losses.batches import five_each, one_to_one, random_cosines
 from trainables.losses.warp import WARP
 
@@ -74,6 +75,36 @@ def test_expected_value() -> None:
     torch.manual_seed(2)
     value = WARP(MARGIN, direction="i2t")(similarity, positives).item()
     assert value == pytest.approx(weight * cost, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rank_weight": "constant"}, {"rank_weight": "top_k", "top": 2}, {"rank_weight": "top_k", "top": 1}]
+)
+def test_other_rank_weights_have_their_expected_value(settings: dict) -> None:
+    similarity, positives = identical_queries()
+    total, top = NEGATIVES, settings.get("top", 1)
+    chance = VIOLATING / NEGATIVES
+    weight = sum(
+        chance
+        * (1 - chance) ** (n - 1)
+        * sum(oracle.RANK_ALPHAS[settings["rank_weight"]](j, top, total) for j in ranks)
+        for n, ranks in ((n, range(1, NEGATIVES // n + 1)) for n in range(1, NEGATIVES + 1))
+    )
+    cost = sum(MARGIN - 0.3 + score for score in (0.2, 0.25, 0.9)) / VIOLATING
+    torch.manual_seed(2)
+    value = WARP(MARGIN, direction="i2t", **settings)(similarity, positives).item()
+    assert value == pytest.approx(weight * cost, rel=0.03)
+
+
+def test_stacked_trials_can_differ_in_the_top() -> None:
+    similarity, positives = random_cosines(3, 6, 6, seed=5), one_to_one(6)
+    torch.manual_seed(3)
+    stacked = WARP(0.5, rank_weight="top_k", top=torch.tensor([1, 2, 64]))(similarity, positives)
+    for trial, top in enumerate((1, 2, 64)):
+        torch.manual_seed(3)
+        torch.testing.assert_close(
+            WARP(0.5, rank_weight="top_k", top=top)(similarity[trial], positives), stacked[trial]
+        )
 
 
 def test_every_negative_violating_is_drawn_at_once() -> None:
