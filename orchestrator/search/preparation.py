@@ -26,6 +26,7 @@ from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.tracking import choose_uri
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.workload.workload import Workload
+from trainables.config import TOKENIZERS
 from trainables.errors import ConfigError
 from trainables.files import make_writable, write_whole
 
@@ -44,6 +45,7 @@ class Opened:
         uri: MLflow's store.
         cluster: Where trials run; a named cluster has answered.
         digests: Dataset -> digest of its data.
+        tokenizers: Dataset -> what cuts its captions into tokens.
         directory: The experiment's directory.
         scratch: A temporary directory of this process, which is removed in the end.
     """
@@ -51,6 +53,7 @@ class Opened:
     uri: str
     cluster: Cluster
     digests: Mapping[str, str]
+    tokenizers: Mapping[str, str]
     directory: Path
     scratch: Path
 
@@ -76,9 +79,10 @@ def opened(
     if cluster.address is None:
         check_cpus(experiment.resources)
     digests = workload.check(experiment)
+    tokenizers = workload.tokenizers(experiment)
     directory = open_directory(output, experiment.name)
     with make_scratch() as scratch, hold(directory, scratch):
-        yield Opened(uri, cluster, digests, directory, scratch)
+        yield Opened(uri, cluster, digests, tokenizers, directory, scratch)
 
 
 @contextmanager
@@ -109,6 +113,7 @@ def start(
     directory: Path,
     cluster: Cluster,
     options: Mapping[str, str] | None = None,
+    tokenizers: Mapping[str, str] | None = None,
 ) -> None:
     """Record the start: experiment, data, environment, storage and the options of the command line."""
     resolved = _as_begun(experiment, ledger.history.experiment)
@@ -119,6 +124,7 @@ def start(
         environment=describe_environment(),
         storage=cluster.storage,
         options=dict(options or {}),
+        tokenizers=dict(tokenizers or {}),
     )
     ledger.append(started)
 
@@ -129,6 +135,19 @@ def _as_begun(experiment: Experiment, before: BegunExperiment) -> dict[str, Any]
     if experiment.confirm and before.confirm and "verdict" not in experiment.confirm.model_fields_set:
         resolved["confirm"]["verdict"] = before.confirm.verdict or "seeds"
     return resolved
+
+
+def describe_tokenizers(tokenizers: Mapping[str, str], *, named: bool) -> list[str]:
+    """Return a sentence that says what cuts the captions; none where all are cut as English, as they always were.
+
+    Args:
+        tokenizers: Dataset -> tokenizer.
+        named: Whether the experiment names it, so that it was not inferred.
+    """
+    if set(tokenizers.values()) <= {TOKENIZERS[0]}:
+        return []
+    parts = ", ".join(f"{dataset} by {name.partition(' sha256:')[0]}" for dataset, name in tokenizers.items())
+    return [f"tokenizer{'' if named else ' (inferred from the captions)'}: {parts}"]
 
 
 def check_cpus(resources: Resources) -> None:

@@ -20,6 +20,7 @@ from orchestrator.search.answered import answered
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.preparation import (
     check_unchanged,
+    describe_tokenizers,
     open_checkpoints,
     opened,
     start,
@@ -124,6 +125,7 @@ def run_search(
 
         if not quiet:
             say(describe_start(experiment, ledger.history, directory))
+            say(*describe_tokenizers(here.tokenizers, named=experiment.tokenizer is not None))
         meter = Meter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
         tracking = TrackingProcess(uri, output, experiment.name, ledger.path)
@@ -133,7 +135,7 @@ def run_search(
 
         with closing(checkpoints), tracked(tracking), answered(interrupted):
             before = ledger.history.ended_by or "trials"
-            start(ledger, experiment, digests, directory, cluster, options)
+            start(ledger, experiment, digests, directory, cluster, options, here.tokenizers)
             for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
                 if not quiet:
                     say(sentence)

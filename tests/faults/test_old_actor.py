@@ -37,6 +37,9 @@ class Slow:
     def check(self, experiment: Experiment) -> dict[str, str]:
         raise NotImplementedError
 
+    def tokenizers(self, experiment: Experiment) -> dict[str, str]:
+        raise NotImplementedError
+
     def expecting(self, digests: Mapping[str, str]) -> "Slow":
         return self
 

@@ -17,7 +17,7 @@ from trainables.data.dataset import load_dataset
 from trainables.data.describe import describe
 from trainables.data.resident import ResidentSplit
 from trainables.data.tfidf import extractor_file, fit_tfidf, read_extractor
-from trainables.data.vocabulary import tokenize
+from trainables.data.tokenizers import tokenize_english as tokenize
 from trainables.errors import DataError
 
 CAPTIONS = ["a dog runs", "a dog sleeps", "a cat sleeps", "a cat runs fast", "two dogs run fast", "a cat"]
