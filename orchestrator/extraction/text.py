@@ -98,7 +98,7 @@ def extract_text(
         about |= {"extractor": "sentence-encoder", "folder": folder.name}
     write_features(target, features, {"kind": TEXT, **about})
     written = tuple(map(str, (*files, target.with_suffix(".json"))))
-    return TextExtraction(len(captions), features.shape[1], written, cut and cut.title)
+    return TextExtraction(len(captions), features.shape[1], written, cut.title if cut else None)
 
 
 def _train_captions(images: "Sequence[Image]") -> list[str]:
