@@ -26,7 +26,6 @@ from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.tracking import choose_uri
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.workload.workload import Workload
-from trainables.config import TOKENIZERS
 from trainables.errors import ConfigError
 from trainables.files import make_writable, write_whole
 
@@ -135,19 +134,6 @@ def _as_begun(experiment: Experiment, before: BegunExperiment) -> dict[str, Any]
     if experiment.confirm and before.confirm and "verdict" not in experiment.confirm.model_fields_set:
         resolved["confirm"]["verdict"] = before.confirm.verdict or "seeds"
     return resolved
-
-
-def describe_tokenizers(tokenizers: Mapping[str, str], *, named: bool) -> list[str]:
-    """Return a sentence that says what cuts the captions; none where all are cut as English, as they always were.
-
-    Args:
-        tokenizers: Dataset -> tokenizer.
-        named: Whether the experiment names it, so that it was not inferred.
-    """
-    if set(tokenizers.values()) <= {TOKENIZERS[0]}:
-        return []
-    parts = ", ".join(f"{dataset} by {name.partition(' sha256:')[0]}" for dataset, name in tokenizers.items())
-    return [f"tokenizer{'' if named else ' (inferred from the captions)'}: {parts}"]
 
 
 def check_cpus(resources: Resources) -> None:

@@ -20,7 +20,6 @@ from orchestrator.search.answered import answered
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.preparation import (
     check_unchanged,
-    describe_tokenizers,
     open_checkpoints,
     opened,
     start,
@@ -125,7 +124,7 @@ def run_search(
 
         if not quiet:
             say(describe_start(experiment, ledger.history, directory))
-            say(*describe_tokenizers(here.tokenizers, named=experiment.tokenizer is not None))
+            say(*workload.notes(experiment))
         meter = Meter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
         tracking = TrackingProcess(uri, output, experiment.name, ledger.path)

@@ -12,7 +12,7 @@ from orchestrator.journal.experiment_records import Footprint
 from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
 from orchestrator.workload.workload import Evaluation, Stream, TrialGroup, Vocabulary
-from trainables.config import PIXELS, TEXT, TrialConfig
+from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
 from trainables.errors import DataError
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
@@ -76,6 +76,19 @@ class TrainablesWorkload:
         """Return dataset -> what cuts its captions, or cut them when the features of captions were made."""
         configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
         return {config.dataset: name for config in configs if (name := self._tokenizer(config)) is not None}
+
+    def notes(self, experiment: Experiment) -> list[str]:
+        """Return what trainings do with their data that the experiment does not say, a sentence each."""
+        from trainables.data.dataset import data_notes
+
+        configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
+        notes = [note for config in configs for note in data_notes(config, self.open_data(config))]
+        notes += [
+            f"{config.dataset}: the features of its captions were made with the tokenizer {name}"
+            for config in configs
+            if config.reads_text_features and (name := self._tokenizer(config)) not in (None, TOKENIZERS[0])
+        ]
+        return list(dict.fromkeys(notes))
 
     def expecting(self, digests: Mapping[str, str]) -> "TrainablesWorkload":
         """Return a workload that refuses data of other digests."""

@@ -81,6 +81,10 @@ class Workload(TrialRunner, Protocol):
         """Return dataset -> what cuts its captions into tokens, after ``check``."""
         ...
 
+    def notes(self, experiment: Experiment) -> list[str]:
+        """Return what trainings do with their data that the experiment does not say, a sentence each."""
+        ...
+
     def expecting(self, digests: Mapping[str, str]) -> "Workload":
         """Return a workload that refuses data of other digests: a node may have other data than the driver."""
         ...

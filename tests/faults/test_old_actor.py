@@ -40,6 +40,9 @@ class Slow:
     def tokenizers(self, experiment: Experiment) -> dict[str, str]:
         raise NotImplementedError
 
+    def notes(self, experiment: Experiment) -> list[str]:
+        raise NotImplementedError
+
     def expecting(self, digests: Mapping[str, str]) -> "Slow":
         return self
 

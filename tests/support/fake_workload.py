@@ -46,6 +46,9 @@ class FakeWorkload:
     def tokenizers(self, experiment: Experiment) -> dict[str, str]:
         return dict.fromkeys(experiment.datasets, "english")
 
+    def notes(self, experiment: Experiment) -> list[str]:
+        return []
+
     def expecting(self, digests: Mapping[str, str]) -> "FakeWorkload":
         return self
 

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -370,6 +370,26 @@ def check_modality(config: TrialConfig, data: Dataset) -> None:
         raise ConfigError(
             f"model: {data.name} has images with classes and no captions, and {config.model} reads words; take "
             f"{' or '.join(TEXT_MODELS)}, which retrieves images with images there"
+        )
+
+
+def data_notes(config: TrialConfig, data: Dataset) -> Iterator[str]:
+    """Yield what a training does with its data that its config does not say, a sentence each.
+
+    Captions that are cut as English are not mentioned, because they always were.
+    """
+    train, training = data.splits["train"], config.training
+    if train.labels is not None:
+        return
+    tokenizer = data.vocabulary.tokenizer
+    if config.tokenizer is None and tokenizer != ENGLISH and not config.reads_text_features:
+        yield f"{data.name}: tokenizer {tokenizer.title}, inferred from the captions: {REASONS[tokenizer]}"
+    most = int(np.bincount(train.image_of_caption).max())
+    if training.batches == "images" and most < training.captions_per_image:
+        epochs = f", and {training.epoch_scale} times the epochs are trained" if training.epoch_scale > 1 else ""
+        yield (
+            f"{data.name}: no train image has more than {most} captions, so that a batch has {most} times "
+            f"{training.batch_size} captions at most{epochs}; training.captions_per_image: {most} says so"
         )
 
 
