@@ -42,6 +42,9 @@ ParameterValue = bool | int | float | str | tuple[float, ...]
 LEARNED = "learned"
 """Value of a hyper-parameter of a loss that is learned with the model."""
 
+TOKENIZERS = ("english", "words", "characters")
+"""The tokenizers that ship; see ``trainables.data.tokenizers``."""
+
 Precision = Literal["float32", "bf16", "auto"]
 """Precision of matrix products; ``auto`` is bf16 on a GPU that has bf16, and float32 elsewhere."""
 
@@ -201,6 +204,16 @@ def _without(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str
     return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
 
 
+def check_tokenizer(name: str | None) -> None:
+    """Refuse a name that no tokenizer has; ``None`` is inferred from the captions.
+
+    Raises:
+        ConfigError: If the name is refused.
+    """
+    if name is not None and name not in TOKENIZERS and not name.endswith(".json"):
+        raise ConfigError(f"tokenizer must be {', '.join(TOKENIZERS)}, or a tokenizer.json file, got {name!r}")
+
+
 _SORTED = json.JSONEncoder(sort_keys=True)
 
 
@@ -216,7 +229,7 @@ def _training_text(training: TrainingConfig) -> str:
     return _SORTED.encode(vars(training))
 
 
-LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()}
+LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": (), "tokenizer": None}
 """Keys of a trial that are not written where they have these values, because older versions do not know them."""
 TRAINING_LEFT_OUT: Mapping[str, Any] = {"cocos_steps": 0, "patience": None}
 """Settings of ``training`` that are not written where they have these values, likewise."""
@@ -265,6 +278,8 @@ class TrialConfig:
         loss_parameters: Hyper-parameters of the loss by their constructor names; others keep their defaults.
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
+        tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
+            ``tokenizer.json`` in the dataset's folder, or its absolute path; ``None`` infers it from the captions.
         val_images: Evaluate on the first so many images of the val split and their captions, >= 1, as the published
             code of VSE++ and VSRN does with 1,000; ``None`` is all of them.
         metric: The metric that selects the best epoch; larger is better.
@@ -280,6 +295,7 @@ class TrialConfig:
     loss_parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     vocabulary: Literal["train", "published"] = "train"
+    tokenizer: str | None = None
     val_images: int | None = None
     metric: str = "val/rsum"
     seed: int = 0
@@ -293,6 +309,7 @@ class TrialConfig:
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}{named}")
         check_model_parameters(self.model, self.model_parameters)
         self._check_pixels()
+        check_tokenizer(self.tokenizer)
         if self.val_images is not None and self.val_images < 1:
             raise ConfigError(f"val_images must be at least 1, or null for all, got {self.val_images}")
         if not 0 <= self.seed < 2**63:

@@ -1,6 +1,6 @@
 """Describes a dataset in numbers, with all its problems."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,26 @@ from trainables.chance import chance_rsum
 from trainables.config import TEXT
 from trainables.data.cache import default_cache, remembered
 from trainables.data.corpus import SPLITS, Corpus
-from trainables.data.dataset import Dataset, Split, dataset_digest, files_outside, find_problems, load_dataset
+from trainables.data.dataset import (
+    Dataset,
+    Split,
+    dataset_digest,
+    files_outside,
+    find_problems,
+    load_dataset,
+    tokenizer_of,
+)
 from trainables.data.features import inspect_features
 from trainables.data.pictures.images import check_images, list_images
 from trainables.data.source import Source, find_source
-from trainables.data.vocabulary import UNKNOWN, VocabularyName
+from trainables.data.tokenizers import REASONS, Tokenizer
+from trainables.data.vocabulary import THRESHOLD, UNKNOWN, VocabularyName
 from trainables.errors import DataError
 from trainables.judgements.beside_dataset import find_judgement_files, load_judgements
 from trainables.judgements.judgements import JudgementCounts
+
+UNKNOWN_SHARE = 1 / 3
+"""Share of unknown tokens from which on a dataset is doubtful."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,7 @@ class SplitDescription:
         image_files: Number of images whose files lie in the dataset's folder.
         caption_lengths: ``min``, ``median``, ``mean``, ``max`` in tokens, without start and end; none if the dataset
             has problems.
+        tokens_per_image: Mean number of tokens of all captions of an image; none if it has problems.
         unknown_tokens: Share of the tokens that are not in the vocabulary, in [0, 1]; none if it has problems.
         chance_rsum: The rsum that a random ranking reaches on the split, in [0, 600]; none if it has problems.
     """
@@ -41,6 +54,7 @@ class SplitDescription:
     captions_per_image: tuple[int, int]
     image_files: int
     caption_lengths: Mapping[str, float] | None = None
+    tokens_per_image: float | None = None
     unknown_tokens: float | None = None
     chance_rsum: float | None = None
 
@@ -56,8 +70,11 @@ class Description:
         digest: Kind of features -> digest of captions, splits and features; ``none`` for captions alone.
         splits: Name -> description of the split.
         vocabulary: Number of entries, special ones included; none if the dataset has problems.
+        tokenizer: What cuts the captions: a name, or a file's name; none if captions cannot be read.
+        tokenizer_reason: Why: the named tokenizer was asked for, or inferred from the letters.
         features: Kind -> split -> ``file``, ``shape``, ``dtype``.
         problems: All problems, each with file and record.
+        warnings: Signs that a setting does not fit the data.
         notes: Facts worth knowing that are no problems.
         judgements: Split -> judgements that lie beside the dataset, in numbers.
     """
@@ -68,8 +85,11 @@ class Description:
     digest: dict[str, str] = field(default_factory=dict)
     splits: dict[str, SplitDescription] = field(default_factory=dict)
     vocabulary: int | None = None
+    tokenizer: str | None = None
+    tokenizer_reason: str = ""
     features: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     judgements: dict[str, list[JudgementCounts]] = field(default_factory=dict)
 
@@ -83,6 +103,7 @@ def describe(
     data_root: Path,
     *,
     vocabulary: VocabularyName = "train",
+    tokenizer: str | None = None,
     decode_images: bool = False,
     cache: Path | None = None,
 ) -> Description:
@@ -92,6 +113,7 @@ def describe(
         name: A folder under ``data_root``, or a path.
         data_root: Where datasets lie.
         vocabulary: Splits whose words count, as for ``load_dataset``.
+        tokenizer: As for ``load_dataset``.
         decode_images: Decode every image file too, which takes some milliseconds an image.
         cache: Where prepared datasets are kept.
 
@@ -108,20 +130,26 @@ def describe(
         if told.problems:
             return told
         corpus = source.read()
+        cut = tokenizer_of(source, tokenizer, cache)
         told.problems += find_problems(source, corpus, files, cache)
     except DataError as error:
         told.problems += error.problems
         return told
+    told.tokenizer = cut.title
+    told.tokenizer_reason = "as asked for" if tokenizer else f"inferred: {REASONS[cut]}"
     told.notes += corpus.notes
     found = list_images(source.folder)
     told.problems += check_images(corpus, found, decode=decode_images)
-    _describe_features(told, source, files, cache)
+    _describe_features(told, source, files, cache, cut)
     of_images = next((kind for kind in files if kind != TEXT), None)
-    data = (
-        None if told.problems else load_dataset(name, data_root, vocabulary=vocabulary, features=of_images, cache=cache)
-    )
+    data = None
+    if not told.problems:
+        data = load_dataset(
+            name, data_root, vocabulary=vocabulary, tokenizer=tokenizer, features=of_images, cache=cache
+        )
     told.vocabulary = len(data.vocabulary) if data else None
     told.splits |= _describe_splits(corpus, found, data)
+    told.warnings += _doubts_about(told)
     if data is not None:
         _describe_judgements(told, name, data_root, source, data, corpus)
     return told
@@ -146,15 +174,33 @@ def _describe_judgements(
     ]
 
 
-def _describe_features(told: Description, source: Source, files: Mapping[str, Mapping[str, Path]], cache: Path) -> None:
+def _doubts_about(told: Description) -> Iterator[str]:
+    """Yield signs that the tokenizer does not fit the captions."""
+    measured = [split for split in told.splits.values() if split.caption_lengths and split.unknown_tokens is not None]
+    if any(split.caption_lengths["median"] <= 1 for split in measured if split.caption_lengths):
+        yield (
+            f"half of the captions are a single token to the tokenizer {told.tokenizer}; take another, e.g. "
+            "--tokenizer characters for a script without spaces"
+        )
+    unknown = max((split.unknown_tokens or 0.0 for split in measured), default=0.0)
+    if unknown >= UNKNOWN_SHARE:
+        yield (
+            f"{100 * unknown:.0f} % of the tokens are unknown, because they were seen fewer than {THRESHOLD} times in "
+            f"training; take another tokenizer than {told.tokenizer}"
+        )
+
+
+def _describe_features(
+    told: Description, source: Source, files: Mapping[str, Mapping[str, Path]], cache: Path, tokenizer: Tokenizer
+) -> None:
     """Add shapes and digests of features; files that can't be read are already among the problems."""
     for kind, by_split in {**files, "none": {}}.items():
         try:
             inspected = {split: remembered(cache, path, inspect_features) for split, path in by_split.items()}
             if kind != TEXT:
-                told.digest[kind] = dataset_digest(source, by_split, cache)
+                told.digest[kind] = dataset_digest(source, by_split, cache, None, tokenizer)
                 if kind != "none" and TEXT in files:
-                    told.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, cache, files[TEXT])
+                    told.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, cache, files[TEXT], tokenizer)
         except DataError:
             continue
         if by_split:
@@ -185,6 +231,7 @@ def _measure_captions(split: Split) -> dict[str, Any]:
     measures = {"min": lengths.min(), "median": np.median(lengths), "mean": lengths.mean(), "max": lengths.max()}
     return {
         "caption_lengths": {name: round(float(value), 2) for name, value in measures.items()},
-        "unknown_tokens": round(float((split.tokens == UNKNOWN).sum() / lengths.sum()), 5),
+        "tokens_per_image": round(float(lengths.sum() / len(split.image_rows)), 2),
+        "unknown_tokens": round(float((split.tokens == UNKNOWN).sum() / max(lengths.sum(), 1)), 5),
         "chance_rsum": round(chance_rsum(split.image_of_caption, split.labels), 2),
     }

@@ -17,6 +17,7 @@ from trainables.config import TrialConfig
 from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
+from trainables.data.tokenizers import ENGLISH
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError
 from trainables.judgements.judged_ranks import JudgedRanks
@@ -150,6 +151,7 @@ def _rank_classes(split: Split, labels: np.ndarray, scores: Scores) -> RankedSpl
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:
     """Return the best model of a checkpoint, on the CPU, and its config."""
     payload = read_file(directory, BEST)
+    check_tokenizer_of(directory, payload, data)
     if payload["digest"] != data.digest:
         raise CheckpointError(
             f"{directory}: trained on {payload['config']['dataset']} with digest {payload['digest'][:12]}, "
@@ -159,6 +161,21 @@ def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConf
     model = build_model(config, data, pretrained=False)
     model.load_state_dict(payload["model"])
     return model, config
+
+
+def check_tokenizer_of(directory: Path, payload: Mapping[str, Any], data: Dataset) -> None:
+    """Refuse a checkpoint whose captions were cut by another tokenizer.
+
+    Raises:
+        CheckpointError: If the tokenizers differ; the message names both.
+    """
+    # Checkpoints of older versions name none; theirs is that of English.
+    trained, here = payload.get("tokenizer", ENGLISH.identity), data.vocabulary.tokenizer.identity
+    if trained != here:
+        raise CheckpointError(
+            f"{directory}: trained with the tokenizer {trained}, but the captions of {data.name} are cut by {here} "
+            f"here; evaluate or resume it with tokenizer {trained.split()[0]}"
+        )
 
 
 def measure_contributions(

@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "pictures": ("torchvision",),
         "captions": ("nltk",),
         "text": ("sklearn",),
+        "tokenizers": ("tokenizers",),
         "sentences": ("sentence_transformers",),
         "tensorboard": ("tensorboardX",),
         "wandb": ("wandb",),

@@ -20,9 +20,10 @@ from trainables.config import LEARNED, TrialConfig
 from trainables.data.batches import Batch, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.data.resident import ResidentSplit
+from trainables.data.tokenizers import ENGLISH
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DivergedError
-from trainables.evaluation import evaluate, measure_contributions, similarities
+from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions, similarities
 from trainables.learned_parameters import LearnedParameters
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.losses.plugin_loss import place_of_loss
@@ -232,6 +233,8 @@ class Trial:
     def save(self, directory: Path) -> None:
         """Write ``state.pt`` and ``best.pt`` into a directory that exists."""
         origin = {"config": self.config.to_dict(), "digest": self.data.digest}
+        if (tokenizer := self.data.vocabulary.tokenizer) != ENGLISH:
+            origin["tokenizer"] = tokenizer.identity
         # Cloned, because parameters of a stacked trial are views, and saving a view saves the whole tensor behind it.
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         state = {"model": weights, "optimizer": self.optimizer.state_dict()}
@@ -267,6 +270,7 @@ class Trial:
         longer = replace(written, training=replace(written.training, epochs=now.epochs, patience=now.patience))
         if longer.until(state["epoch"]) != self.config.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
+        check_tokenizer_of(directory, state, self.data)
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
 

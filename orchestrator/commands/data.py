@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.commands.extract import extract
 from orchestrator.commands.frames import frames
-from orchestrator.commands.options import DataRoot, Dataset, Json, Plugins
+from orchestrator.commands.options import DataRoot, Dataset, Json, Plugins, Tokenizer
 from orchestrator.commands.unpack import unpack
 from orchestrator.text.terminal import make_console, say
 from trainables.errors import condense
@@ -68,6 +68,7 @@ def describe(
     vocabulary: Annotated[
         str, typer.Option(help="Splits whose words count: train, or published (train and val).")
     ] = "train",
+    tokenizer: Tokenizer = None,
     decode_images: Annotated[bool, typer.Option("--decode-images", help="Decode every image file as well.")] = False,
     plugins: Plugins = None,
     as_json: Json = False,
@@ -77,7 +78,9 @@ def describe(
     from trainables.dataset_description import describe as describe_dataset
 
     load_plugins(plugins or [])
-    told = describe_dataset(name, data_root, vocabulary=_known(vocabulary), decode_images=decode_images)
+    told = describe_dataset(
+        name, data_root, vocabulary=_known(vocabulary), tokenizer=tokenizer, decode_images=decode_images
+    )
     if as_json:
         print(json.dumps(told.to_dict(), indent=2))
     else:
@@ -116,6 +119,8 @@ def _lines(told: "Description", vocabulary: str) -> Iterator[str]:
     """Yield the lines of a description."""
     yield f"{told.name}: {told.format}, in {told.folder}"
     yield from _split_lines(told)
+    if told.tokenizer:
+        yield f"tokenizer: {told.tokenizer} ({told.tokenizer_reason})"
     if told.vocabulary:
         words = "train" if vocabulary == "train" else "train and val"
         yield f"vocabulary: {told.vocabulary:,} entries, the words seen at least 4 times in {words}"
@@ -128,29 +133,34 @@ def _lines(told: "Description", vocabulary: str) -> Iterator[str]:
         yield f"digest with features {kind}: {digest}" if kind != "none" else f"digest of captions alone: {digest}"
     for split, judged in told.judgements.items():
         yield from (f"judgements of {split}: {sentence}" for each in judged for sentence in each.sentences())
+    yield from (f"warning: {warning}" for warning in told.warnings)
     yield from (f"note: {note}" for note in told.notes)
     yield from (f"problem: {problem}" for problem in condense(told.problems))
-    count = len(told.problems)
-    yield f"{count:,} problem{'s' if count > 1 else ''}" if count else "no problems found"
+    counts = {"problem": len(told.problems), "warning": len(told.warnings)}
+    named = [f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count]
+    yield ", ".join(named) or "no problems found"
 
 
 def _split_lines(told: "Description") -> Iterator[str]:
     """Yield the table of the splits."""
     if not told.splits:
         return
-    lengths, unknown = "tokens min/median/mean/max", "unknown"
-    chance = "chance rsum"
-    yield f"{'split':6}{'images':>9}{'captions':>10}{'an image':>10}{'files':>9}{lengths:>29}{unknown:>9}{chance:>13}"
+    lengths, tokens, unknown, chance = "tokens min/median/mean/max", "an image", "unknown", "chance rsum"
+    yield (
+        f"{'split':6}{'images':>9}{'captions':>10}{'an image':>10}{'files':>9}{lengths:>29}{tokens:>10}{unknown:>9}"
+        f"{chance:>13}"
+    )
     for name, split in told.splits.items():
         fewest, most = split.captions_per_image
         an_image = f"{fewest}" if fewest == most else f"{fewest}-{most}"
-        lengths = unknown = chance = "-"
+        lengths = tokens = unknown = chance = "-"
         if split.caption_lengths and split.unknown_tokens is not None:
             lengths = "{min:.0f} / {median:.0f} / {mean:.1f} / {max:.0f}".format(**split.caption_lengths)
+            tokens = f"{split.tokens_per_image:.1f}"
             unknown = f"{100 * split.unknown_tokens:.2f} %"
         if split.chance_rsum is not None:
             chance = f"{split.chance_rsum:.1f}"
         yield (
             f"{name:6}{split.images:>9,}{split.captions:>10,}{an_image:>10}{split.image_files:>9,}"
-            f"{lengths:>29}{unknown:>9}{chance:>13}"
+            f"{lengths:>29}{tokens:>10}{unknown:>9}{chance:>13}"
         )

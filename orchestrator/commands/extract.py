@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Dataset, Device, FeatureFolder, Json, Plugins
+from orchestrator.commands.options import DataRoot, Dataset, Device, FeatureFolder, Json, Plugins, Tokenizer
 from orchestrator.text.terminal import make_console, say
 
 
@@ -31,6 +31,7 @@ def extract(
         ),
     ] = None,
     dimensions: Annotated[int, typer.Option(help="Features of each caption, for tfidf-svd.")] = 512,
+    tokenizer: Tokenizer = None,
     split: Annotated[str | None, typer.Option(help="Take only the images of train, val or test.")] = None,
     out: FeatureFolder = None,
     data_root: DataRoot = Path("data"),
@@ -43,18 +44,31 @@ def extract(
 ) -> None:
     """Compute features of images, or with --text of captions. The same command resumes an interrupted extraction."""
     from orchestrator.experiment.plugins import load_plugins
+    from trainables.errors import ConfigError
 
     load_plugins(plugins or [])
     if text is not None:
         _refuse_of_images({"--split": split, "--augmentations": augmentations, "--workers": workers - 1})
         from orchestrator.extraction.text import extract_text
 
-        made = extract_text(dataset, data_root, text, dimensions=dimensions, seed=seed, out=out, device=device)
+        made = extract_text(
+            dataset,
+            data_root,
+            text,
+            dimensions=dimensions,
+            seed=seed,
+            out=out,
+            device=device,
+            tokenizer=tokenizer,
+        )
         if as_json:
             print(json.dumps(made.to_dict(), indent=2))
         else:
-            say(f"{made.captions:,} captions, {made.dimensions} features each", *made.files)
+            by = f", tokenizer {made.tokenizer}" if made.tokenizer else ""
+            say(f"{made.captions:,} captions, {made.dimensions} features each{by}", *made.files)
         return
+    if tokenizer is not None:
+        raise ConfigError("--tokenizer goes with --text tfidf-svd")
     from orchestrator.extraction.extraction import ExtractionRequest, extract_features
 
     request = ExtractionRequest(

@@ -24,6 +24,13 @@ Dataset = Annotated[
 FeatureFolder = Annotated[
     Path | None, typer.Option("--out", help="Folder of the features; by default the dataset's own folder.")
 ]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="english|words|characters|FILE",
+        help="How captions are cut into tokens; FILE is a tokenizer.json; by default inferred from the captions.",
+    ),
+]
 Checkpoint = Annotated[
     Path, typer.Argument(metavar="CHECKPOINT", help="Folder of one epoch (epoch_NNNN), or of a whole training.")
 ]

@@ -178,6 +178,7 @@ def _start_lines(config: "TrialConfig", start: "TrainingStart") -> list[str]:
     epochs, steps = count_text(config.training.total_epochs, "epoch"), count_text(start.steps, "step")
     return [
         f"training {config.model} with {loss} on {config.dataset}: {epochs} of {steps}, on {start.device}",
+        *start.notes,
         f"files: {start.directory}",
     ]
 

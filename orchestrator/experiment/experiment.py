@@ -95,6 +95,8 @@ class Experiment(BaseModel):
         overrides: Settings of some studies, applied in their order.
         model_parameters: Parameters of the models beyond their sizes; ``orchestrator list models`` lists them.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
+        tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
+            ``tokenizer.json`` in the dataset's folder, or its absolute path; ``null`` infers it from the captions.
         val_images: Evaluate on the first so many images of the val split, >= 1, as the published code of VSE++ and VSRN
             does with 1,000; ``null`` is all of them.
         search: How the coefficients are searched.
@@ -117,6 +119,7 @@ class Experiment(BaseModel):
     overrides: tuple[Override, ...] = ()
     model_parameters: dict[str, ParameterValue] = {}
     vocabulary: Literal["train", "published"] = "train"
+    tokenizer: str | None = None
     val_images: Annotated[int, Field(ge=1)] | None = None
     search: Search = Search()
     scheduler: Scheduler = Scheduler()
@@ -233,6 +236,7 @@ class Experiment(BaseModel):
             loss_parameters=suggestion.loss_parameters,
             training=replace(cell.training, **suggestion.training),
             vocabulary=self.vocabulary,
+            tokenizer=self.tokenizer,
             val_images=self.val_images,
             metric=cell.metric,
             seed=self.search.seed,

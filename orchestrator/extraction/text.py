@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
+from trainables.data.cache import default_cache
 from trainables.data.caption_features import captions_digest
 from trainables.data.corpus import Image
+from trainables.data.dataset import tokenizer_of
+from trainables.data.source import find_source
 from trainables.data.tfidf import NAME, extractor_path, fit_tfidf
+from trainables.data.tokenizers import ENGLISH
 from trainables.errors import ConfigError
 from trainables.files import write_whole
 
@@ -25,19 +29,30 @@ class TextExtraction:
         captions: Number of captions.
         dimensions: Features of each caption.
         files: All files that were written, the features first.
+        tokenizer: Name of the tokenizer of ``tfidf-svd``; ``None`` for a sentence encoder, which has its own.
     """
 
     captions: int
     dimensions: int
     files: tuple[str, ...]
+    tokenizer: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {"captions": self.captions, "dimensions": self.dimensions, "files": list(self.files)}
+        made = {"captions": self.captions, "dimensions": self.dimensions, "files": list(self.files)}
+        return {**made, "tokenizer": self.tokenizer}
 
 
 def extract_text(
-    dataset: str, data_root: Path, extractor: str, *, dimensions: int, seed: int, out: Path | None, device: str
+    dataset: str,
+    data_root: Path,
+    extractor: str,
+    *,
+    dimensions: int,
+    seed: int,
+    out: Path | None,
+    device: str,
+    tokenizer: str | None = None,
 ) -> TextExtraction:
     """Make the features of all captions of a dataset.
 
@@ -49,6 +64,7 @@ def extract_text(
         seed: Seed of the decomposition, >= 0.
         out: Where the files go; ``None`` for the dataset's own folder.
         device: Device of a sentence encoder; see ``trainables.devices``.
+        tokenizer: For ``tfidf-svd``: a name of ``tokenizers.find_tokenizer``; ``None`` infers it from the captions.
 
     Raises:
         ConfigError: If the extractor, the dimensions or the folder are refused.
@@ -57,17 +73,23 @@ def extract_text(
     folder = Path(extractor)
     if extractor != NAME and not folder.is_dir():
         raise ConfigError(f"--text must be {NAME} or the folder of a sentence encoder; there is no folder {extractor}")
+    if extractor != NAME and tokenizer is not None:
+        raise ConfigError(f"--tokenizer goes with --text {NAME}; a sentence encoder has its own")
     corpus, (target,) = open_corpus(dataset, data_root, out, [TEXT])
     captions = [caption for image in corpus.images for caption in image.captions]
     files = [target]
     about: dict[str, Any] = {"captions_digest": captions_digest(corpus.images), "captions": len(captions)}
+    cut = None
     if extractor == NAME:
-        fitted = fit_tfidf(_train_captions(corpus.images), dimensions, seed)
+        cut = tokenizer_of(find_source(dataset, data_root), tokenizer, default_cache())
+        fitted = fit_tfidf(_train_captions(corpus.images), dimensions, seed, cut)
         content, beside = fitted.to_bytes(), extractor_path(target)
         write_whole(beside, content)
         files.append(beside)
         features = fitted.transform(captions)
         about |= {"extractor": NAME, "extractor_digest": hashlib.sha256(content).hexdigest(), "seed": seed}
+        if cut != ENGLISH:
+            about["tokenizer"] = cut.identity
     else:
         from trainables.data.sentence_encoder import encode_sentences
         from trainables.devices import choose_device
@@ -75,7 +97,8 @@ def extract_text(
         features = encode_sentences(captions, folder, str(choose_device(device)))
         about |= {"extractor": "sentence-encoder", "folder": folder.name}
     write_features(target, features, {"kind": TEXT, **about})
-    return TextExtraction(len(captions), features.shape[1], tuple(map(str, (*files, target.with_suffix(".json")))))
+    written = tuple(map(str, (*files, target.with_suffix(".json"))))
+    return TextExtraction(len(captions), features.shape[1], written, cut.title if cut else None)
 
 
 def _train_captions(images: "Sequence[Image]") -> list[str]:

@@ -15,6 +15,8 @@ class ExperimentStarted(Record):
     Attributes:
         experiment: The resolved experiment, with the keys of an experiment file.
         data: Digest of each dataset, by name.
+        tokenizers: Dataset -> what cuts its captions into tokens, with a digest where it is a file; empty in journals
+            of older versions, which cut all captions as English.
         environment: Versions, git revision and machine, see ``machines.environment.describe_environment``.
         storage: Where checkpoints are kept: a folder or ``s3://bucket/prefix``; ``None`` is the experiment's folder.
         options: Options of the command line that a command which resumes needs, by name without dashes.
@@ -27,6 +29,7 @@ class ExperimentStarted(Record):
     environment: Mapping[str, Any]
     storage: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    tokenizers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,7 +126,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as stack:
             process = TrackingProcess(here.uri, request.output, suite.name, ledger.path)
             with tracked(process) as tracking, answered(lambda: _interrupted(directory)):
-                start(ledger, experiment, digests, directory, cluster)
+                start(ledger, experiment, digests, directory, cluster, tokenizers=here.tokenizers)
                 ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
                 checkpoints = stack.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
                 ready = workload.expecting(digests)

@@ -65,6 +65,8 @@ class Suite(BaseModel):
         published: Whether the test split is opened and its scores are compared with the papers' tables.
         training: Training keys that all cells share.
         vocabulary: ``train``: words of the train split; ``published``: words of the splits that the papers used.
+        tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
+            ``tokenizer.json`` in the dataset's folder, or its absolute path; ``null`` infers it from the captions.
         val_images: Number of images, the first of the val split, on which epochs are evaluated, >= 1; ``null``
             takes all images.
         resources: The resources of one training.
@@ -83,6 +85,7 @@ class Suite(BaseModel):
     published: bool = False
     training: TrainingConfig = TrainingConfig()
     vocabulary: Literal["train", "published"] = "train"
+    tokenizer: str | None = None
     val_images: Annotated[int, Field(ge=1)] | None = None
     resources: Resources = Resources()
     cells: Annotated[tuple[SuiteCell, ...], Field(min_length=1)]
@@ -113,6 +116,7 @@ class Suite(BaseModel):
             losses=tuple(dict.fromkeys(cell.loss for cell in cells)),
             training=self.training,
             vocabulary=self.vocabulary,
+            tokenizer=self.tokenizer,
             val_images=self.val_images,
             search=Search(trials=1, metric=self.score),
             scheduler=Scheduler(name="none"),
@@ -131,6 +135,7 @@ class Suite(BaseModel):
             loss_parameters=cell.loss_parameters,
             training=training,
             vocabulary=self.vocabulary,
+            tokenizer=self.tokenizer,
             val_images=self.val_images,
             metric=cell.metric or self.score,
             seed=seed,

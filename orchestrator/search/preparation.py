@@ -47,6 +47,7 @@ class Opened:
         uri: MLflow's store.
         cluster: Where trials run; a named cluster has answered.
         digests: Dataset -> digest of its data.
+        tokenizers: Dataset -> what cuts its captions into tokens.
         directory: The experiment's directory.
         scratch: A temporary directory of this process, which is removed in the end.
     """
@@ -54,6 +55,7 @@ class Opened:
     uri: str
     cluster: Cluster
     digests: Mapping[str, str]
+    tokenizers: Mapping[str, str]
     directory: Path
     scratch: Path
 
@@ -79,9 +81,10 @@ def opened(
     if cluster.address is None:
         check_cpus(experiment.resources)
     digests = workload.check(experiment)
+    tokenizers = workload.tokenizers(experiment)
     directory = open_directory(output, experiment.name)
     with make_scratch() as scratch, hold(directory, scratch):
-        yield Opened(uri, cluster, digests, directory, scratch)
+        yield Opened(uri, cluster, digests, tokenizers, directory, scratch)
 
 
 @contextmanager
@@ -112,6 +115,7 @@ def start(
     directory: Path,
     cluster: Cluster,
     options: Mapping[str, str] | None = None,
+    tokenizers: Mapping[str, str] | None = None,
 ) -> None:
     """Record the start: experiment, data, environment, storage and the options of the command line."""
     resolved = _as_begun(experiment, ledger.history.experiment)
@@ -122,6 +126,7 @@ def start(
         environment=describe_environment(),
         storage=cluster.storage,
         options=dict(options or {}),
+        tokenizers=dict(tokenizers or {}),
     )
     ledger.append(started)
 

@@ -125,6 +125,7 @@ def run_search(
 
         if not quiet:
             say(describe_start(experiment, ledger.history, directory))
+            say(*workload.notes(experiment))
         meter = Meter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
         tracking = TrackingProcess(uri, output, experiment.name, ledger.path)
@@ -134,7 +135,7 @@ def run_search(
 
         with closing(checkpoints), tracked(tracking), answered(interrupted):
             before = ledger.history.ended_by or "trials"
-            start(ledger, experiment, digests, directory, cluster, options)
+            start(ledger, experiment, digests, directory, cluster, options, here.tokenizers)
             for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
                 if not quiet:
                     say(sentence)

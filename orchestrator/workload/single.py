@@ -23,11 +23,13 @@ class TrainingStart:
         directory: Directory of its files.
         device: ``cpu`` or ``cuda:N``.
         steps: Steps of an epoch.
+        notes: What the training does with its data that its config does not say, a sentence each.
     """
 
     directory: Path
     device: str
     steps: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def train(
         DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
     """
     from trainables.chance import chance_rsum
-    from trainables.data.dataset import check_batch_size, check_modality, open_dataset
+    from trainables.data.dataset import check_batch_size, check_modality, data_notes, open_dataset
 
     config.check_weights()
     data = open_dataset(config, data_root)
@@ -92,7 +94,8 @@ def train(
     from trainables.trial import run_trial
 
     chosen = choose_device(device)
-    on_start(TrainingStart(directory, str(chosen), count_steps(data.splits["train"], config.training)))
+    steps = count_steps(data.splits["train"], config.training)
+    on_start(TrainingStart(directory, str(chosen), steps, tuple(data_notes(config, data))))
     checkpoint = find_latest(directory) if resume else None
     write_whole(directory / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
     history = read_history(directory) if checkpoint else {}

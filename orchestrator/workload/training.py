@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.journal.experiment_records import Footprint
 from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
 from orchestrator.workload.workload import Evaluation, Stream, TrialGroup, Vocabulary
-from trainables.config import PIXELS, TEXT, TrialConfig
+from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
 from trainables.errors import DataError
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
@@ -63,7 +63,7 @@ class TrainablesWorkload:
             config.check_weights()
             data = self.open_data(config)
             # Damaged judgements are refused now rather than when the test split is opened.
-            _judgements(*_asked_for(config, self.data_root))
+            _judgements(_asked_for(config, self.data_root))
             digests[data_key(config)] = data.digest
             check_modality(config, data)
             check_widths(config, data)
@@ -71,6 +71,24 @@ class TrainablesWorkload:
             for size in searched.ends() if searched else (cell.training.batch_size,):
                 check_batch_size(data, replace(cell.training, batch_size=int(size)))
         return digests
+
+    def tokenizers(self, experiment: Experiment) -> dict[str, str]:
+        """Return dataset -> what cuts its captions, or cut them when the features of captions were made."""
+        configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
+        return {config.dataset: name for config in configs if (name := self._tokenizer(config)) is not None}
+
+    def notes(self, experiment: Experiment) -> list[str]:
+        """Return what trainings do with their data that the experiment does not say, a sentence each."""
+        from trainables.data.dataset import data_notes
+
+        configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
+        notes = [note for config in configs for note in data_notes(config, self.open_data(config))]
+        notes += [
+            f"{config.dataset}: the features of its captions were made with the tokenizer {name}"
+            for config in configs
+            if config.reads_text_features and (name := self._tokenizer(config)) not in (None, TOKENIZERS[0])
+        ]
+        return list(dict.fromkeys(notes))
 
     def expecting(self, digests: Mapping[str, str]) -> "TrainablesWorkload":
         """Return a workload that refuses data of other digests."""
@@ -128,7 +146,7 @@ class TrainablesWorkload:
         from trainables.judgements.judged_metrics import named_metrics
 
         data = self.open_data(config)
-        judgements = _judgements(*_asked_for(config, self.data_root))
+        judgements = _judgements(_asked_for(config, self.data_root))
         found = rank_checkpoint(checkpoint, data, ("val", "test"), judgements=judgements, device=self.device)
         test = found["test"]
         metrics = {**test.metrics, **named_metrics(test.judged)}
@@ -149,16 +167,29 @@ class TrainablesWorkload:
         write_weights(checkpoint, path)
 
     def _origin(self, config: TrialConfig) -> Mapping[str, Any] | None:
-        """Return the description that lies beside the features; ``None`` if there is none."""
+        """Return the description that lies beside the features of images; ``None`` if there is none."""
+        return None if config.features == PIXELS else self._description(config, config.features)
+
+    def _description(self, config: TrialConfig, kind: str) -> Mapping[str, Any] | None:
+        """Return the description that lies beside features of a kind; ``None`` if there is none."""
         from trainables.data.features import sidecars
         from trainables.data.source import find_source
         from trainables.data.text_files import read_json
 
-        if config.features == PIXELS:
-            return None
         source = find_source(config.dataset, _root(self.data_root, config.dataset))
-        description = sidecars(source.feature_files(config.features)["test"])[0]
+        description = sidecars(source.feature_files(kind)["test"])[0]
         return read_json(description) if description.exists() else None
+
+    def _tokenizer(self, config: TrialConfig) -> str | None:
+        """Return what cuts the captions of a training; ``None`` where none are cut."""
+        from trainables.data.dataset import made_by_tokenizer
+
+        data = self.open_data(config)
+        if data.splits["train"].labels is not None:
+            return None
+        if not config.reads_text_features:
+            return str(data.vocabulary.tokenizer.identity)
+        return made_by_tokenizer(self._description(config, TEXT) or {})
 
     def _text_extractor(self, config: TrialConfig) -> Path | None:
         """Return the file of the extractor of the captions' features; ``None`` if there is none."""
@@ -176,7 +207,7 @@ class TrainablesWorkload:
         Raises:
             DataError: If it is missing or damaged, or differs from the driver's dataset.
         """
-        data = _dataset(*_asked_for(config, self.data_root))
+        data = _dataset(_asked_for(config, self.data_root))
         expected = self.digests.get(data_key(config), data.digest)
         if data.digest != expected:
             raise DataError(
@@ -210,32 +241,45 @@ class _Fused:
         return self._trials.run_epoch(names)
 
 
-def _asked_for(config: TrialConfig, data_root: str) -> tuple[str, str, Vocabulary, str, bool, int | None]:
-    """Return the arguments of ``_dataset``, equal for trials of one dataset."""
-    features, text = config.features, config.reads_text_features
-    return config.dataset, data_root, config.vocabulary, features, text, config.val_images
+class _Asked(NamedTuple):
+    """What decides which data a trial reads, equal for trials of one dataset."""
+
+    name: str
+    data_root: str
+    vocabulary: Vocabulary
+    tokenizer: str | None
+    features: str
+    text: bool
+    val_images: int | None
+
+
+def _asked_for(config: TrialConfig, data_root: str) -> _Asked:
+    words = config.vocabulary, config.tokenizer
+    return _Asked(config.dataset, data_root, *words, config.features, config.reads_text_features, config.val_images)
 
 
 @lru_cache(maxsize=4)
-def _dataset(
-    name: str, data_root: str, vocabulary: Vocabulary, features: str, text: bool, val_images: int | None
-) -> Any:
+def _dataset(asked: _Asked) -> Any:
     """Open a dataset once in a process; its arrays are mapped from the disk and shared by all processes."""
     from trainables.data.dataset import load_dataset
 
-    root = _root(data_root, name)
-    return load_dataset(name, root, vocabulary=vocabulary, features=features, text=text, val_images=val_images)
+    return load_dataset(
+        asked.name,
+        _root(asked.data_root, asked.name),
+        vocabulary=asked.vocabulary,
+        tokenizer=asked.tokenizer,
+        features=asked.features,
+        text=asked.text,
+        val_images=asked.val_images,
+    )
 
 
 @lru_cache(maxsize=4)
-def _judgements(
-    name: str, data_root: str, vocabulary: Vocabulary, features: str, text: bool, val_images: int | None
-) -> Any:
+def _judgements(asked: _Asked) -> Any:
     """Return the judgements beside a dataset by split, read once in a process."""
     from trainables.judgements.beside_dataset import load_judgements
 
-    splits = _dataset(name, data_root, vocabulary, features, text, val_images).splits
-    return load_judgements(name, _root(data_root, name), splits)
+    return load_judgements(asked.name, _root(asked.data_root, asked.name), _dataset(asked).splits)
 
 
 def _root(data_root: str, name: str) -> Path:

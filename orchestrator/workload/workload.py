@@ -77,6 +77,14 @@ class Workload(TrialRunner, Protocol):
         """Return the digest of each ``data_key``, or refuse the experiment; called before anything is started."""
         ...
 
+    def tokenizers(self, experiment: Experiment) -> dict[str, str]:
+        """Return dataset -> what cuts its captions into tokens, after ``check``."""
+        ...
+
+    def notes(self, experiment: Experiment) -> list[str]:
+        """Return what trainings do with their data that the experiment does not say, a sentence each."""
+        ...
+
     def expecting(self, digests: Mapping[str, str]) -> "Workload":
         """Return a workload that refuses data of other digests: a node may have other data than the driver."""
         ...

@@ -37,6 +37,12 @@ class Slow:
     def check(self, experiment: Experiment) -> dict[str, str]:
         raise NotImplementedError
 
+    def tokenizers(self, experiment: Experiment) -> dict[str, str]:
+        raise NotImplementedError
+
+    def notes(self, experiment: Experiment) -> list[str]:
+        raise NotImplementedError
+
     def expecting(self, digests: Mapping[str, str]) -> "Slow":
         return self
 

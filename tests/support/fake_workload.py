@@ -43,6 +43,12 @@ class FakeWorkload:
         configs = (experiment.trial_config(cell, {}) for cell in experiment.cells())
         return {data_key(config): self.digest for config in configs}
 
+    def tokenizers(self, experiment: Experiment) -> dict[str, str]:
+        return dict.fromkeys(experiment.datasets, "english")
+
+    def notes(self, experiment: Experiment) -> list[str]:
+        return []
+
     def expecting(self, digests: Mapping[str, str]) -> "FakeWorkload":
         return self
 

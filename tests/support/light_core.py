@@ -134,7 +134,7 @@ def refused(folder: Path, experiments: str) -> dict[str, dict[str, Any]]:
 def refused_calls(experiments: str) -> dict[str, dict[str, str]]:
     """Call the functions that an extra has; return what each raises."""
     import orchestrator as icr
-    from trainables.data.vocabulary import tokenize
+    from trainables.data.tokenizers import tokenize_english as tokenize
 
     calls = {
         "icr.search": ("search", lambda: icr.search("scenes-smoke", quiet=True)),

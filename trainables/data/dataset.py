@@ -4,10 +4,11 @@
 sources; from then on it only compares sizes and times of the files and maps arrays.
 """
 
+import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -35,10 +36,16 @@ from trainables.data.pictures.images import check_links, link_problem
 from trainables.data.prepared import VERSION, Rows, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
 from trainables.data.strings import Strings
+from trainables.data.text_files import read_json
+from trainables.data.tfidf import NAME as TFIDF
+from trainables.data.tokenizers import ENGLISH, REASONS, RULE, Tokenizer, find_tokenizer, infer_tokenizer
 from trainables.data.vocabulary import SPLITS_OF, Vocabulary, VocabularyName
 from trainables.errors import ConfigError, DataError
-from trainables.files import alone
+from trainables.files import alone, write_whole
+from trainables.json_files import read_state
 from trainables.model_parameters import check_identity
+
+_INFERRED = {tokenizer.name: tokenizer for tokenizer in REASONS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +134,7 @@ def open_dataset(config: TrialConfig, data_root: Path) -> Dataset:
         config.dataset,
         data_root,
         vocabulary=config.vocabulary,
+        tokenizer=config.tokenizer,
         features=config.features,
         text=config.reads_text_features,
         val_images=config.val_images,
@@ -138,6 +146,7 @@ def load_dataset(
     data_root: Path,
     *,
     vocabulary: VocabularyName = "train",
+    tokenizer: str | None = None,
     features: str | None = "global",
     text: bool = False,
     val_images: int | None = None,
@@ -149,6 +158,7 @@ def load_dataset(
         name: A folder under ``data_root``, or a path.
         data_root: Where datasets lie; no file is read outside it.
         vocabulary: ``train``: words of the train split; ``published``: of train and val, as for the papers' features.
+        tokenizer: A name of ``tokenizers.find_tokenizer``; ``None`` infers it from the train captions.
         features: ``global`` (rows, D), ``regions`` (rows, R, D), or the NAME of another ``features_NAME.npy``, each
             with ``augmented_NAME.npy`` if it lies beside; ``None`` for captions alone, with features of shape
             (images, 0); ``pixels`` for the image files instead of features.
@@ -157,7 +167,8 @@ def load_dataset(
         cache: Where prepared datasets are kept; a folder under the user's cache directory by default.
 
     Raises:
-        DataError: If the dataset has problems; the message lists all, each with file and record.
+        DataError: If the dataset has problems; the message lists all, each with file and record. If the features of its
+            captions were made with another tokenizer than ``tokenizer``.
     """
     if vocabulary not in SPLITS_OF:
         raise DataError(f"vocabulary must be one of {', '.join(SPLITS_OF)}, got {vocabulary!r}")
@@ -167,16 +178,19 @@ def load_dataset(
     # Of one modality both sides are the images.
     texts = source.feature_files(TEXT) if text and not source.has_one_modality else {}
     cache = cache or default_cache()
-    digest = dataset_digest(source, files, cache, texts)
+    cut = tokenizer_of(source, tokenizer, cache)
+    if tokenizer is not None:
+        _check_made_with(cut, texts)
+    digest = dataset_digest(source, files, cache, texts, cut)
     folder = cache / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}"
-    opened = open_prepared(folder)
+    opened = open_prepared(folder, cut)
     if opened is None:
         corpus = source.read()
         asked = {name: found for name, found in ((kind, files), (TEXT, texts)) if name and found}
         if problems := find_problems(source, corpus, asked, cache):
             raise DataError(problems)
         rows = Rows(_feature_rows(corpus, files), rows_of_captions(corpus, texts) if texts else None)
-        opened = _prepare_once(folder, corpus, rows, vocabulary)
+        opened = _prepare_once(folder, corpus, rows, vocabulary, cut)
     if opened is None:
         raise DataError(f"{folder}: the prepared dataset is damaged as soon as it is written; is the disk full?")
     splits = {
@@ -201,33 +215,88 @@ def _first_images(dataset: str, val: Split, count: int) -> Split:
     return val.head(count)
 
 
+def tokenizer_of(source: Source, name: str | None, cache: Path) -> Tokenizer:
+    """Return the tokenizer of a dataset: that of a name, or the inferred one, which is remembered with its captions.
+
+    Raises:
+        DataError: See ``find_tokenizer``; where captions must be read for the first time, if a file cannot be read.
+    """
+    if name is not None:
+        path = source.folder / name
+        # An absolute path is the user's own; the files of a dataset stay in the data root.
+        if path.exists() and not Path(name).is_absolute() and (problem := link_problem(path, source.roots)):
+            raise DataError(problem)
+        return find_tokenizer(name, source.folder)
+    if source.has_one_modality:
+        return ENGLISH
+
+    if outside := files_outside(source, ()):
+        raise DataError(outside)
+    digests = [remembered(cache, path, file_digest)["digest"] for path in source.files]
+    name = f"tokenizer-{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:32]}-v{RULE}.json"
+    record = cache / "files" / name
+    with contextlib.suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
+        return _INFERRED[read_state(record)["tokenizer"]]
+    corpus = source.read()
+    images = corpus.split("train") or corpus.images
+    inferred = infer_tokenizer([caption for image in images for caption in image.captions])
+    with writing_to(cache):
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(record, json.dumps({"tokenizer": inferred.name}))
+    return inferred
+
+
+def _check_made_with(tokenizer: Tokenizer, texts: Mapping[str, Path]) -> None:
+    """Refuse features of captions that were made with another tokenizer."""
+    for path in dict.fromkeys(texts.values()):
+        description = sidecars(path)[0]
+        made_with = made_by_tokenizer(read_json(description)) if description.exists() else None
+        if made_with not in (None, tokenizer.identity):
+            raise DataError(
+                f"{path}: was made with the tokenizer {made_with}, not {tokenizer.identity}; leave tokenizer out, or "
+                f"make the features with `orchestrator data extract --text tfidf-svd --tokenizer {tokenizer.name}`"
+            )
+
+
+def made_by_tokenizer(description: Mapping[str, Any]) -> str | None:
+    """Return the tokenizer that the file beside features of captions names; ``None`` where none cut the captions."""
+    if description.get("extractor") != TFIDF:
+        return None
+    return str(description.get("tokenizer", ENGLISH.identity))
+
+
 def _prepare_once(
-    folder: Path, corpus: Corpus, rows: Rows, vocabulary: str
+    folder: Path, corpus: Corpus, rows: Rows, vocabulary: str, tokenizer: Tokenizer
 ) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
     """Prepare a folder and open it; a folder that another process has prepared meanwhile is only opened."""
     with writing_to(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with alone(folder.with_name(f".{folder.name}.lock")):
-            opened = open_prepared(folder)
+            opened = open_prepared(folder, tokenizer)
             if opened is None:
                 # What is there and can't be opened is damaged. What is being written stays: on a shared disk it may be
                 # another machine's, whose lock does not reach here.
                 shutil.rmtree(folder, ignore_errors=True)
-                prepare(folder, corpus, rows, vocabulary)
-                opened = open_prepared(folder)
+                prepare(folder, corpus, rows, vocabulary, tokenizer)
+                opened = open_prepared(folder, tokenizer)
     return opened
 
 
 def dataset_digest(
-    source: Source, files: Mapping[str, Path], cache: Path, texts: Mapping[str, Path] | None = None
+    source: Source,
+    files: Mapping[str, Path],
+    cache: Path,
+    texts: Mapping[str, Path] | None = None,
+    tokenizer: Tokenizer = ENGLISH,
 ) -> str:
-    """Return the SHA-256 over a dataset's captions, splits, features and the features' origins.
+    """Return the SHA-256 over a dataset's captions, splits, features, the features' origins and the tokenizer.
 
     Args:
         source: The dataset.
         files: The features of its images by split.
         cache: Where digests of files are remembered.
         texts: Split -> features of its captions, where they are read.
+        tokenizer: Cuts its captions; ``ENGLISH`` leaves the digest as it was before there were others.
     """
     texts = texts or {}
     everything = [*files.values(), *texts.values()]
@@ -237,6 +306,8 @@ def dataset_digest(
     if source.is_coco:
         # Not all captions of these files are read.
         digest.update(f"{EVALUATED_CAPTIONS} captions in val and test\n".encode())
+    if tokenizer != ENGLISH:
+        digest.update(f"tokenizer {tokenizer.identity}\n".encode())
     for path in (*source.files, *_sidecars(everything)):
         digest.update(f"{path.name} {remembered(cache, path, file_digest)['digest']}\n".encode())
     for split, path in files.items():
@@ -299,6 +370,26 @@ def check_modality(config: TrialConfig, data: Dataset) -> None:
         raise ConfigError(
             f"model: {data.name} has images with classes and no captions, and {config.model} reads words; take "
             f"{' or '.join(TEXT_MODELS)}, which retrieves images with images there"
+        )
+
+
+def data_notes(config: TrialConfig, data: Dataset) -> Iterator[str]:
+    """Yield what a training does with its data that its config does not say, a sentence each.
+
+    Captions that are cut as English are not mentioned, because they always were.
+    """
+    train, training = data.splits["train"], config.training
+    if train.labels is not None:
+        return
+    tokenizer = data.vocabulary.tokenizer
+    if config.tokenizer is None and tokenizer != ENGLISH and not config.reads_text_features:
+        yield f"{data.name}: tokenizer {tokenizer.title}, inferred from the captions: {REASONS[tokenizer]}"
+    most = int(np.bincount(train.image_of_caption).max())
+    if training.batches == "images" and most < training.captions_per_image:
+        epochs = f", and {training.epoch_scale} times the epochs are trained" if training.epoch_scale > 1 else ""
+        yield (
+            f"{data.name}: no train image has more than {most} captions, so that a batch has {most} times "
+            f"{training.batch_size} captions at most{epochs}; training.captions_per_image: {most} says so"
         )
 
 

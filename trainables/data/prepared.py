@@ -1,6 +1,6 @@
 """Captions prepared once: tokenised into flat arrays, stored beside their vocabulary, and memory-mapped.
 
-A folder of the cache holds one dataset under one vocabulary::
+A folder of the cache holds one dataset under one vocabulary and tokenizer::
 
     meta.json  vocabulary.json
     train/  val/  test/     tokens.npy  offsets.npy  image_of_caption.npy  image_rows.npy
@@ -19,7 +19,8 @@ import numpy as np
 from trainables.data.cache import whole_directory
 from trainables.data.corpus import SPLITS, Corpus, Image
 from trainables.data.strings import Strings
-from trainables.data.vocabulary import END, SPLITS_OF, START, Vocabulary, tokenize
+from trainables.data.tokenizers import Tokenizer
+from trainables.data.vocabulary import END, SPLITS_OF, START, Vocabulary
 from trainables.json_files import read_state
 
 VERSION = 1
@@ -45,17 +46,17 @@ class Rows(NamedTuple):
     captions: Mapping[str, np.ndarray] | None
 
 
-def prepare(target: Path, corpus: Corpus, rows: Rows, vocabulary: str) -> None:
+def prepare(target: Path, corpus: Corpus, rows: Rows, vocabulary: str, tokenizer: Tokenizer) -> None:
     """Write a corpus that has no problems as a prepared folder.
 
     Several processes may prepare one folder at once: the folder appears whole, and the first folder stays.
     """
     splits = {name: corpus.split(name) for name in SPLITS}
     words: dict[str, int] = {}
-    numbered = {name: _number_tokens(images, words) for name, images in splits.items()}
+    numbered = {name: _number_tokens(images, words, tokenizer) for name, images in splits.items()}
     counted = np.concatenate([numbered[name][0] for name in SPLITS_OF[vocabulary]])
     counts = np.bincount(counted, minlength=len(words))
-    built = Vocabulary.from_counts({word: int(counts[number]) for word, number in words.items()})
+    built = Vocabulary.from_counts({word: int(counts[number]) for word, number in words.items()}, tokenizer=tokenizer)
     # Maps the numbers of words, which follow their first use, to the vocabulary's ids.
     id_of = np.array([built.id_of(word) for word in words], dtype=np.int32)
     with whole_directory(target) as folder:
@@ -69,11 +70,11 @@ def prepare(target: Path, corpus: Corpus, rows: Rows, vocabulary: str) -> None:
         (folder / "meta.json").write_text(json.dumps({"version": VERSION, "images": sizes}))
 
 
-def open_prepared(folder: Path) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
+def open_prepared(folder: Path, tokenizer: Tokenizer) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
     """Map a prepared folder; ``None`` if it is not there or damaged."""
     try:
         meta = read_state(folder / "meta.json")
-        vocabulary = Vocabulary.from_json((folder / "vocabulary.json").read_text(encoding="utf-8"))
+        vocabulary = Vocabulary.from_json((folder / "vocabulary.json").read_text(encoding="utf-8"), tokenizer)
         splits = {name: _open_split(folder / name) for name in SPLITS}
         whole = all(len(splits[name]["image_rows"]) == meta["images"][name] for name in SPLITS)
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
@@ -81,7 +82,9 @@ def open_prepared(folder: Path) -> tuple[Vocabulary, dict[str, SplitArrays]] | N
     return (vocabulary, splits) if whole else None
 
 
-def _number_tokens(images: Sequence[Image], words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+def _number_tokens(
+    images: Sequence[Image], words: dict[str, int], tokenizer: Tokenizer
+) -> tuple[np.ndarray, np.ndarray]:
     """Return all tokens as numbers in the order of their first use (added to ``words``), and each caption's length.
 
     Eight million tokens of COCO take 32 MB as numbers, and hundreds of MB as lists of strings.
@@ -89,7 +92,7 @@ def _number_tokens(images: Sequence[Image], words: dict[str, int]) -> tuple[np.n
     numbers, lengths = array("i"), array("q")
     for image in images:
         for caption in image.captions:
-            tokens = tokenize(caption)
+            tokens = tokenizer(caption)
             lengths.append(len(tokens))
             numbers.extend([words.setdefault(token, len(words)) for token in tokens])
     return np.array(numbers, dtype=np.int32), np.array(lengths, dtype=np.int64)

@@ -26,7 +26,7 @@ import numpy as np
 
 from trainables.data.features import sidecars
 from trainables.data.text_files import read_json
-from trainables.data.vocabulary import tokenize
+from trainables.data.tokenizers import ENGLISH, Tokenizer
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.files import write_whole
@@ -47,11 +47,13 @@ class TfidfSvd:
         terms: Words; V strings.
         idf: Weight of each term, shape (V,), float32, >= 1.
         directions: V S^(-1), shape (V, D), float32.
+        tokenizer: Cuts captions into words.
     """
 
     terms: tuple[str, ...]
     idf: np.ndarray
     directions: np.ndarray
+    tokenizer: Tokenizer = ENGLISH
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -61,7 +63,7 @@ class TfidfSvd:
         """Return the features of some captions, shape (len(captions), D), float32; zeros where no term is known."""
         features = np.zeros((len(captions), self.directions.shape[1]), dtype=np.float32)
         for row, caption in zip(features, captions, strict=True):
-            counts = Counter(self._places[term] for term in tokenize(caption) if term in self._places)
+            counts = Counter(self._places[term] for term in self.tokenizer(caption) if term in self._places)
             if counts:
                 places = np.array(list(counts))
                 weights = (1 + np.log(np.array(list(counts.values())))) * self.idf[places]
@@ -70,27 +72,31 @@ class TfidfSvd:
 
     def unknown(self, caption: str) -> list[str]:
         """Return the words of a caption that are no terms, each once."""
-        return list(dict.fromkeys(word for word in tokenize(caption) if word not in self._places))
+        return list(dict.fromkeys(word for word in self.tokenizer(caption) if word not in self._places))
 
     def to_bytes(self) -> bytes:
         """Return the extractor as a safetensors file; ``read_extractor`` takes it back."""
         from safetensors.numpy import save
 
         tensors = {"idf": np.ascontiguousarray(self.idf), "directions": np.ascontiguousarray(self.directions)}
-        return save(tensors, metadata={"name": NAME, "terms": json.dumps(self.terms)})
+        about = {"name": NAME, "terms": json.dumps(self.terms)}
+        if self.tokenizer != ENGLISH:
+            about["tokenizer"] = json.dumps([self.tokenizer.name, self.tokenizer.content])
+        return save(tensors, metadata=about)
 
     def write(self, path: Path) -> None:
         """Write the extractor; the file appears whole or not at all."""
         write_whole(path, self.to_bytes())
 
 
-def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int) -> TfidfSvd:
+def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: Tokenizer = ENGLISH) -> TfidfSvd:
     """Fit an extractor.
 
     Args:
         captions: Captions of the train split, at least two.
         dimensions: D, >= 1; fewer than the terms.
         seed: Seed of the randomised decomposition [Halko et al., arXiv:0909.4061], >= 0.
+        tokenizer: Cuts captions into words.
 
     Raises:
         MissingExtraError: If scikit-learn is not installed.
@@ -100,7 +106,7 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int) -> TfidfSvd:
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer = TfidfVectorizer(analyzer=tokenize, min_df=FEWEST, sublinear_tf=True, dtype=np.float64)
+    vectorizer = TfidfVectorizer(analyzer=tokenizer, min_df=FEWEST, sublinear_tf=True, dtype=np.float64)
     try:
         weights = vectorizer.fit_transform(captions)
     except ValueError as error:
@@ -115,7 +121,9 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int) -> TfidfSvd:
     spread = decomposition.fit_transform(weights).std(axis=0)
     # In a few captions some directions hold nothing but rounding, which must not be scaled up to a feature.
     directions = decomposition.components_.T / np.where(spread > 1e-6 * spread.max(), spread, 1.0)
-    return TfidfSvd(tuple(map(str, terms)), vectorizer.idf_.astype(np.float32), directions.astype(np.float32))
+    return TfidfSvd(
+        tuple(map(str, terms)), vectorizer.idf_.astype(np.float32), directions.astype(np.float32), tokenizer
+    )
 
 
 def read_extractor(path: Path) -> TfidfSvd:
@@ -128,7 +136,10 @@ def read_extractor(path: Path) -> TfidfSvd:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            terms = parse_state(file.metadata()["terms"])
+            about = file.metadata()
+            terms = parse_state(about["terms"])
+            # Files of older versions, and those of English, do not name their tokenizer.
+            tokenizer = Tokenizer(*parse_state(about["tokenizer"])) if "tokenizer" in about else ENGLISH
             idf, directions = (file.get_tensor(name) for name in ("idf", "directions"))
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
             raise ValueError("its terms are no list of words")
@@ -136,7 +147,7 @@ def read_extractor(path: Path) -> TfidfSvd:
             raise ValueError(f"{len(terms)} terms, idf of shape {idf.shape}, directions of shape {directions.shape}")
         if not all(np.issubdtype(array.dtype, np.floating) for array in (idf, directions)):
             raise ValueError(f"must hold floating-point numbers, got {idf.dtype} and {directions.dtype}")
-        return TfidfSvd(tuple(terms), idf, directions)
+        return TfidfSvd(tuple(terms), idf, directions, tokenizer)
     except (OSError, AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise DataError(f"{path}: is no extractor of captions' features: {error}; make the features again") from None
 

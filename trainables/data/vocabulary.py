@@ -1,21 +1,19 @@
 """Words and their ids.
 
-A caption is lower-cased and cut by NLTK's word tokeniser without sentence splitting, which needs no downloaded data;
-punctuation is kept. Ids 0 to 3 are fixed; the words that are seen often enough follow by descending count and then by
-the alphabet, so that the ids are the same on every machine (the published code numbers them in dictionary order).
+A tokenizer (``tokenizers``) cuts a caption into words. Ids 0 to 3 are fixed; the words that are seen often enough
+follow by descending count and then by the alphabet, so that the ids are the same on every machine (the published code
+numbers them in dictionary order).
 
 References:
     [Faghri2018] Faghri et al., VSE++, https://github.com/fartashf/vsepp, vocab.py: words seen at least 4 times.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Literal
 
-from trainables.extras import require
+from trainables.data.tokenizers import ENGLISH, Tokenizer
 from trainables.json_files import parse_state
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
@@ -29,34 +27,6 @@ VocabularyName = Literal["train", "published"]
 SPLITS_OF: Mapping[str, tuple[str, ...]] = {"train": ("train",), "published": ("train", "val")}
 """Vocabulary -> splits whose words count; the papers counted ``published`` for precomputed features."""
 
-# Words of letters and single hyphens, with commas and one full stop: NLTK's forty regular expressions only separate the
-# commas and the stop. Nine of ten captions have this form, and NLTK takes 3 s to import and 0.25 ms a caption.
-_PLAIN = re.compile(r"\s*[a-z]+(?:-[a-z]+)*(?:(?: ?, | )[a-z]+(?:-[a-z]+)*)*(?: ?\.)?\s*", re.ASCII)
-# These it parts wherever they stand between two words' ends, a hyphen's sides included.
-_CONTRACTIONS = re.compile(r"\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b")
-
-
-def tokenize(caption: str) -> list[str]:
-    """Cut a caption into lower-case tokens, as ``nltk.word_tokenize(caption.lower(), preserve_line=True)`` does.
-
-    Example:
-        >>> tokenize("A red ball, a blue box.")
-        ['a', 'red', 'ball', ',', 'a', 'blue', 'box', '.']
-    """
-    text = caption.lower()
-    if _PLAIN.fullmatch(text) and not _CONTRACTIONS.search(text):
-        return text.replace(",", " , ").replace(".", " . ").split()
-    return _word_tokenize()(text, preserve_line=True)
-
-
-@cache
-def _word_tokenize() -> Callable[..., list[str]]:
-    require("captions", "a caption with apostrophes, digits or other signs")
-    from nltk.tokenize import word_tokenize
-
-    tokenizer: Callable[..., list[str]] = word_tokenize
-    return tokenizer
-
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -64,9 +34,11 @@ class Vocabulary:
 
     Attributes:
         words: Word i has id i; the first four are ``SPECIAL``.
+        tokenizer: Cuts captions into words.
     """
 
     words: tuple[str, ...]
+    tokenizer: Tokenizer = ENGLISH
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -75,10 +47,12 @@ class Vocabulary:
         object.__setattr__(self, "_ids", {word: index for index, word in enumerate(self.words)})
 
     @classmethod
-    def from_counts(cls, counts: Mapping[str, int], threshold: int = THRESHOLD) -> "Vocabulary":
+    def from_counts(
+        cls, counts: Mapping[str, int], threshold: int = THRESHOLD, tokenizer: Tokenizer = ENGLISH
+    ) -> "Vocabulary":
         """Number the words that are counted at least ``threshold`` times: the frequent first, then by the alphabet."""
         frequent = [word for word, count in counts.items() if count >= threshold and word not in SPECIAL]
-        return cls(SPECIAL + tuple(sorted(frequent, key=lambda word: (-counts[word], word))))
+        return cls(SPECIAL + tuple(sorted(frequent, key=lambda word: (-counts[word], word))), tokenizer)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -89,7 +63,7 @@ class Vocabulary:
 
     def encode(self, caption: str) -> list[int]:
         """Return the ids of a caption between ``START`` and ``END``."""
-        return [START, *map(self.id_of, tokenize(caption)), END]
+        return [START, *map(self.id_of, self.tokenizer(caption)), END]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Return the words of some ids."""
@@ -100,9 +74,9 @@ class Vocabulary:
         return json.dumps(self.words, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> "Vocabulary":
+    def from_json(cls, text: str, tokenizer: Tokenizer = ENGLISH) -> "Vocabulary":
         """Read what ``to_json`` gave; ``ValueError`` if it is something else."""
         words: Sequence[str] = parse_state(text)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("a vocabulary is a JSON list of words")
-        return cls(tuple(words))
+        return cls(tuple(words), tokenizer)

@@ -2,9 +2,9 @@
 
 A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E) and ``captions`` (C, E), float16; of a
 model that compares sets, the vectors of all sets and ``images.lengths`` and ``captions.lengths``) and
-``retriever.json`` (config, values of learned hyper-parameters of the loss, vocabulary, names). Nothing in it can run
-code, but for the model of a plug-in: the text of the plug-ins that a training depended on lies under ``plugins/``, and
-the text of a model's plug-in runs only for who trusts it.
+``retriever.json`` (config, values of learned hyper-parameters of the loss, vocabulary, tokenizer, names). Nothing in it
+can run code, but for the model of a plug-in: the text of the plug-ins that a training depended on lies under
+``plugins/``, and the text of a model's plug-in runs only for who trusts it.
 """
 
 import json
@@ -21,6 +21,7 @@ from trainables.config import LEARNED, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
 from trainables.data.strings import Strings
+from trainables.data.tokenizers import ENGLISH, Tokenizer
 from trainables.data.vocabulary import Vocabulary
 from trainables.errors import CheckpointError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
@@ -84,6 +85,7 @@ def write_retriever(
         "caption_size": None if caption_features is None else caption_features.shape[-1],
         "origin": None if origin is None else dict(origin),
         "vocabulary": data.vocabulary.words,
+        "tokenizer": [data.vocabulary.tokenizer.name, data.vocabulary.tokenizer.content],
         "images": list(part.image_ids),
         "filenames": list(part.filenames),
         "captions": list(part.captions),
@@ -107,6 +109,17 @@ def read_about(folder: Path) -> dict[str, Any]:
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise CheckpointError(f"{folder / ABOUT}: not of format {FORMAT}; register the model again")
     return about
+
+
+def vocabulary_of(about: Mapping[str, Any]) -> Vocabulary:
+    """Return the vocabulary of a packed model, with the tokenizer of its training.
+
+    Raises:
+        KeyError: If the words are missing.
+    """
+    # Folders of older versions do not name a tokenizer; theirs is that of English.
+    tokenizer = Tokenizer(*about["tokenizer"]) if "tokenizer" in about else ENGLISH
+    return Vocabulary(tuple(about["vocabulary"]), tokenizer)
 
 
 def build_unloaded(config: TrialConfig, vocabulary: Vocabulary, about: Mapping[str, Any]) -> RetrievalModel:

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from trainables.config import TrialConfig
 from trainables.data.tfidf import read_extractor
-from trainables.data.vocabulary import UNKNOWN, Vocabulary, tokenize
+from trainables.data.vocabulary import UNKNOWN
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import evaluating
 from trainables.representations import Gallery, converted, from_tensors
-from trainables.serving.packed import GALLERY, MODEL, TEXT_EXTRACTOR, build_unloaded, read_about
+from trainables.serving.packed import GALLERY, MODEL, TEXT_EXTRACTOR, build_unloaded, read_about, vocabulary_of
 from trainables.serving.packed_plugins import use_packed
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Retriever:
         self._device = choose_device(device)
         use_packed(folder, self.about, trust=trust_plugins)
         self._config = TrialConfig.from_dict(self.about["config"])
-        self._vocabulary = Vocabulary(tuple(self.about["vocabulary"]))
+        self._vocabulary = vocabulary_of(self.about)
         try:
             tensors = load_file(folder / GALLERY)
             gallery = {name: from_tensors(name, tensors) for name in ("images", "captions")}
@@ -128,10 +128,9 @@ class Retriever:
             caption: The query; ``None`` where captions were asked for.
             answers: The best first; at least one.
         """
-        words = [] if caption is None else tokenize(caption)
-        unknown = list(dict.fromkeys(word for word in words if not self._knows(word)))
+        unknown, are_all = ([], False) if caption is None else self._unknown_words(caption)
         doubts = []
-        if unknown and len(unknown) == len(set(words)):
+        if are_all:
             doubts.append("the model knows no word of the caption, so that the answers mean nothing")
         elif unknown:
             doubts.append(f"the model does not know {', '.join(unknown)}")
@@ -173,11 +172,14 @@ class Retriever:
     def _answer(self, image: int, score: float, caption: str = "") -> Answer:
         return Answer(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
 
-    def _knows(self, word: str) -> bool:
-        """Whether the model knows a word of a query."""
+    def _unknown_words(self, caption: str) -> tuple[list[str], bool]:
+        """Return the words of a query that the model does not know, each once, and whether these are all."""
         if self._extractor is not None:
-            return not self._extractor.unknown(word)
-        return self._vocabulary.id_of(word) != UNKNOWN
+            words, unknown = self._extractor.tokenizer(caption), self._extractor.unknown(caption)
+        else:
+            words = self._vocabulary.tokenizer(caption)
+            unknown = list(dict.fromkeys(word for word in words if self._vocabulary.id_of(word) == UNKNOWN))
+        return unknown, bool(unknown) and len(unknown) == len(set(words))
 
     def _query_caption(self, caption: str) -> Gallery:
         """Return a caption as a gallery of one."""

@@ -68,13 +68,14 @@ def test_describe(scenes: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_describe_by_path_as_json(scenes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("describe", str(scenes), "--json", "--decode-images") == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["splits"]["val"] | {"caption_lengths": 0, "unknown_tokens": 0} == {
+    assert told["splits"]["val"] | {"caption_lengths": 0, "tokens_per_image": 0, "unknown_tokens": 0} == {
         "chance_rsum": 429.01,
         "images": 4,
         "captions": 20,
         "captions_per_image": [5, 5],
         "image_files": 4,
         "caption_lengths": 0,
+        "tokens_per_image": 0,
         "unknown_tokens": 0,
     }
     assert len(told["digest"]["global"]) == 64

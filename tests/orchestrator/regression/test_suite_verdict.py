@@ -242,7 +242,8 @@ def test_the_page_shows_strangers_text_as_text() -> None:
 
 
 def test_suites_that_ship_are_sound() -> None:
-    assert set(shipped_suites()) == {"scenes-quick", "flickr8k-baselines", "f30k-published", "coco-published"}
+    of_papers = {"flickr8k-baselines", "f30k-published", "coco-published"}
+    assert set(shipped_suites()) == {"scenes-quick", "languages-quick", *of_papers}
     for name in shipped_suites():
         suite, path = load_suite(name)
         assert suite.name == name

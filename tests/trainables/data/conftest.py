@@ -97,17 +97,17 @@ def flickr_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_precomputed_folder(tmp_path: Path) -> Callable[..., Path]:
-    """Three train, two val and one test image of five captions; ``repeated`` splits have a row a caption."""
+    """Three train, two val and one test image of ``each`` captions; ``repeated`` splits have a row a caption."""
 
-    def make(*, repeated: tuple[str, ...] = (), regions: bool = False) -> Path:
+    def make(*, repeated: tuple[str, ...] = (), regions: bool = False, each: int = 5) -> Path:
         folder = tmp_path / "data" / "f8k_precomp"
         folder.mkdir(parents=True)
         for split, count in {"train": 3, "dev": 2, "test": 1}.items():
-            captions = [f"{split} image {image} caption {number}" for image in range(count) for number in range(5)]
+            captions = [f"{split} image {image} caption {number}" for image in range(count) for number in range(each)]
             (folder / f"{split}_caps.txt").write_text("\n".join(captions) + "\n")
             rows = np.arange(count, dtype=np.float32)[:, None] * np.ones(4, dtype=np.float32)
             rows = rows.reshape(count, 2, 2) if regions else rows
-            np.save(folder / f"{split}_ims.npy", rows.repeat(5, axis=0) if split in repeated else rows)
+            np.save(folder / f"{split}_ims.npy", rows.repeat(each, axis=0) if split in repeated else rows)
         return folder
 
     return make

@@ -16,7 +16,7 @@ from trainables import extras
 from trainables.data.dataset import load_dataset
 from trainables.data.resident import ResidentSplit
 from trainables.data.tfidf import extractor_file, fit_tfidf, read_extractor
-from trainables.data.vocabulary import tokenize
+from trainables.data.tokenizers import tokenize_english as tokenize
 from trainables.dataset_description import describe
 from trainables.errors import DataError
 

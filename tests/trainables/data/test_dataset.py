@@ -144,13 +144,16 @@ def test_flickr_lists_without_ending(flickr_folder: Path) -> None:
 
 @pytest.mark.parametrize("repeated", [(), ("dev", "test"), ("train", "dev", "test")], ids=["no", "some", "all"])
 @pytest.mark.parametrize("regions", [False, True], ids=["global", "regions"])
-def test_precomputed(make_precomputed_folder: Callable[..., Path], repeated: tuple[str, ...], regions: bool) -> None:
-    folder = make_precomputed_folder(repeated=repeated, regions=regions)
+@pytest.mark.parametrize("each", [3, 5])
+def test_precomputed(
+    make_precomputed_folder: Callable[..., Path], repeated: tuple[str, ...], regions: bool, each: int
+) -> None:
+    folder = make_precomputed_folder(repeated=repeated, regions=regions, each=each)
     data = load_dataset("f8k_precomp", folder.parent, features="regions" if regions else "global")
     check_contract(data)
     for split in data.splits.values():
         assert [split.features[row].flat[0] for row in split.image_rows] == list(range(len(split.image_rows)))
-    assert captions_of(data.splits["val"], 1) == [f"dev image 1 caption {number}" for number in range(5)]
+    assert captions_of(data.splits["val"], 1) == [f"dev image 1 caption {number}" for number in range(each)]
 
 
 def test_precomputed_testall_is_the_test_split(make_precomputed_folder: Callable[..., Path]) -> None:

@@ -1,7 +1,8 @@
 """The folders of VSE++ and SCAN: ``{train,dev,test}_caps.txt`` with ``{train,dev,test}_ims.npy``.
 
-A line is a caption, and an image has five lines in a row. Each image has one feature row, or five equal rows, one for
-each caption; the number of rows tells which. ``testall_caps.txt``, if there, is the test split (COCO's 5,000 images, of
+A line is a caption, and an image has five lines in a row, or as many as the features tell. Each image has one feature
+row, so that the number of rows tells how many captions an image has; or an equal row for each caption, and then the
+first rows that are equal tell. ``testall_caps.txt``, if there, is the test split (COCO's 5,000 images, of
 which ``test`` has the first thousand).
 
 References:
@@ -12,6 +13,8 @@ References:
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem
 from trainables.data.features import open_features
 from trainables.data.text_files import read_lines
@@ -19,6 +22,7 @@ from trainables.errors import DataError
 
 FORMAT = "captions of precomputed features (train_caps.txt, dev_caps.txt, test_caps.txt)"
 CAPTIONS_PER_IMAGE = 5
+"""Captions of an image where the features do not tell, as in the published folders."""
 
 
 def find(folder: Path) -> list[Path]:
@@ -33,23 +37,25 @@ def read(files: Sequence[Path]) -> Corpus:
     """Read the caption files; an image's id is its split and number."""
     images: list[Image] = []
     problems: list[str] = []
+    # All splits have as many as the first, train, so that a missing line in another is a mistake of that line.
+    each = _captions_per_image(_features_beside(files[0]), len(read_lines(files[0])))
     for file in files:
         lines = read_lines(file)
-        if len(lines) % CAPTIONS_PER_IMAGE:
+        if len(lines) % each:
             problems.append(
-                f"{file}: line {len(lines)}: {len(lines)} captions, which is no multiple of {CAPTIONS_PER_IMAGE}: "
+                f"{file}: line {len(lines)}: {len(lines)} captions, which is no multiple of {each}: "
                 "the last image has captions missing, or another line has two"
             )
         for number, line in enumerate(lines, 1):
             if wrong := caption_problem(line):
                 problems.append(f"{file}: line {number}: {wrong}")
-        images += _images(file, lines)
+        images += _images(file, lines, each)
     return Corpus(str(files[0]), images, problems)
 
 
 def feature_files(files: Sequence[Path]) -> Mapping[str, Path]:
     """Return the feature file beside each caption file, by split."""
-    return {_split(file): file.with_name(file.name.replace("_caps.txt", "_ims.npy")) for file in files}
+    return {_split(file): _features_beside(file) for file in files}
 
 
 def own_features(files: Sequence[Path]) -> Mapping[str, Mapping[str, Path]]:
@@ -66,20 +72,39 @@ def feature_kind(files: Sequence[Path]) -> str:
     return "regions" if open_features(first).ndim == 3 else "global"
 
 
+def _features_beside(file: Path) -> Path:
+    return file.with_name(file.name.replace("_caps.txt", "_ims.npy"))
+
+
+def _captions_per_image(features: Path, captions: int) -> int:
+    """Return how many captions each image has: those of a feature row, or the equal rows at the beginning."""
+    try:
+        rows = open_features(features)
+    except DataError:
+        # Missing or damaged features are a problem of their own.
+        return CAPTIONS_PER_IMAGE
+    count = len(rows)
+    if count == captions:
+        different = (place for place in range(1, count) if not np.array_equal(rows[place], rows[0], equal_nan=True))
+        each = next(different, count)
+        return each if each > 1 else CAPTIONS_PER_IMAGE
+    return captions // count if 0 < count < captions and captions % count == 0 else CAPTIONS_PER_IMAGE
+
+
 def _split(file: Path) -> str:
     return SPLIT_ALIASES[file.name.removesuffix("_caps.txt").replace("testall", "test")]
 
 
-def _images(file: Path, lines: Sequence[str]) -> list[Image]:
-    """Return an image for each five lines."""
+def _images(file: Path, lines: Sequence[str], each: int) -> list[Image]:
+    """Return an image for so many lines each."""
     split = _split(file)
     return [
         Image(
             f"{file}: line {start + 1}",
-            f"{split}-{start // CAPTIONS_PER_IMAGE}",
+            f"{split}-{start // each}",
             "",
             split,
-            tuple(lines[start : start + CAPTIONS_PER_IMAGE]),
+            tuple(lines[start : start + each]),
         )
-        for start in range(0, len(lines), CAPTIONS_PER_IMAGE)
+        for start in range(0, len(lines), each)
     ]

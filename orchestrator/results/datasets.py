@@ -1,0 +1,209 @@
+"""Losses over several datasets: does their order differ between the datasets, and which are best on average?
+
+The mean of loss l on dataset d is m_dl, over its seeds and the images. With P_n the projection that subtracts the mean
+of n numbers, T = P_D x P_L (Kronecker) keeps of all means the interaction alone: how far the differences between losses
+are not the same on all datasets. The statistic of [Brunner1997], the ANOVA-type statistic,
+
+    F = m' T m / tr(T V),   compared with F(f, f0),   f = tr(T V)^2 / tr(T V T V)
+
+needs no inverse of the covariance V of the means, which two or three seeds a cell do not determine. V is that of the
+crossed random model (``crossed``):
+
+    V = diag(A) + B - diag(C)
+    A = variance of a cell's run means / S              the effect of its seeds, each cell with its own
+    B = covariance of the cells' values per image / I   the images are the same in all cells, so the cells are paired
+    C = mean square of the residuals / (S I)            what A and B both hold, of each cell
+
+and f0 has Satterthwaite's form, with the traces' parts of each A, on S - 1 degrees, and of the images, on I - 1. The
+level of 5 % is kept within 1 to 6 % for 2 to 5 seeds of 2 to 13 losses on 3 datasets, with equal and with very unequal
+seed variances (``python -m tests.benchmarks datasets`` simulates it).
+
+Over datasets, losses are ranked on each (1 is best, ties share), and two losses differ where their mean ranks differ
+by more than Nemenyi's critical difference [Demsar2006]
+
+    CD = q sqrt(L (L + 1) / (6 D)),   q = 95 % point of the studentised range of L means / sqrt(2)
+
+References:
+    [Brunner1997] Brunner, Dette and Munk, Box-type approximations in nonparametric factorial designs, J. Am. Stat.
+        Assoc. 92, 1494-1502, theorem 2.2.
+    [Demsar2006] Demsar, Statistical Comparisons of Classifiers over Multiple Data Sets, J. Mach. Learn. Res. 7, 1-30.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.results.crossed import Runs
+
+FEW = 10
+"""Datasets below which a critical difference finds hardly anything; [Demsar2006] advises more than 10."""
+
+LEVEL = 0.05
+"""Level of the critical difference."""
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """Whether the differences between losses are the same on all datasets.
+
+    Attributes:
+        datasets: Names of the D datasets, >= 2.
+        losses: Names of the L losses that all datasets have, >= 2.
+        statistic: F, >= 0; near 1 where the differences are the same.
+        freedom: f and f0, its degrees of freedom.
+        p: Probability of so large a statistic if the differences were the same on all datasets, in [0, 1].
+        effects: Interaction of each dataset and loss, shape (D, L), in the metric's unit: how much better a loss is on
+            a dataset than its mean and the dataset's mean say; rows and columns add up to 0.
+    """
+
+    datasets: tuple[str, ...]
+    losses: tuple[str, ...]
+    statistic: float
+    freedom: tuple[float, float]
+    p: float
+    effects: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MeanRanks:
+    """Losses ranked on each dataset.
+
+    Attributes:
+        datasets: Number of datasets D, >= 2.
+        mean_ranks: Loss -> mean rank, from 1 (best) to L, the best first.
+        critical_difference: Least difference of two mean ranks that is significant at ``LEVEL``.
+    """
+
+    datasets: int
+    mean_ranks: Mapping[str, float]
+    critical_difference: float
+
+    @property
+    def is_few(self) -> bool:
+        """Whether there are too few datasets for the difference to find much."""
+        return self.datasets < FEW
+
+    def tied_with_best(self) -> list[str]:
+        """Return the losses whose mean rank is not significantly above the best, the best first."""
+        best = min(self.mean_ranks.values())
+        return [loss for loss, rank in self.mean_ranks.items() if rank - best <= self.critical_difference]
+
+
+def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | None:
+    """Test whether the differences between losses are the same on all datasets.
+
+    Args:
+        values: Dataset -> loss -> values of its runs, shape (S, I), see ``per_image``: a row a seed, S >= 1, and a
+            column an image. The images are the same, in the same order, on all datasets.
+
+    Returns:
+        The test over the losses that all datasets have; ``None`` where there are fewer than two datasets, losses or
+        images, or where nothing varies.
+
+    Raises:
+        ValueError: If the datasets have different numbers of images.
+    """
+    datasets, losses = tuple(values), common_losses(values)
+    if len(datasets) < 2 or len(losses) < 2:
+        return None
+    cells = [np.asarray(values[dataset][loss], dtype=np.float64) for dataset in datasets for loss in losses]
+    images = cells[0].shape[1]
+    if any(cell.shape[1] != images for cell in cells):
+        raise ValueError("the datasets must have the same images, in the same order")
+    if images < 2:
+        return None
+    per_image = np.stack([cell.mean(0) for cell in cells])
+    seeds, joint = np.array([_seed_parts(cell) for cell in cells]).T
+    kept = np.kron(_centring(len(datasets)), _centring(len(losses)))
+    spread = kept @ (np.cov(per_image) / images + np.diag(_of_seeds_alone(seeds, joint, np.diag(kept))))
+    trace = max(float(np.trace(spread)), float(np.diag(kept) @ seeds))
+    means = per_image.mean(1)
+    if trace <= (1e-12 * max(1.0, float(np.abs(means).max()))) ** 2:
+        return None
+    statistic = float(means @ kept @ means) / trace
+    freedom = float(np.trace(spread)) ** 2 / float(np.trace(spread @ spread))
+    error_freedom = trace**2 / _squares(cells, kept, seeds, trace, images)
+    effects = (kept @ means).reshape(len(datasets), len(losses))
+    p = _p(statistic, freedom, error_freedom)
+    return Interaction(datasets, losses, statistic, (freedom, error_freedom), p, effects)
+
+
+def common_losses(values: Mapping[str, Mapping[str, object]]) -> tuple[str, ...]:
+    """Return the losses that all datasets have, in the order of the first dataset."""
+    first, *others = values.values() if values else ({},)
+    return tuple(loss for loss in first if all(loss in other for other in others))
+
+
+def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> MeanRanks | None:
+    """Rank the losses on each dataset, and say by how much mean ranks must differ.
+
+    Args:
+        scores: Dataset -> loss -> score; larger is better.
+
+    Returns:
+        Mean ranks of the losses that all datasets have; ``None`` for fewer than two datasets or losses.
+
+    Example:
+        >>> ranks = mean_ranks({"en": {"a": 3.0, "b": 2.0}, "zh": {"a": 5.0, "b": 5.0}})
+        >>> dict(ranks.mean_ranks), round(ranks.critical_difference, 3)
+        ({'a': 1.25, 'b': 1.75}, 1.386)
+    """
+    losses = common_losses(scores)
+    if len(scores) < 2 or len(losses) < 2:
+        return None
+    from scipy.stats import rankdata, studentized_range
+
+    ranks = np.mean([rankdata([-of_losses[loss] for loss in losses]) for of_losses in scores.values()], axis=0)
+    quantile = float(studentized_range.ppf(1 - LEVEL, len(losses), np.inf)) / math.sqrt(2)
+    difference = quantile * math.sqrt(len(losses) * (len(losses) + 1) / (6 * len(scores)))
+    ordered = sorted(zip(losses, map(float, ranks), strict=True), key=lambda pair: pair[1])
+    return MeanRanks(len(scores), dict(ordered), difference)
+
+
+def _centring(count: int) -> NDArray[np.float64]:
+    """Return the projection that subtracts the mean of so many numbers."""
+    return np.eye(count) - 1 / count
+
+
+def _seed_parts(runs: Runs) -> tuple[float, float]:
+    """Return A and C of a cell; 0 and 0 for a cell of one run, whose spread over seeds is not known."""
+    seeds, images = runs.shape
+    if seeds < 2:
+        return 0.0, 0.0
+    left = runs - runs.mean(0) - runs.mean(1)[:, None] + runs.mean()
+    mean_square = float((left**2).sum()) / ((seeds - 1) * (images - 1))
+    return float(runs.mean(1).var(ddof=1)) / seeds, mean_square / (seeds * images)
+
+
+def _of_seeds_alone(
+    seeds: NDArray[np.float64], joint: NDArray[np.float64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return A - C of each cell, with no variance below 0 and their weighted sum as it is, or 0.
+
+    Cells below 0 are set to 0, and the others shrunk, because setting them to 0 alone would add up chance over cells.
+    """
+    alone, total = np.maximum(seeds - joint, 0.0), float(weights @ (seeds - joint))
+    if total <= 0:
+        return np.zeros_like(alone)
+    return alone * total / float(weights @ alone)
+
+
+def _squares(
+    cells: Sequence[Runs], kept: NDArray[np.float64], seeds: NDArray[np.float64], trace: float, images: int
+) -> float:
+    """Return the sum of the squared parts of the trace, each over its degrees of freedom."""
+    # As in ``crossed``: the variance of few seeds is often far too small by chance, which would leave the images' many
+    # degrees of freedom.
+    freedoms = np.array([max(1, len(cell) - 1) for cell in cells])
+    parts = np.diag(kept) * seeds
+    rest = max(0.0, trace - float(parts.sum()))
+    return float((parts**2 / freedoms).sum()) + rest**2 / (images - 1)
+
+
+def _p(statistic: float, freedom: float, error_freedom: float) -> float:
+    from scipy.stats import f
+
+    return float(f.sf(statistic, freedom, error_freedom))

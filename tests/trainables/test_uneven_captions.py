@@ -1,0 +1,136 @@
+"""One caption for some images, nine for others: nothing assumes five, from batches to a packed model."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainables.tiny import suited, tiny_dataset
+from trainables.chance import chance_rsum
+from trainables.checkpoint import save_epoch
+from trainables.config import TrainingConfig, TrialConfig
+from trainables.data.batches import image_batches
+from trainables.data.dataset import Dataset, Split, data_notes
+from trainables.data.resident import ResidentSplit
+from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
+from trainables.fused.trials import FusedTrials
+from trainables.losses import LOSSES
+from trainables.metrics import metrics_of_ranks
+from trainables.model_parameters import FEATURES
+from trainables.serving.packed import write_retriever
+from trainables.serving.retriever import Retriever
+from trainables.trial import run_trial
+
+COUNTS = (1, 9, 4)
+"""Captions of the first, second and third image; then again."""
+
+
+def take(split: Split, counts: tuple[int, ...]) -> Split:
+    """Return a split whose images keep so many of their captions, in turn."""
+    images = len(split.image_rows)
+    number = np.arange(len(split.image_of_caption)) - np.searchsorted(split.image_of_caption, split.image_of_caption)
+    kept = np.flatnonzero(number < np.resize(counts, images)[split.image_of_caption])
+    parts = [split.tokens[split.offsets[caption] : split.offsets[caption + 1]] for caption in kept]
+    return replace(
+        split,
+        tokens=np.concatenate(parts),
+        offsets=np.cumsum([0, *map(len, parts)]),
+        image_of_caption=split.image_of_caption[kept],
+        captions=type(split.captions).pack(split.captions[int(caption)] for caption in kept),
+    )
+
+
+def uneven() -> Dataset:
+    data = tiny_dataset(images=30, captions_per_image=9)
+    return replace(data, splits={name: take(split, COUNTS) for name, split in data.splits.items()})
+
+
+DATA = uneven()
+SMALL = TrainingConfig(epochs=1, batch_size=8, embedding_size=4, word_size=4, cocos_every=1)
+
+
+def make_config(model: str, loss: str, batches: str) -> TrialConfig:
+    return TrialConfig(dataset="tiny", model=model, loss=loss, training=replace(SMALL, batches=batches))
+
+
+def test_the_data_are_uneven() -> None:
+    counts = np.bincount(DATA.splits["train"].image_of_caption)
+    assert set(counts) == {1, 4, 9}
+
+
+@pytest.mark.parametrize("batches", ["pairs", "images"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_trains_and_is_counted(loss: str, batches: str) -> None:
+    config = make_config("head", loss, batches)
+    (report,) = run_trial(config, suited(DATA, config), device="cpu")
+    assert np.isfinite(report.metrics["train/loss"])
+    assert any(name.startswith("cocos/") for name in report.metrics)
+
+
+@pytest.mark.parametrize("model", FEATURES)
+def test_every_model_trains_on_images_with_their_captions(model: str) -> None:
+    config = make_config(model, "smooth_ap", "images")
+    (report,) = run_trial(config, suited(DATA, config), device="cpu")
+    assert 0 <= report.metrics["val/rsum"] <= 600
+
+
+def test_batches_hold_the_captions_that_there_are() -> None:
+    split = ResidentSplit(DATA.splits["train"], torch.device("cpu"))
+    batches = list(image_batches(split, 30, 5, torch.Generator().manual_seed(0)))
+    assert len(batches) == 1
+    assert sorted(batches[0].positives.sum(1).tolist()) == sorted([1, 5, 4] * 10)
+
+
+def test_fused_trials_are_those_of_their_own() -> None:
+    configs = [replace(make_config("head", "smooth_ap", "images"), seed=seed) for seed in (0, 1)]
+    data = suited(DATA, configs[0])
+    together = FusedTrials("cpu")
+    for config in configs:
+        together.add(str(config.seed), config, data, None)
+    fused = together.run_epoch(["0", "1"])
+    for config in configs:
+        (alone,) = run_trial(config, data, device="cpu")
+        assert fused[str(config.seed)].metrics["val/rsum"] == pytest.approx(alone.metrics["val/rsum"], abs=1e-6)  # type: ignore[union-attr]
+
+
+def test_metrics_folds_ranks_and_answers(tmp_path: Path) -> None:
+    config = make_config("vsepp", "smooth_ap", "images")
+    (report,) = run_trial(config, DATA, device="cpu")
+    checkpoint = save_epoch(tmp_path / "run", report)
+    whole, folds = (evaluate_checkpoint(checkpoint, DATA, "test", device="cpu", folds=folds) for folds in (1, 2))
+    assert folds["rsum"] > whole["rsum"]
+    ranked = rank_checkpoint(checkpoint, DATA, ["test"], device="cpu")["test"]
+    assert ranked.metrics == whole
+    owners = torch.from_numpy(ranked.ranks.image_of_caption).long()
+    i2t, t2i = (torch.from_numpy(ranks).long() for ranks in (ranked.ranks.i2t, ranked.ranks.t2i))
+    assert metrics_of_ranks(i2t, t2i, owners)["rsum"] == pytest.approx(whole["rsum"])
+    write_retriever(tmp_path / "packed", checkpoint, DATA, "test")
+    retriever = Retriever(tmp_path / "packed")
+    assert [len(retriever.captions_of(image)) for image in list(DATA.splits["test"].image_ids)[:3]] == list(COUNTS)
+    assert len(retriever.captions_for(DATA.splits["test"].image_ids[0], top=3)) == 3
+
+
+def test_chance_is_that_of_the_captions_there_are() -> None:
+    val = DATA.splits["val"]
+    rng, owners = np.random.default_rng(0), torch.from_numpy(val.image_of_caption.copy())
+    rsums = []
+    for _ in range(400):
+        order = np.array([rng.permutation(len(owners)) for _ in val.image_rows])
+        own = order[val.image_of_caption, np.arange(len(owners))]
+        # The rank of a positive counts the negatives before it.
+        negatives = [(np.delete(order[image], np.flatnonzero(owners == image))) for image in range(len(order))]
+        i2t = [1 + (negatives[image] < place).sum() for image, place in zip(owners.tolist(), own, strict=True)]
+        t2i = 1 + rng.integers(0, len(order), len(owners))
+        rsums.append(metrics_of_ranks(torch.tensor(i2t), torch.from_numpy(t2i), owners)["rsum"])
+    assert np.mean(rsums) == pytest.approx(chance_rsum(val.image_of_caption), abs=4 * np.std(rsums) / 20)
+
+
+def test_fewer_captions_than_a_batch_takes_are_said() -> None:
+    training = replace(SMALL, batches="images", captions_per_image=10, scale_epochs=True)
+    config = replace(make_config("vsepp", "smooth_ap", "images"), training=training)
+    (note,) = data_notes(config, DATA)
+    assert note.startswith("tiny: no train image has more than 9 captions")
+    assert "10 times the epochs are trained; training.captions_per_image: 9" in note
+    assert list(data_notes(replace(config, training=replace(training, captions_per_image=9)), DATA)) == []
