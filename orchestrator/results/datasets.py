@@ -117,7 +117,7 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
         return None
     per_image = np.stack([cell.mean(0) for cell in cells])
     seeds, joint = np.array([_seed_parts(cell) for cell in cells]).T
-    kept = np.kron(_centring(len(datasets)), _centring(len(losses)))
+    kept: NDArray[np.float64] = np.kron(_centring(len(datasets)), _centring(len(losses))).astype(np.float64)
     spread = kept @ (np.cov(per_image) / images + np.diag(_of_seeds_alone(seeds, joint, np.diag(kept))))
     trace = max(float(np.trace(spread)), float(np.diag(kept) @ seeds))
     means = per_image.mean(1)

@@ -45,10 +45,10 @@ MUTATIONS = (
     ),
     Mutation(
         name="the second process in between does not end what is bound",
-        file="orchestrator/machines/bound_process.py",
+        file="orchestrator/machines/processes.py",
         old="        os.killpg(0, signal.SIGTERM)\n        time.sleep(GRACE_SECONDS)",
         new="        os._exit(0)\n        time.sleep(GRACE_SECONDS)",
-        tests="tests/orchestrator/machines/test_bound_process.py::test_it_ends_where_its_starter_and_a_process_in_between_are_killed",
+        tests="tests/orchestrator/machines/test_processes.py::test_it_ends_where_its_starter_and_a_process_in_between_are_killed",
     ),
     Mutation(
         name="a record is acted upon before it is forced to the disk",

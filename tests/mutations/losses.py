@@ -178,7 +178,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a plug-in's loss ignores positives that are ignored",
-        file="trainables/plugins/plugin_loss.py",
+        file="trainables/losses/plugin_loss.py",
         old="ignore & ~positives",
         new="ignore",
         tests="tests/trainables/plugins/test_plugin_loss.py::test_an_ignored_pair_that_is_a_positive_stays_a_positive",

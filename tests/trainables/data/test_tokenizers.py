@@ -11,7 +11,6 @@ import regex
 from tokenizers import Tokenizer as FileTokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from trainables.data.describe import describe
 from typer.testing import CliRunner
 
 from orchestrator.cli import app
@@ -22,6 +21,7 @@ from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import data_notes, load_dataset, open_dataset
 from trainables.data.tfidf import fit_tfidf, read_extractor
 from trainables.data.tokenizers import CHARACTERS, ENGLISH, WORDS, infer_tokenizer, tokenize_characters, tokenize_words
+from trainables.dataset_description import describe
 from trainables.errors import CheckpointError, ConfigError, DataError
 from trainables.evaluation import evaluate_checkpoint
 from trainables.serving.packed import write_retriever
