@@ -169,8 +169,8 @@ class Comparison:
         welch_p: Two-sided p-value of Welch's test over the seeds; ``None`` where untested.
         holm_p: The p-value that decides: of Welch's test or of the test over seeds and images, after Holm's correction
             over the comparisons of the dataset; for a lead over baseline or rival at least the probability that the
-            best of the candidates leads as far by luck. It is at most the largest p-value of the winner's leads over
-            all candidates, which needs no correction. Of ``closest``, the p-value itself.
+            best of the candidates leads as far by luck. Where the winner beats every candidate and this is above the
+            level, it is the largest p-value of the winner's leads. Of ``closest``, the p-value itself.
         paired_p: p-value of the paired test, which decides nothing; ``None`` where the test can't be made.
         pairs: Number of seeds that both candidates have.
         effect: Hedges' g, ``None`` without spread.

@@ -145,7 +145,7 @@ def _correct(ranked: Sequence[Candidate], tests: _Tests, chances: Mapping[str, i
     for label, test in made.items():
         if label in after_holm:
             p = _corrected(test.difference, test.p, after_holm[label], chances[label])
-            corrected[label] = replace(test, corrected=min(p, largest))
+            corrected[label] = replace(test, corrected=largest if largest <= rules.level < p else p)
         elif test.difference < 0:
             # Nobody named this candidate beforehand: that it is better than the winner pays for every other one.
             corrected[label] = replace(test, corrected=min(1.0, test.p * (len(ranked) - 1)))

@@ -90,7 +90,7 @@ MUTATIONS = (
     Mutation(
         name="a winner that beats every candidate is corrected by Holm as well",
         file="orchestrator/results/comparisons.py",
-        old="corrected=min(p, largest)",
+        old="corrected=largest if largest <= rules.level < p else p",
         new="corrected=p",
         tests="tests/orchestrator/results/test_verdict.py::test_a_winner_that_beats_every_candidate_needs_no_correction",
     ),
