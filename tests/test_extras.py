@@ -18,6 +18,7 @@ COME_ALONG = {
     "markupsafe": "jinja2",
     "pydantic_core": "pydantic",
     "sqlalchemy": "mlflow",
+    "h11": "uvicorn",
 }
 """Module -> the module of ours that cannot be installed without it."""
 

@@ -124,12 +124,14 @@ def _check_and_send(source: str, seconds: float, sender: Connection) -> None:
     """Check a plug-in and send a ``Checked`` or the error; at the time limit, send where the code is."""
     # Ctrl-C is for the command, which then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from orchestrator.experiment.plugins import load_plugins
+
     main = threading.get_ident()
 
     def give_up() -> None:
         stack = traceback.extract_stack(sys._current_frames()[main])
-        own = [frame for frame in stack if Path(frame.filename).name == Path(source).name] or stack
-        place = f"{own[-1].filename}:{own[-1].lineno}"
+        own = [frame for frame in stack if Path(frame.filename).name == Path(source).name]
+        place = f"{own[-1].filename}:{own[-1].lineno}" if own else source
         text = f"{place}: is still running after {seconds:g} s; mend the loop, or raise --time-limit"
         with suppress(OSError):
             sender.send(ConfigError(text))
@@ -139,17 +141,15 @@ def _check_and_send(source: str, seconds: float, sender: Connection) -> None:
     timer.daemon = True
     timer.start()
     try:
-        answer: Checked | UserError = _checked(source)
+        (plugin,) = load_plugins([source])
+        answer: Checked | UserError = _checked(plugin)
     except UserError as error:
         answer = error
     timer.cancel()
     sender.send(answer)
 
 
-def _checked(source: str) -> Checked:
-    from orchestrator.experiment.plugins import load_plugins
-
-    (plugin,) = load_plugins([source])
+def _checked(plugin: "Plugin") -> Checked:
     offers = [
         (kind, name, plugin.offers[kind][name]["place"], list(_check(plugin, kind, name)))
         for kind, names in plugin.offers.items()

@@ -24,6 +24,7 @@ from orchestrator.journal.journal import (
     JournalError,
     copy_name,
     is_damaged,
+    keep_copy,
     read_journal,
     refuse_taken,
     torn_bytes,
@@ -152,10 +153,9 @@ def check_journal(path: Path, records: list[Record], history: History, *, runs: 
     if torn:
         content = path.read_bytes()
         found = f"{path}: {torn} bytes of a record that was being written when the process was killed"
-        way_out = "--repair cuts it off; it happens again"
+        way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path, content).name}"
         if is_damaged(content, len(content) - torn):
             found = f"{path}: line {len(records) + 1}, the last one: damaged"
-            way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path, content).name}"
         yield Breach(Finding("journal", "fail", found, way_out), _cut(path))
     way_out = "the journal contradicts itself: restore it from a backup"
     ends = Counter(record.trial for record in records if has_ended(record))
@@ -325,8 +325,9 @@ def _salvaged(path: Path, error: JournalError) -> Breach:
 
 def _cut(path: Path) -> Callable[[], str]:
     def cut() -> str:
+        copy = keep_copy(path, path.read_bytes())
         Journal(path).close()
-        return "cut off"
+        return f"cut off, and its event happens again; the file as it was: {copy}"
 
     return cut
 

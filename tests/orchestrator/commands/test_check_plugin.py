@@ -14,7 +14,7 @@ from trainables.errors import ConfigError
     [
         (
             "\nwhile True:\n    pass\n",
-            r"loop.py:[23]: is still running after 1 s; mend the loop, or raise --time-limit",
+            r"loop.py(:[23])?: is still running after 1 s; mend the loop, or raise --time-limit",
         ),
         ("import os\nos._exit(5)\n", "ended the process that checked it, with exit code 5"),
         ("nothing = 1\n", "loop.py: offers nothing"),

@@ -212,6 +212,8 @@ def test_results_that_a_cut_journal_does_not_know_are_moved_and_named(
     assert exit_.value.code == 1, "what the journal lost is lost until the journal is restored"
     assert f"restore {folder / 'journal.jsonl'} from a backup" in said
     assert results(folder) == before, "every file is still there"
+    (copy,) = folder.glob("journal.jsonl.damaged-*")
+    assert copy.read_bytes() == b"".join(lines[:records]) + lines[records][:20]
     assert all(str(path) in said for path in (folder / "set_aside").glob(f"*/trials/{NAME}-0001"))
     assert str(next((folder / "set_aside").glob("*/summary.json"))) in said
     # Whoever finds the journal again moves the files back, and nothing is lost.
@@ -219,6 +221,7 @@ def test_results_that_a_cut_journal_does_not_know_are_moved_and_named(
         shutil.copytree(part, folder, dirs_exist_ok=True)
     shutil.rmtree(folder / "set_aside")
     (folder / "summary.json").unlink()
+    copy.unlink()
     (folder / "journal.jsonl").write_bytes(journal)
     assert states(folder).keys() <= {"tracking"}, "MLflow was told of the cut journal"
     assert states(folder, repair=True).keys() <= {"tracking"}
