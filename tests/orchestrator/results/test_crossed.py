@@ -92,12 +92,13 @@ def test_the_confidence_in_a_lead_falls_with_what_is_asked_of_it() -> None:
 def test_the_caution_about_few_seeds_lowers_the_degrees_of_freedom() -> None:
     """By hand, from the formulas at the head of the module: each A counts 1 + 2 / (S - 1) times there."""
     generator = np.random.default_rng(8)
-    first, second = generator.standard_normal((2, 3, 30)) + 0.3 * generator.standard_normal((2, 3, 1))
+    noise = generator.standard_normal((2, 3, 30)) + 0.3 * generator.standard_normal((2, 3, 1))
+    first, second = noise + 2 * generator.standard_normal((2, 1, 30))
     test = crossed_test(first, second)
     assert test is not None
     ours, theirs = (runs.mean(1).var(ddof=1) / 3 for runs in (first, second))
     rest = test.error**2 - ours - theirs
-    assert rest > 0
+    assert rest > ours
     weighed = [2 * ours, 2 * theirs]
     squares = sum(part**2 / 2 for part in weighed) + rest**2 / 29
     assert test.freedom == pytest.approx((sum(weighed) + rest) ** 2 / squares)
