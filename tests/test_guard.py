@@ -116,7 +116,8 @@ def test_each_planted_test_is_named_with_what_it_did(tmp_path: Path) -> None:
     (tmp_path / "test_planted_last.py").write_text(LAST)
     command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-rA"]
     command += ["--basetemp", str(tmp_path / "of the tests"), "--rootdir", str(tmp_path), str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = {**kept, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     for number in re.findall(r"time\.sleep\(600\) \((\d+)\)", done.stdout):
         os.kill(int(number), 9)
