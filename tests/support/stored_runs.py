@@ -41,5 +41,9 @@ def assert_store_agrees(history: History, output: Path, *, running: str = "KILLE
         expected = {
             (name, e, float(f"{value:.6g}")) for e, metrics in trial.epochs.items() for name, value in metrics.items()
         }
+        values = {epoch: metrics[trial.metric] for epoch, metrics in trial.epochs.items()}
+        for e in values:
+            best = max(value for epoch, value in values.items() if epoch <= e)
+            expected.add(("epochs_to_95", e, float(min(epoch for epoch in values if values[epoch] >= 0.95 * best))))
         assert {key for key in steps if key[0] != "epoch" and not key[0].startswith(("test/", "at_best/"))} == expected
         assert set(steps.values()) <= {1}
