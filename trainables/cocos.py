@@ -93,7 +93,8 @@ def count_contributions(
         Each counter's name, such as ``i2t_negatives_per_query``, with a float64 tensor of shape (...).
 
     Raises:
-        ConfigError: If epsilon is out of its range, or no published counters of this loss exist.
+        ConfigError: If epsilon is out of its range, or no published counters of this loss, or of images with other than
+            one or five captions, exist.
         ValueError: If the batch is refused (see ``trainables.losses.directions``).
 
     Example:
@@ -105,6 +106,8 @@ def count_contributions(
     """
     for value in (epsilon, *curve):
         _check(loss, value, convention)
+    if convention == "published" and isinstance(loss, SmoothAP):
+        _check_coded_positives(positives)
     ignore = None if convention == "published" else ignore
     gradient = _gradient(loss, similarity, positives, ignore)
     general = _large(gradient, positives, epsilon) | _named_by(
@@ -212,6 +215,16 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
         raise ConfigError(
             f"published counters exist for triplet over all negatives, triplet_sh, nt_xent and smooth_ap, got {loss}; "
             f"use convention 'paper'"
+        )
+
+
+def _check_coded_positives(positives: Tensor) -> None:
+    """Refuse images of several captions that are not five, of which the published code would count others' captions."""
+    counts = positives.sum(1)
+    if int(counts.max()) > 1 and not bool((counts == CODED_POSITIVES).all()):
+        raise ConfigError(
+            f"published counters of smooth_ap exist for {CODED_POSITIVES} captions an image, got {int(counts.min())} "
+            f"to {int(counts.max())}; use convention 'paper'"
         )
 
 

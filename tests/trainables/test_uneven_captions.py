@@ -10,13 +10,15 @@ import torch
 from tests.trainables.tiny import suited, tiny_dataset
 from trainables.chance import chance_rsum
 from trainables.checkpoint import save_epoch
+from trainables.cocos import count_contributions
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.batches import image_batches
 from trainables.data.dataset import Dataset, Split, data_notes
 from trainables.data.resident import ResidentSplit
+from trainables.errors import ConfigError
 from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
 from trainables.fused.trials import FusedTrials
-from trainables.losses import LOSSES
+from trainables.losses import LOSSES, build_loss
 from trainables.metrics import metrics_of_ranks
 from trainables.model_parameters import FEATURES
 from trainables.serving.packed import write_retriever
@@ -93,6 +95,15 @@ def test_fused_trials_are_those_of_their_own() -> None:
     for config in configs:
         (alone,) = run_trial(config, data, device="cpu")
         assert fused[str(config.seed)].metrics["val/rsum"] == pytest.approx(alone.metrics["val/rsum"], abs=1e-6)  # type: ignore[union-attr]
+
+
+def test_published_counts_of_smooth_ap_are_of_five_captions_alone() -> None:
+    positives = torch.eye(4, dtype=torch.bool).repeat_interleave(3, dim=1)
+    similarity = torch.linspace(-1, 1, 48).reshape(4, 12)
+    loss = build_loss("smooth_ap")
+    assert count_contributions(loss, similarity, positives)
+    with pytest.raises(ConfigError, match="exist for 5 captions an image, got 3 to 3; use convention 'paper'"):
+        count_contributions(loss, similarity, positives, convention="published")
 
 
 def test_metrics_folds_ranks_and_answers(tmp_path: Path) -> None:

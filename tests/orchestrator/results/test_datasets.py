@@ -1,0 +1,111 @@
+"""The interaction of loss and dataset against a textbook, its error rate, and mean ranks against Demsar's table."""
+
+import numpy as np
+import pytest
+
+from orchestrator.results.crossed import Runs, crossed_test
+from orchestrator.results.datasets import interaction_test, mean_ranks
+
+Values = dict[str, dict[str, Runs]]
+
+
+def simulate(
+    rng: np.random.Generator, *, losses: int = 3, seeds: int = 3, unequal: bool = False, effect: float = 0.0
+) -> Values:
+    """Return values of 200 images on three datasets, where only loss 0 on dataset 0 has an interaction."""
+    images, of_losses = rng.normal(0, 60, 200), rng.normal(0, 5, losses)
+    values: Values = {}
+    for dataset in range(3):
+        values[f"d{dataset}"] = {}
+        for loss in range(losses):
+            spread = 2 * np.exp(rng.normal()) if unequal else 2.0
+            mean = 20 * dataset + of_losses[loss] + (effect if dataset == loss == 0 else 0.0)
+            runs = mean + rng.normal(0, spread, (seeds, 1)) + images + rng.normal(0, 60, (seeds, 200))
+            values[f"d{dataset}"][f"l{loss}"] = runs + rng.normal(0, 30, 200)
+    return values
+
+
+def rate(seed: int, **options: object) -> float:
+    """Return how often the test finds an interaction at 5 %, in 400 simulated experiments."""
+    rng = np.random.default_rng(seed)
+    found = (interaction_test(simulate(rng, **options)) for _ in range(400))  # type: ignore[arg-type]
+    return float(np.mean([test is not None and test.p < 0.05 for test in found]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"seeds": 2}, id="two-seeds"),
+        pytest.param({"seeds": 3}, id="three-seeds"),
+        pytest.param({"seeds": 3, "unequal": True}, id="unequal-variances"),
+        pytest.param({"losses": 8, "seeds": 3}, id="eight-losses"),
+    ],
+)
+def test_the_level_is_kept_where_the_order_is_the_same(options: dict[str, object]) -> None:
+    # 5 % and three standard errors of 400 experiments.
+    assert rate(0, **options) <= 0.083
+
+
+def test_another_order_is_found() -> None:
+    assert rate(1, effect=40.0) > 0.8
+
+
+def test_effects_say_where_a_loss_is_better_than_elsewhere() -> None:
+    found = interaction_test(simulate(np.random.default_rng(2), effect=90.0))
+    assert found is not None
+    assert found.effects.argmax() == 0
+    assert np.allclose(found.effects.sum(0), 0) and np.allclose(found.effects.sum(1), 0)
+    assert found.p < 0.01
+
+
+def test_two_losses_on_two_datasets_are_the_comparison_of_two_differences() -> None:
+    values = {name: simulate(np.random.default_rng(3), losses=2)[name] for name in ("d0", "d1")}
+    found = interaction_test(values)
+    # Without seeds only the images vary, and the differences of the two datasets are paired by image.
+    single = {name: {loss: runs[:1] for loss, runs in of.items()} for name, of in values.items()}
+    without_seeds = interaction_test(single)
+    paired = crossed_test(single["d0"]["l0"] - single["d0"]["l1"], single["d1"]["l0"] - single["d1"]["l1"])
+    assert found is not None and without_seeds is not None and paired is not None
+    assert without_seeds.statistic == pytest.approx((paired.difference / paired.error) ** 2)
+    assert without_seeds.p == pytest.approx(paired.p)
+    assert without_seeds.freedom == pytest.approx((1, 199))
+
+
+def test_the_order_of_names_does_not_matter() -> None:
+    values = simulate(np.random.default_rng(4))
+    turned = {name: dict(reversed(of.items())) for name, of in reversed(values.items())}
+    first, second = interaction_test(values), interaction_test(turned)
+    assert first is not None and second is not None
+    assert first.p == pytest.approx(second.p)
+
+
+def test_only_losses_that_all_datasets_have_are_compared() -> None:
+    values = simulate(np.random.default_rng(5))
+    del values["d1"]["l2"]
+    found = interaction_test(values)
+    assert found is not None and found.losses == ("l0", "l1")
+    assert interaction_test({"d0": values["d0"]}) is None
+    constant = {name: {loss: np.ones((2, 9)) for loss in ("a", "b")} for name in ("d", "e")}
+    assert interaction_test(constant) is None
+    with pytest.raises(ValueError, match="the same images"):
+        interaction_test(
+            {"d": {"a": np.ones((2, 9)), "b": np.ones((2, 9))}, "e": {"a": np.ones((2, 8)), "b": np.ones((2, 8))}}
+        )
+
+
+@pytest.mark.parametrize(("losses", "quantile"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)])
+def test_critical_differences_are_those_of_the_published_table(losses: int, quantile: float) -> None:
+    scores = {f"d{place}": {f"l{loss}": float(-loss) for loss in range(losses)} for place in range(14)}
+    found = mean_ranks(scores)
+    assert found is not None
+    # [Demsar2006], table 5 (a).
+    assert found.critical_difference == pytest.approx(quantile * (losses * (losses + 1) / (6 * 14)) ** 0.5, rel=1e-3)
+    assert list(found.mean_ranks.values()) == [float(loss + 1) for loss in range(losses)]
+    assert not found.is_few
+
+
+def test_three_datasets_are_few_and_tie_what_is_near() -> None:
+    found = mean_ranks({"en": {"a": 3, "b": 2, "c": 1}, "zh": {"a": 3, "b": 3, "c": 1}, "ar": {"b": 3, "a": 2, "c": 1}})
+    assert found is not None
+    assert dict(found.mean_ranks) == {"a": 1.5, "b": 1.5, "c": 3.0}
+    assert found.is_few and found.tied_with_best() == ["a", "b", "c"]
