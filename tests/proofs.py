@@ -99,7 +99,11 @@ PROOFS = {
     "tests/integration/test_stack.py": ("deploy/compose/", "deploy/image/"),
     "tests/faults/test_old_actor.py": ("orchestrator/tuner/actor.py", "orchestrator/storage/"),
     "tests/integration/test_gpu_share.py": ("orchestrator/tuner/allocation.py",),
-    "tests/integration/test_ui.py": ("orchestrator/commands/ui.py", "orchestrator/machines/processes.py"),
+    "tests/integration/test_ui.py": (
+        "orchestrator/commands/ui.py",
+        "orchestrator/tracking/server.py",
+        "orchestrator/machines/processes.py",
+    ),
     "tests/integration/test_notebook.py": ("orchestrator/tuner/run.py", "orchestrator/search/__init__.py"),
     "tests/integration/test_light_core.py": ("pyproject.toml", "trainables/extras.py"),
     "tests/integration/test_examples.py": (),
