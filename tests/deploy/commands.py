@@ -37,7 +37,8 @@ def in_markdown(text: str) -> Iterator[list[str]]:
     blocks = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
     for block in blocks.findall(text):
         yield from in_shell(block)
-    for code in re.findall(r"`([^`]+)`", blocks.sub("", text)):
+    without_blocks = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for code in re.findall(r"`([^`]+)`", without_blocks):
         words = code.split()
         if len(words) > 1 and any(tool in words for tool in TOOLS):
             yield from in_shell(" ".join(words))

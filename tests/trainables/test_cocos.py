@@ -74,7 +74,7 @@ def test_counters_of_more_candidates_than_the_five_hardest(case: oracle.Case) ->
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_curve_over_epsilon_is_the_counts_at_each_epsilon(name: str) -> None:
-    batch = random_cosines(5, 10, seed=18), five_each(5, 2)
+    batch = random_cosines(5, 25, seed=18), five_each(5, 5)
     conventions: list[Convention] = ["paper", "published"] if name in PUBLISHED else ["paper"]
     for convention in conventions:
         torch.manual_seed(6)
