@@ -18,6 +18,8 @@ from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from tests.support.experiments import add_trial, make_experiment, start
 
+pytestmark = pytest.mark.proof
+
 COMMAND = [sys.executable, "-c", "from orchestrator.cli import main; main()"]
 BESIDE = """
 import sys, time
@@ -81,7 +83,6 @@ def environment() -> dict[str, str]:
     return {**named, "PYTHONPATH": str(Path(__file__).parents[3])}
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_the_address_is_true_and_a_signal_ends_it_at_once(
     output: Path, environment: dict[str, str], number: int
@@ -113,7 +114,6 @@ def beside(output: Path, environment: dict[str, str]) -> Iterator[subprocess.Pop
         made.kill()
 
 
-@pytest.mark.proof
 def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: subprocess.Popen[str]) -> None:
     assert beside.stdout is not None and beside.stderr is not None
     assert beside.stdout.readline() == "searching\n"
@@ -128,7 +128,6 @@ def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: s
     assert left == []
 
 
-@pytest.mark.proof
 def test_a_page_that_dies_leaves_the_search_alone(beside: subprocess.Popen[str]) -> None:
     assert beside.stderr is not None
     beside.stderr.readline()
