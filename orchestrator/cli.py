@@ -35,7 +35,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 GROUPS = {
     "Search": {
-        "init": "Write an experiment file: the keys of a shipped experiment, all other keys as comments.",
+        "init": "Write an experiment file on your data, with all other keys as comments with their meaning.",
         "search": "Search an experiment and confirm its best trials. The same command resumes an interrupted search.",
         "resume": "Resume a search that was interrupted or killed, with the settings that it started with.",
         "extend": "Give a search that has ended more trials, more hours, or another limit by --set.",
@@ -57,7 +57,7 @@ GROUPS = {
         "evaluate": "Evaluate the best model of a checkpoint on val or test.",
         "cocos": "Count the samples of the train split that contribute to the gradient, in the training's batches.",
         "data": "Make, describe and check datasets.",
-        "list": "List experiments, suites, losses, models, samplers, metrics, keys of files, records of journals.",
+        "list": "List experiments, suites, losses, models, samplers, metrics, keys, records, commands.",
         "plugins": "List installed plug-ins and those of --plugin, with what they offer. Installed code is not run.",
         "check-plugin": "Check a plug-in by the tests that our own losses, models and samplers pass.",
     },

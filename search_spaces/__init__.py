@@ -4,21 +4,14 @@ No module here imports torch, Ray or Optuna: a space is checked before anything 
 ``FixedTrial``, with a ten-line fake and in a real search.
 """
 
-from search_spaces.circle import CIRCLE
-from search_spaces.decoupled import DECOUPLED
 from search_spaces.gradient_weights import GRADIENT_WEIGHTS
-from search_spaces.multi_similarity import MULTI_SIMILARITY
-from search_spaces.nt_xent import NT_XENT
+from search_spaces.nt_xent import DECOUPLED, NT_XENT, SIGMOID
 from search_spaces.perturbation import perturb
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.sampling import PastTrial, StudySoFar
-from search_spaces.sigmoid import SIGMOID
-from search_spaces.smooth_ap import SMOOTH_AP
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
 from search_spaces.study import LossPart, StudySpace, Suggestion
-from search_spaces.triplet import TRIPLET, TRIPLET_SH
-from search_spaces.triplet_selhn import TRIPLET_SELHN
-from search_spaces.warp import WARP
+from search_spaces.triplet import CIRCLE, MULTI_SIMILARITY, SMOOTH_AP, TRIPLET, TRIPLET_SELHN, TRIPLET_SH, WARP
 
 SPACES: dict[str, LossSpace] = {
     "triplet": TRIPLET,

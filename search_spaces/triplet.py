@@ -1,15 +1,46 @@
-"""The margin of the triplet losses, and the number of hardest negatives where a study searches it.
+"""The parameters of the ranking losses: triplet, selective, Multi-Similarity, circle, WARP and SmoothAP.
+
+The margin of the selective triplet loss, and how near the hardest negative has to be for the mean to be taken.
+
+The two sharpnesses, the base and the mining margin of the Multi-Similarity loss.
+
+The margin and the scale of the circle loss.
+
+The margin of WARP, the loss of WSABIE.
+
+The temperature of SmoothAP.
 
 References:
     [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
+    [Li2023] Li et al., Selectively Hard Negative Mining for Alleviating Gradient Vanishing in Image-Text Matching.
+        arXiv:2303.00181
+    [SelHNCode] https://github.com/AAA-Zheng/RVSEPP/blob/8ee819e/train.py
+    [Wang2019] Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning. arXiv:1904.06627
+    [MSCode] https://github.com/msight-tech/research-ms-loss
+    [Sun2020] Sun et al., Circle Loss: A Unified Perspective of Pair Similarity Optimization. arXiv:2002.10857
+    [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation. IJCAI 2011
+    [Brown2020] Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval. arXiv:2007.12163
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from search_spaces.negatives import ALL, COUNT_OR_ALL, NAME, with_negatives
-from search_spaces.space import NOT_NEGATIVE, Asked, Bounds, LossSpace, Range, Trial, by_version, is_number
+from search_spaces.negatives import ALL, COUNT, COUNT_OR_ALL, NAME, with_negatives
+from search_spaces.space import (
+    NOT_NEGATIVE,
+    NUMBER,
+    POSITIVE,
+    Asked,
+    Bounds,
+    LossSpace,
+    Range,
+    Trial,
+    by_version,
+    is_number,
+    one_of,
+    or_null,
+)
 
 
 def triplet(trial: Trial, bounds: Bounds) -> dict[str, Any]:
@@ -40,3 +71,84 @@ TRIPLET_SH = LossSpace(
     parameters={"margin": NOT_NEGATIVE},
 )
 TRIPLET = replace(TRIPLET_SH, parameters={**TRIPLET_SH.parameters, NAME: COUNT_OR_ALL}, adapt=_adapted)
+
+
+def triplet_selhn(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest the margin and the threshold epsilon."""
+    return {name: bounds[name].suggest(trial, name) for name in ("margin", "epsilon")}
+
+
+# 0.2 and 0.01: [SelHNCode]. The margin has the range of the triplet losses; beyond epsilon 0.2 the mean prevails.
+TRIPLET_SELHN = LossSpace(
+    suggest=triplet_selhn,
+    bounds={"margin": Range(0.02, 0.8), "epsilon": Range(0.001, 0.2, log=True)},
+    published=({"margin": 0.2, "epsilon": 0.01},),
+    parameters={"margin": NOT_NEGATIVE, "epsilon": NOT_NEGATIVE},
+)
+
+
+def multi_similarity(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest all four parameters."""
+    return {name: bounds[name].suggest(trial, name) for name in ("alpha", "beta", "base", "epsilon")}
+
+
+# alpha 2, beta 40, base 0.5, epsilon 0.1: [MSCode]. The ratio of two sharpnesses matters, hence the logarithms.
+MULTI_SIMILARITY = LossSpace(
+    suggest=multi_similarity,
+    bounds={
+        "alpha": Range(0.5, 20.0, log=True),
+        "beta": Range(5.0, 200.0, log=True),
+        "base": Range(0.0, 1.0),
+        "epsilon": Range(0.0, 0.5),
+    },
+    published=({"alpha": 2.0, "beta": 40.0, "base": 0.5, "epsilon": 0.1},),
+    parameters={"alpha": POSITIVE, "beta": POSITIVE, "base": NUMBER, "epsilon": or_null(NOT_NEGATIVE)},
+)
+
+
+def circle(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest the relaxation margin and the scale gamma."""
+    return {name: bounds[name].suggest(trial, name) for name in ("margin", "scale")}
+
+
+# 0.4 and 80: [Sun2020] for fine-grained image retrieval; its other tasks have 0.25 with 128 and 256.
+CIRCLE = LossSpace(
+    suggest=circle,
+    bounds={"margin": Range(0.0, 0.8), "scale": Range(4.0, 512.0, log=True)},
+    published=({"margin": 0.4, "scale": 80.0},),
+    parameters={"margin": NOT_NEGATIVE, "scale": POSITIVE},
+)
+
+
+def warp(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest the margin, in units of similarity."""
+    return {"margin": bounds["margin"].suggest(trial, "margin")}
+
+
+# 1.0 was published for scores without a bound [Weston2011]; cosines differ by 2 at most, so these bounds are lower.
+WARP = LossSpace(
+    suggest=warp,
+    bounds={"margin": Range(0.05, 1.0, log=True)},
+    published=({"margin": 1.0},),
+    parameters={
+        "margin": NOT_NEGATIVE,
+        "direction": one_of("both", "i2t", "t2i"),
+        "rank_weight": one_of("harmonic", "constant", "top_k"),
+        "top": COUNT,
+    },
+)
+
+
+def smooth_ap(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest the temperature of the sigmoid that smooths the ranks."""
+    return {"temperature": bounds["temperature"].suggest(trial, "temperature")}
+
+
+# 0.01: [Brown2020]. Far below, the sigmoid has no gradient left; far above, it no longer ranks.
+SMOOTH_AP = LossSpace(
+    suggest=smooth_ap,
+    bounds={"temperature": Range(0.001, 0.5, log=True)},
+    earlier={"temperature": Range(0.001, 0.2, log=True)},
+    published=({"temperature": 0.01},),
+    parameters={"temperature": POSITIVE},
+)

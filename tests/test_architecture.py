@@ -81,8 +81,8 @@ MAY_IMPORT = {
 """Room of ``orchestrator`` -> the rooms that it may import beside ``EVERYONE_MAY``."""
 
 LEVELS = (
-    {"errors", "seeding", "devices", "files", "json_files", "extras", "packed_integers", "reports"},
-    {"scores", "representations", "block_scores", "positive_ranks", "ranks", "chance", "feasibility", "step_losses"},
+    {"errors", "seeding", "devices", "files", "extras", "reports"},
+    {"representations", "positive_ranks", "ranks", "chance", "feasibility", "step_losses"},
     {"metrics", "class_metrics", "backbone_names", "model_parameters"},
     {"plugins"},
     {"config"},
@@ -90,7 +90,7 @@ LEVELS = (
     {"losses"},
     {"judgements", "cocos", "pair_scores"},
     {"models", "dataset_description"},
-    {"evaluation", "optimizers", "learned_parameters"},
+    {"evaluation", "optimizers"},
     {"trial", "serving"},
     {"fused"},
     {"cost", "contracts"},

@@ -15,7 +15,7 @@ from search_spaces import SPACES, Range, Values
 from trainables.cocos import count_contributions
 from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
-from trainables.losses.learned import learnable_of
+from trainables.losses.parameters import learnable_of
 
 DOCS = Path(__file__).parent.parent / "docs"
 BY_OTHER_NAMES = "by the names below"

@@ -18,8 +18,7 @@ from typing import Any
 
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError
-from trainables.files import aside, take_place, write_whole
-from trainables.json_files import read_state
+from trainables.files import aside, read_state, take_place, write_whole
 from trainables.reports import EpochReport
 
 FORMAT = 1

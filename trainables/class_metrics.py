@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainables.metrics import metrics_of_ranks
-from trainables.scores import Scores
+from trainables.positive_ranks import Scores
 
 FINE_PLACES = (2, 4, 8)
 """Further K of the recalls R@K, which are usual in fine-grained retrieval, beside 1, 5 and 10."""
@@ -39,7 +39,7 @@ def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
         ValueError: If a class has only one image.
 
     Example:
-        >>> from trainables.block_scores import BlockScores
+        >>> from trainables.positive_ranks import BlockScores
         >>> vectors = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.3]])
         >>> rank_classmates(BlockScores(vectors, vectors), torch.tensor([0, 0, 1, 1])).tolist()
         [1, 1, 1, 3]

@@ -20,17 +20,15 @@ from trainables.data.resident import ResidentSplit
 from trainables.data.tokenizers import ENGLISH
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError
-from trainables.judgements.judged_ranks import JudgedRanks
+from trainables.judgements.judged_metrics import JudgedRanks, rank_judged
 from trainables.judgements.judgements import Judgements
-from trainables.judgements.ranking import rank_judged
 from trainables.losses import Loss, NotANumberError
 from trainables.metrics import metrics_in_folds, metrics_of_ranks
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.positive_ranks import rank_by_scores
+from trainables.positive_ranks import Scores, rank_by_scores
 from trainables.ranks import Ranks
 from trainables.representations import Gallery, is_finite
-from trainables.scores import Scores
 
 CHUNK = 512
 """Number of images or captions encoded at a time; limits memory and changes no result."""

@@ -1,6 +1,10 @@
-"""Files and folders that appear whole or not at all, and locks between processes."""
+"""Files and folders that appear whole or not at all, locks between processes, and JSON files that may be damaged.
+
+Reads JSON files of this software, which may have been damaged, changed or replaced.
+"""
 
 import fcntl
+import json
 import os
 import secrets
 import shutil
@@ -8,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -102,3 +106,33 @@ def force_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+LARGEST_STATE = 16 << 20
+"""Largest size of a file in bytes; this software writes no larger JSON files."""
+
+
+def read_state(path: Path, largest: int = LARGEST_STATE) -> Any:
+    """Return the value in a JSON file.
+
+    Args:
+        path: The file, UTF-8.
+        largest: Largest accepted size of the file in bytes.
+
+    Raises:
+        OSError: If the file is missing or cannot be read.
+        ValueError: If the file is too large, not UTF-8 or no JSON, or its values are nested too deeply (for which
+            Python's own reader raises ``RecursionError``).
+    """
+    with path.open("rb") as file:
+        return parse_state(file.read(largest + 1), largest)
+
+
+def parse_state(text: bytes | str, largest: int = LARGEST_STATE) -> Any:
+    """Return the value of a JSON text; raises the ``ValueError`` of ``read_state``."""
+    if len(text) > largest:
+        raise ValueError(f"more than {largest >> 20} MB" if largest >= 1 << 20 else f"more than {largest:,} bytes")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("lists or objects are nested too deeply") from None

@@ -22,17 +22,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from trainables.block_scores import BlockScores, count_reaching
 from trainables.positive_ranks import (
     CHUNK,
+    BlockScores,
+    Scores,
     check_embeddings,
     check_finite,
     count_harder,
+    count_reaching,
     order_positives,
     require_positives,
 )
 from trainables.representations import Gallery
-from trainables.scores import Scores
 
 AveragePrecision = Literal["published", "standard"]
 """Divisor of AP@5: the hits in the top 5, or min(5, positives)."""

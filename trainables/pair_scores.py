@@ -10,8 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trainables.block_scores import ROUNDING, SAFETY, count_reaching, places_of_positives
 from trainables.losses.directions import NotANumberError
+from trainables.positive_ranks import ROUNDING, SAFETY, count_reaching, places_of_positives
 from trainables.representations import PackedSets
 
 OWN = 32
@@ -22,7 +22,7 @@ SAMPLE = 6
 
 
 class PairScores:
-    """Scores of images and captions, see ``trainables.scores``."""
+    """Scores of images and captions, see ``trainables.positive_ranks``."""
 
     def __init__(
         self, compare: Callable[[PackedSets, PackedSets], Tensor], images: PackedSets, captions: PackedSets

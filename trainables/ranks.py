@@ -6,9 +6,14 @@ retrieval metrics can be computed from the ranks.
 
 A file of ranks is an ``.npz`` that holds no pickle. A journal holds the same numbers as text
 (``packed_integers``), about 10 kB for 1,000 images with five captions each.
+
+Integers as text for a journal: int32, compressed by zlib and encoded by base64.
 """
 
+import base64
+import binascii
 import io
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +24,30 @@ from numpy.typing import NDArray
 
 from trainables.errors import DataError
 from trainables.files import write_whole
-from trainables.packed_integers import pack_integers, unpack_integers
+
+_STORED = "<i4"
+
+
+def pack_integers(values: NDArray[np.int32]) -> str:
+    """Return integers as text; the shape is not part of the text."""
+    # All lowest bytes come first, then all second bytes and so on: most ranks are small, and rows of zeros pack well.
+    planes = values.astype(_STORED).reshape(-1).view(np.uint8).reshape(-1, 4).T.tobytes()
+    return base64.b64encode(zlib.compress(planes, 9)).decode("ascii")
+
+
+def unpack_integers(text: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
+    """Return the integers of a text.
+
+    Raises:
+        DataError: If the text is damaged, or holds another number of integers.
+    """
+    try:
+        planes = zlib.decompress(base64.b64decode(text, validate=True))
+        flat = np.frombuffer(planes, dtype=np.uint8).reshape(4, -1).T
+        return np.ascontiguousarray(flat).view(_STORED).reshape(shape).astype(np.int32)
+    except (ValueError, TypeError, zlib.error, binascii.Error) as error:
+        raise DataError(f"packed integers are damaged: {error}") from None
+
 
 Integers = NDArray[np.int32]
 

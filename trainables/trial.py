@@ -24,12 +24,11 @@ from trainables.data.tokenizers import ENGLISH
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions, similarities
-from trainables.learned_parameters import LearnedParameters
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.optimizers import adjust_optimizer, build_optimizer
+from trainables.optimizers import LearnedParameters, adjust_optimizer, build_optimizer
 from trainables.plugins.blame import Blaming
 from trainables.reports import EpochReport
 from trainables.seeding import derive_seed, generator, make_deterministic, seed_torch

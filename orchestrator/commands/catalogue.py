@@ -7,6 +7,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from orchestrator.commands.record_reference import list_fields, meaning_of
+from orchestrator.experiment.experiment import shipped_experiments
+from orchestrator.experiment.measures import COUNTS, METRICS
+from orchestrator.experiment.samplers import SAMPLERS
+from orchestrator.experiment.yaml_files import read_yaml
+from orchestrator.journal.records import RECORDS
+from orchestrator.regression.suite import shipped_suites
+from search_spaces import SPACES
+from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
+from trainables.plugins.in_use import offered
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -25,23 +36,18 @@ class Entry:
 
 def list_experiments() -> list[Entry]:
     """Return the shipped experiments."""
-    from orchestrator.experiment.experiment import shipped_experiments
-
     return _described(shipped_experiments())
 
 
 def list_suites() -> list[Entry]:
     """Return the shipped suites."""
-    from orchestrator.regression.shipped import shipped_suites
-
     return _described(shipped_suites())
 
 
 def list_losses() -> list[Entry]:
     """Return the losses with formula, parameters, the searched range of each, how some are learned, and source."""
-    from search_spaces import SPACES
     from trainables.losses import loss_class
-    from trainables.losses.learned import learnable_of
+    from trainables.losses.parameters import learnable_of
 
     return [
         Entry(
@@ -67,9 +73,7 @@ def list_losses() -> list[Entry]:
 
 def list_models() -> list[Entry]:
     """Return the models with their input features and parameters."""
-    from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
     from trainables.models import model_class
-    from trainables.plugins.in_use import offered
 
     ours = FEATURES.keys() - offered("models").keys()
     return [
@@ -88,8 +92,6 @@ def list_models() -> list[Entry]:
 
 def list_samplers() -> list[Entry]:
     """Return the samplers with the kinds of search that each sampler supports."""
-    from orchestrator.experiment.samplers import SAMPLERS
-
     return [
         Entry(
             name,
@@ -106,17 +108,12 @@ def list_samplers() -> list[Entry]:
 
 def list_metrics() -> list[Entry]:
     """Return the measures of a trial, with the keys of ``search`` that accept each measure."""
-    from orchestrator.experiment.measures import COUNTS, METRICS
-
     searched = [(METRICS, "metric, objective"), (COUNTS, "objective")]
     return [Entry(name, meaning, {"can be": role}) for names, role in searched for name, meaning in names.items()]
 
 
 def list_records() -> list[Entry]:
     """Return the kinds of records of a journal with their fields."""
-    from orchestrator.commands.record_reference import list_fields, meaning_of
-    from orchestrator.journal.records import RECORDS
-
     return [
         Entry(
             kind.kind,
@@ -152,8 +149,6 @@ def _sources(loss: type) -> str:
 
 
 def _described(shipped: Mapping[str, Path]) -> list[Entry]:
-    from orchestrator.experiment.yaml_files import read_yaml
-
     return [Entry(name, read_yaml(path).values["description"], {"file": str(path)}) for name, path in shipped.items()]
 
 

@@ -1,19 +1,19 @@
 """``orchestrator cocos``: which samples contribute to the gradient of a trained model's loss."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from rich.table import Table
 
 from orchestrator.commands.options import Checkpoint, DataRoot, Device, Json, Plugins
+from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console
+from orchestrator.workload.evaluation import measure_checkpoint
+from trainables.cocos import Spread
 from trainables.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trainables.cocos import Spread
 
 CURVE = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Values of epsilon of ``--curve``."""
@@ -34,8 +34,6 @@ def cocos(
     """Count the samples of the train split that contribute to the gradient, in the training's batches."""
     if not 0 < epsilon < float("inf"):
         raise ConfigError(f"--epsilon must be a finite number above 0, got {epsilon}")
-    from orchestrator.experiment.plugins import load_plugins
-    from orchestrator.workload.contributions import measure_checkpoint
 
     load_plugins(plugins or [])
     result = measure_checkpoint(
@@ -60,8 +58,6 @@ def cocos(
 
 def _print_curve(curve: "Mapping[float, Mapping[str, Spread]]") -> None:
     """Print each counter's mean, a column an epsilon; ``-`` where no query has a counted candidate."""
-    from rich.table import Table
-
     names = list(dict.fromkeys(name for counters in curve.values() for name in counters))
     table = Table(title="mean of each counter by epsilon", title_justify="left")
     table.add_column("counter")
@@ -74,8 +70,6 @@ def _print_curve(curve: "Mapping[float, Mapping[str, Spread]]") -> None:
 
 
 def _print_table(title: str, statistics: "Mapping[str, Spread]") -> None:
-    from rich.table import Table
-
     table = Table(title=title, title_justify="left")
     for heading in ("counter", "mean", "std over batches"):
         table.add_column(heading, justify="left" if heading == "counter" else "right")

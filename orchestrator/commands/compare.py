@@ -2,17 +2,26 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from orchestrator.commands.options import Json, Output, TrackingUri
 from orchestrator.commands.ui import HOST, PORT
+from orchestrator.results.trial_comparison import TrialComparison, compare_trials
 from orchestrator.text.terminal import make_console, say
+from orchestrator.text.values import format_parameters
+from orchestrator.tracking import (
+    choose_uri,
+    comparison_page,
+    is_server,
+    pages_command,
+    sync_command,
+    without_password,
+)
 from trainables.extras import require
-
-if TYPE_CHECKING:
-    from orchestrator.results.trial_comparison import TrialComparison
 
 NAME = "A trial's id, experiment/trial, or an experiment, which stands for the best trial of its search."
 
@@ -26,15 +35,6 @@ def compare(
 ) -> None:
     """Compare two trials: which is better, in what they differ, and MLflow's page of both."""
     require("report", "`orchestrator compare`")
-    from orchestrator.results.trial_comparison import compare_trials
-    from orchestrator.tracking import (
-        choose_uri,
-        comparison_page,
-        is_server,
-        pages_command,
-        sync_command,
-        without_password,
-    )
 
     found = compare_trials(first, second, output)
     uri = choose_uri(tracking_uri, output)
@@ -54,11 +54,6 @@ def compare(
 
 
 def _print(found: "TrialComparison") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from orchestrator.text.values import format_parameters
-
     console = make_console(plain_width=140)
     sides = (found.first, found.second)
     for letter, side in zip("AB", sides, strict=True):

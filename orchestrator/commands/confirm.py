@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import Address, ExperimentName, Json, Output, SharedDataRoot, Storage, TrackingUri
+from orchestrator.commands.search import resume_experiment
+from orchestrator.search.resuming import confirm_experiment
 
 
 def confirm(
@@ -32,9 +34,6 @@ def confirm(
     as_json: Json = False,
 ) -> None:
     """Train the best trials of a search again with fresh seeds. The same command resumes."""
-    from orchestrator.commands.search import resume_experiment
-    from orchestrator.search.resuming import confirm_experiment
-
     changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline}
     wanted = partial(confirm_experiment, changes=changes)
     resume_experiment(

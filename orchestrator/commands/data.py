@@ -5,20 +5,23 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
+from rich.progress import Progress
 
 from orchestrator.commands.extract import extract
 from orchestrator.commands.frames import frames
 from orchestrator.commands.options import DataRoot, Dataset, Json, Plugins, Tokenizer
 from orchestrator.commands.unpack import unpack
+from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, say
-from trainables.errors import condense
-
-if TYPE_CHECKING:
-    from trainables.data.vocabulary import VocabularyName
-    from trainables.dataset_description import Description
+from trainables.data.scenes.classes import PER_CLASS, generate_classes
+from trainables.data.scenes.generate import generate_scenes
+from trainables.data.vocabulary import VocabularyName
+from trainables.dataset_description import Description
+from trainables.dataset_description import describe as describe_dataset
+from trainables.errors import ConfigError, condense
 
 app = typer.Typer(add_completion=False, help="Make, describe and check datasets.", no_args_is_help=True)
 app.command()(extract)
@@ -42,10 +45,6 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Generate a dataset: [bold]orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes[/bold]."""
-    from trainables.data.scenes.classes import PER_CLASS, generate_classes
-    from trainables.data.scenes.generate import generate_scenes
-    from trainables.errors import ConfigError
-
     if name not in _GENERATED:
         raise ConfigError(f"nothing generates {name!r}; what can be generated: {', '.join(_GENERATED)}")
     target, count = out or data_root / name, _GENERATED[name] if images is None else images
@@ -74,9 +73,6 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Describe a dataset in numbers, and name every problem found; exit code 2 if there is a problem."""
-    from orchestrator.experiment.plugins import load_plugins
-    from trainables.dataset_description import describe as describe_dataset
-
     load_plugins(plugins or [])
     told = describe_dataset(
         name, data_root, vocabulary=_known(vocabulary), tokenizer=tokenizer, decode_images=decode_images
@@ -90,8 +86,6 @@ def describe(
 
 
 def _known(vocabulary: str) -> "VocabularyName":
-    from trainables.errors import ConfigError
-
     if vocabulary not in ("train", "published"):
         raise ConfigError(f"--vocabulary must be train or published, got {vocabulary!r}")
     return cast("VocabularyName", vocabulary)
@@ -103,7 +97,6 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     if quiet or not sys.stdout.isatty():
         yield lambda done: None
         return
-    from rich.progress import Progress
 
     with Progress(transient=True, console=make_console()) as bar:
         task = bar.add_task("rendering", total=total)

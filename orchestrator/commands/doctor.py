@@ -3,18 +3,21 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from orchestrator.commands.options import Address, Json, Output, SharedDataRoot, Storage, TrackingUri
+from orchestrator.doctor.experiment import check_experiment
+from orchestrator.doctor.machine import Finding, examine
+from orchestrator.journal.directory import find_directory
+from orchestrator.machines.cluster import Cluster
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import make_console
+from orchestrator.tracking import choose_uri
 from trainables.errors import ConfigError
 from trainables.extras import require
-
-if TYPE_CHECKING:
-    from orchestrator.doctor.machine import Finding
 
 
 def doctor(
@@ -33,9 +36,6 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check this machine and the services that a search uses, or an experiment. Exit code 1: a problem."""
-    from orchestrator.doctor.machine import examine
-    from orchestrator.machines.cluster import Cluster
-
     if experiment is not None:
         findings = _check(experiment, output, tracking_uri, repair=repair)
     elif repair:
@@ -54,9 +54,6 @@ def doctor(
 
 def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: bool) -> "list[Finding]":
     require("report", "`orchestrator doctor EXPERIMENT`")
-    from orchestrator.doctor.experiment import check_experiment
-    from orchestrator.journal.directory import find_directory
-    from orchestrator.tracking import choose_uri
 
     directory = find_directory(experiment, output).resolve()
     return check_experiment(directory, choose_uri(tracking_uri, directory.parent), repair=repair)
@@ -64,8 +61,6 @@ def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: b
 
 def show_findings(findings: "list[Finding]") -> None:
     """Print each finding on a line, with its remedy below."""
-    from rich.text import Text
-
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     console = make_console(soft_wrap=True)
     for finding in findings:

@@ -3,15 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from rich.table import Table
 
 from orchestrator.commands.options import Checkpoint, DataRoot, Device, Json, Plugins
 from orchestrator.text.terminal import make_console, say
-
-if TYPE_CHECKING:
-    from orchestrator.workload.evaluation import JudgedEvaluation
+from orchestrator.workload.evaluation import JudgedEvaluation
+from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 
 
 def evaluate(
@@ -39,8 +39,6 @@ def evaluate(
     Where a dataset comes with people's judgements of pairs, a second table also counts the candidates as right that
     people judged to fit.
     """
-    from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
-
     found = evaluate_checkpoint(
         checkpoint,
         data_root=data_root,
@@ -71,8 +69,6 @@ _CLASS_COLUMNS = {**{f"r{k}": f"R@{k}" for k in (1, 2, 4, 8)}, **_RANKS}
 
 def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> None:
     """Print both directions of retrieval as a table, a direction a row, beside the rsum of a random ranking."""
-    from rich.table import Table
-
     # Where images retrieve images of their class, both directions are equal.
     of_classes = "i2t_r8" in metrics
     columns = _CLASS_COLUMNS if of_classes else _COLUMNS
@@ -92,8 +88,6 @@ READINGS = {"_annotated": "annotated", "": "judged", "_condensed": "without unju
 
 def print_judged(judged: "JudgedEvaluation") -> None:
     """Print the metrics with and without people's judgements: a row for each direction and choice of pairs."""
-    from rich.table import Table
-
     metrics = judged.metrics
     columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "r_precision": "R-Precision", "map_r": "mAP@R"}
     sums = [

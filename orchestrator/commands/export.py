@@ -5,18 +5,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from orchestrator.commands.options import ExperimentName, Output
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.exports.table_files import WRITERS
+from orchestrator.journal.history import History
+from orchestrator.search.loaded import load
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 from trainables.extras import require
-
-if TYPE_CHECKING:
-    from orchestrator.experiment.experiment import Experiment
-    from orchestrator.journal.history import History
+from trainables.files import write_whole
 
 TABLES = (".csv", ".parquet", ".jsonl")
 """Endings of files that hold a table."""
@@ -56,7 +57,6 @@ def export(
         require("search", f"--to NAME{to.suffix}", "pyarrow")
     if store is not None:
         require(store.extra, f"--to NAME{to.suffix}", store.module)
-    from orchestrator.search.loaded import load
 
     found = load(experiment, output=output)
     with _writing(to):
@@ -64,8 +64,6 @@ def export(
             count = store.write(found.history, found.experiment, to)
             say(f"{to}: {count} trials; {store.opened.format(to)}")
             return
-        from orchestrator.exports.table_files import WRITERS
-        from trainables.files import write_whole
 
         frame = found.epochs if epochs else found.trials
         write_whole(to, WRITERS[to.suffix](frame.reset_index()))

@@ -16,6 +16,8 @@ from orchestrator.commands.options import (
     Storage,
     TrackingUri,
 )
+from orchestrator.commands.search import resume_experiment
+from orchestrator.search.resuming import extend_experiment
 
 
 def extend(
@@ -31,8 +33,5 @@ def extend(
     as_json: Json = False,
 ) -> None:
     """Give a search that has ended more trials, more hours, or another limit by --set."""
-    from orchestrator.commands.search import resume_experiment
-    from orchestrator.search.resuming import extend_experiment
-
     wanted = partial(extend_experiment, trials=trials, hours=hours, overrides=overrides or [])
     resume_experiment(experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json)

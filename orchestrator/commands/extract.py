@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from orchestrator.commands.options import DataRoot, Dataset, Device, FeatureFolder, Json, Plugins, Tokenizer
+from orchestrator.experiment.plugins import load_plugins
+from orchestrator.extraction.extraction import ExtractionRequest, extract_features
+from orchestrator.extraction.text import extract_text
 from orchestrator.text.terminal import make_console, say
+from trainables.errors import ConfigError
 
 
 def extract(
@@ -43,13 +48,9 @@ def extract(
     as_json: Json = False,
 ) -> None:
     """Compute features of images, or with --text of captions. The same command resumes an interrupted extraction."""
-    from orchestrator.experiment.plugins import load_plugins
-    from trainables.errors import ConfigError
-
     load_plugins(plugins or [])
     if text is not None:
         _refuse_of_images({"--split": split, "--augmentations": augmentations, "--workers": workers - 1})
-        from orchestrator.extraction.text import extract_text
 
         made = extract_text(
             dataset,
@@ -69,7 +70,6 @@ def extract(
         return
     if tokenizer is not None:
         raise ConfigError("--tokenizer goes with --text tfidf-svd")
-    from orchestrator.extraction.extraction import ExtractionRequest, extract_features
 
     request = ExtractionRequest(
         dataset=dataset,
@@ -97,8 +97,6 @@ def extract(
 
 def _refuse_of_images(given: Mapping[str, object]) -> None:
     """Refuse options about images when features of captions are computed."""
-    from trainables.errors import ConfigError
-
     if wrong := [option for option, value in given.items() if value]:
         raise ConfigError(
             f"{wrong[0]} is about images and cannot be combined with --text, which takes all captions at once"
@@ -117,8 +115,6 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
 
 def _bar() -> Iterator[Callable[[int, int], None]]:
-    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=make_console()) as progress:
         task = progress.add_task("images", total=None)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Dataset, FeatureFolder, Json
+from orchestrator.extraction.frames import pool_frames
 from orchestrator.text.terminal import say
 
 
@@ -19,8 +20,6 @@ def frames(
     as_json: Json = False,
 ) -> None:
     """Pool the features of video frames: the mean of a clip's frames as global features, some frames as regions."""
-    from orchestrator.extraction.frames import pool_frames
-
     clips, size, files = pool_frames(dataset, data_root, folder, count=count, out=out)
     if as_json:
         print(json.dumps({"clips": clips, "dimensions": size, "frames": count, "files": list(map(str, files))}))

@@ -8,10 +8,15 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.commands.config_schema import list_keys
 from orchestrator.commands.options import DataRoot
-from orchestrator.text.program import typed_program
-from orchestrator.text.terminal import say
-from trainables.errors import ConfigError
+from orchestrator.experiment.experiment import load_experiment, shipped_experiments
+from orchestrator.experiment.yaml_text import parse_yaml
+from orchestrator.text.terminal import say, typed_program
+from search_spaces.space import suggestion
+from trainables.data.source import find_source
+from trainables.errors import ConfigError, DataError
+from trainables.files import write_whole
 
 SCENES = "scenes-smoke"
 """Shipped experiment to begin with where there are no data but those that can be generated."""
@@ -35,9 +40,6 @@ def init(
     data_root: DataRoot = Path("data"),
 ) -> None:
     """Write an experiment file on your data, with all other keys as comments with their meaning."""
-    from orchestrator.experiment.experiment import load_experiment, shipped_experiments
-    from search_spaces.space import suggestion
-
     shipped = shipped_experiments()
     if source is not None and source not in shipped:
         raise ConfigError(
@@ -47,7 +49,6 @@ def init(
         raise ConfigError(f"{file}: must be a .yaml file in a folder that is there")
     if file.exists():
         raise ConfigError(f"{file}: is there already; choose another name")
-    from trainables.files import write_whole
 
     found = [] if source is not None and dataset is None else datasets_under(data_root)
     if dataset is not None and dataset not in found:
@@ -66,9 +67,6 @@ def init(
 
 def datasets_under(data_root: Path) -> list[str]:
     """Return the names of the datasets under a data root, those that can be generated last."""
-    from trainables.data.source import find_source
-    from trainables.errors import DataError
-
     names = []
     for folder in sorted(data_root.iterdir()) if data_root.is_dir() else ():
         try:
@@ -86,8 +84,6 @@ def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
         file: The new file, which names the experiment.
         dataset: Dataset in place of those of the text.
     """
-    from orchestrator.commands.config_schema import list_keys
-
     former = re.search(r"^name: *(\S+)", text, re.M)
     assert former is not None
     renamed = re.sub(rf"(?<![\w-]){re.escape(former[1])}(?![\w-])", file.stem, text)
@@ -106,8 +102,6 @@ def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
 
 def _is_set(text: str, name: str) -> bool:
     """Say whether the text of an experiment sets a key, which may be in a section."""
-    from orchestrator.experiment.yaml_text import parse_yaml
-
     values, _ = parse_yaml(text)
     for part in name.split("."):
         if not isinstance(values, dict) or part not in values:

@@ -2,17 +2,25 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from orchestrator.commands.options import DataRoot, ExperimentName, Json, Output
+from orchestrator.journal.directory import find_directory
+from orchestrator.journal.history import History
+from orchestrator.journal.reader import read_history
+from orchestrator.results.candidates import Candidate, DatasetVerdict
+from orchestrator.results.confirmed import Question, answer, judged_datasets
+from orchestrator.results.outside import outside_candidate
+from orchestrator.results.sentences import verdict_sentences
+from orchestrator.tables import render, retrieval_table, rows_of
+from orchestrator.tables.terminal import draw
 from orchestrator.text.terminal import make_console, say
-
-if TYPE_CHECKING:
-    from orchestrator.journal.history import History
-    from orchestrator.results.candidates import Candidate, DatasetVerdict
+from orchestrator.workload.outside import read_outside_run
+from trainables.errors import ConfigError
 
 
 def judge(
@@ -38,10 +46,6 @@ def judge(
     as_json: Json = False,
 ) -> None:
     """Compare the confirmed candidates by another test or with a model from elsewhere. Writes nothing."""
-    from orchestrator.journal.directory import find_directory
-    from orchestrator.journal.read_history import read_history
-    from orchestrator.results.confirmed import Question, answer
-
     folders = _folders(candidate or [])
     history = read_history(find_directory(experiment, output))
     name = _dataset(history, experiment, dataset)
@@ -55,8 +59,6 @@ def judge(
 
 def _folders(given: list[str]) -> dict[str, list[Path]]:
     """Return label -> folders of the label."""
-    from trainables.errors import ConfigError
-
     folders: dict[str, list[Path]] = {}
     for text in given:
         label, equals, folder = text.partition("=")
@@ -68,9 +70,6 @@ def _folders(given: list[str]) -> dict[str, list[Path]]:
 
 def _dataset(history: "History", experiment: str, wanted: str | None) -> str:
     """Return the dataset to judge."""
-    from orchestrator.results.confirmed import judged_datasets
-    from trainables.errors import ConfigError
-
     known = judged_datasets(history)
     if not known:
         raise ConfigError(
@@ -85,21 +84,12 @@ def _dataset(history: "History", experiment: str, wanted: str | None) -> str:
 
 
 def _read(history: "History", dataset: str, label: str, folders: list[Path], data_root: Path) -> "Candidate":
-    from orchestrator.results.outside import outside_candidate
-    from orchestrator.workload.outside import read_outside_run
-
     runs = [read_outside_run(folder, dataset, data_root) for folder in folders]
     return outside_candidate(history, dataset, label, [(run.metrics, run.test) for run in runs])
 
 
 def _show(found: "DatasetVerdict") -> None:
     """Print the candidates as a table, with the verdict and its statistics under it."""
-    from dataclasses import replace
-
-    from orchestrator.results.sentences import verdict_sentences
-    from orchestrator.tables import render, retrieval_table, rows_of
-    from orchestrator.tables.terminal import draw
-
     said = [f"{sentence}." for sentence in verdict_sentences(found)]
     table = replace(retrieval_table(rows_of(found)), notes=(f"Decided by {found.decided_by}.", *said))
     if sys.stdout.isatty():

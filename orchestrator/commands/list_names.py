@@ -2,20 +2,24 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from difflib import get_close_matches
+from typing import Annotated, Literal
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
+from orchestrator.commands.catalogue import LISTS, Entry
+from orchestrator.commands.command_reference import list_commands, write_command_reference
+from orchestrator.commands.config_schema import list_keys, make_schema, write_reference
 from orchestrator.commands.options import Json, Plugins
-from orchestrator.text.program import typed_program
-from orchestrator.text.terminal import make_console, say
+from orchestrator.commands.record_reference import write_record_reference
+from orchestrator.experiment.plugins import load_plugins
+from orchestrator.text.terminal import make_console, say, typed_program
 from trainables.errors import ConfigError, UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from orchestrator.commands.catalogue import Entry
+from trainables.plugins.installed import installed_plugins
 
 What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records", "commands"]
 Kind = Literal["experiment", "suite", "training"]
@@ -38,7 +42,7 @@ def list_names(
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List experiments, suites, losses, models, samplers, metrics, keys of files, records of journals, commands."""
+    """List experiments, suites, losses, models, samplers, metrics, keys, records, commands."""
     _check(what, name, schema, markdown)
     if what == "commands":
         _list_commands(context, markdown, as_json)
@@ -47,12 +51,8 @@ def list_names(
         _list_keys(of, schema, markdown, as_json)
         return
     if markdown:
-        from orchestrator.commands.record_reference import write_record_reference
-
         say(*write_record_reference().splitlines(), verbatim=True)
         return
-    from orchestrator.commands.catalogue import LISTS
-    from orchestrator.experiment.plugins import load_plugins
 
     load_plugins(plugins or [])
     _load_installed(what)
@@ -87,8 +87,6 @@ def _print_all(what: str, entries: "Sequence[Entry]") -> None:
 
 
 def _named(name: str, what: str, entries: "Sequence[Entry]") -> "Entry":
-    from difflib import get_close_matches
-
     by_name = {entry.name: entry for entry in entries}
     if name not in by_name:
         near = get_close_matches(name, by_name, n=1)
@@ -106,8 +104,6 @@ def _show(entry: "Entry") -> None:
 
 
 def _list_commands(context: typer.Context, markdown: bool, as_json: bool) -> None:
-    from orchestrator.commands.command_reference import list_commands, write_command_reference
-
     group = context.find_root().command
     if markdown:
         say(*write_command_reference(group).splitlines(), verbatim=True)
@@ -119,9 +115,6 @@ def _list_commands(context: typer.Context, markdown: bool, as_json: bool) -> Non
 
 def _load_installed(kind: str) -> None:
     """Load the installed plug-ins that offer names of a kind; a warning names a plug-in that cannot be used."""
-    from orchestrator.experiment.plugins import load_plugins
-    from trainables.plugins.installed import installed_plugins
-
     for name, offers in installed_plugins().items():
         try:
             load_plugins([name] if kind in offers else [])
@@ -130,8 +123,6 @@ def _load_installed(kind: str) -> None:
 
 
 def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
-    from orchestrator.commands.config_schema import list_keys, make_schema, write_reference
-
     if schema:
         print(json.dumps(make_schema(of), indent=2))
     elif markdown:
@@ -143,9 +134,6 @@ def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
 
 
 def _print(headings: "Sequence[str]", rows: "Sequence[Sequence[str]]", plain_width: int = 160) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(show_lines=any("\n" in cell for row in rows for cell in row))
     for number, heading in enumerate(headings):
         table.add_column(heading, overflow="fold", no_wrap=number == 0)

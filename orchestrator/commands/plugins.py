@@ -14,15 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from orchestrator.commands.options import Json, Plugins
+from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, say
+from search_spaces.declared import declared_bounds
 from trainables.errors import ConfigError, UserError
 from trainables.extras import require
+from trainables.plugins.installed import installed_plugins, read_installed
+from trainables.plugins.plugin import Plugin
 
 if TYPE_CHECKING:
     from trainables.contracts.findings import Finding
-    from trainables.plugins.plugin import Plugin
+
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -47,9 +53,6 @@ class Checked:
 
 def plugins(files: Plugins = None, as_json: Json = False) -> None:
     """List installed plug-ins and those of --plugin, with what they offer. Installed code is not run."""
-    from orchestrator.experiment.plugins import load_plugins
-    from trainables.plugins.installed import installed_plugins, read_installed
-
     rows = []
     for name in installed_plugins():
         plugin = read_installed(name)
@@ -124,7 +127,6 @@ def _check_and_send(source: str, seconds: float, sender: Connection) -> None:
     """Check a plug-in and send a ``Checked`` or the error; at the time limit, send where the code is."""
     # Ctrl-C is for the command, which then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from orchestrator.experiment.plugins import load_plugins
 
     main = threading.get_ident()
 
@@ -183,8 +185,6 @@ def ends_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     Args:
         about: Description of an offer of a plug-in, see ``trainables.plugins.offers.Offer.describe``.
     """
-    from search_spaces.declared import declared_bounds
-
     bounds = declared_bounds(about["space"])
     alone = [{name: end} for name, bound in bounds.items() for end in bound.ends()]
     corners = [{name: bound.ends()[place] for name, bound in bounds.items()} for place in (0, -1)]
@@ -196,9 +196,6 @@ def _row(plugin: "Plugin", kind: str, name: str) -> dict[str, str]:
 
 
 def _print_rows(rows: list[dict[str, str]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table()
     for heading in rows[0]:
         table.add_column(heading, overflow="fold")
@@ -208,9 +205,6 @@ def _print_rows(rows: list[dict[str, str]]) -> None:
 
 
 def _print_findings(title: str, findings: list["Finding"]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(title=Text(title), title_justify="left")
     for heading in ("check", "", "what was found"):
         table.add_column(heading, overflow="fold", no_wrap=heading != "what was found")

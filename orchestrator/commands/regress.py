@@ -13,14 +13,20 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
-from orchestrator.regression.shipped import shipped_suites
+from orchestrator.machines.cluster import Cluster, ignored_address
+from orchestrator.regression.accept import accept as write
+from orchestrator.regression.accepted import default_path
+from orchestrator.regression.past import past_reruns
+from orchestrator.regression.suite import load_suite, shipped_suites
+from orchestrator.regression.verdict import SuiteResult
+from orchestrator.regression.webhook import notify
+from orchestrator.regression.webpage import headline, print_result
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from orchestrator.regression.rerun import Rerun
-    from orchestrator.regression.verdict import SuiteResult
 
 
 class SuiteFirst(TyperGroup):
@@ -85,10 +91,7 @@ def run(
 
     The same command resumes an interrupted rerun.
     """
-    from orchestrator.machines.cluster import Cluster, ignored_address
-    from orchestrator.regression.accepted import default_path
     from orchestrator.regression.rerun import Request, rerun
-    from orchestrator.regression.suite import load_suite
     from orchestrator.search.begin import make_workload
 
     settings = [*(overrides or []), *([] if max_seeds is None else [f"max_seeds={max_seeds}"])]
@@ -133,11 +136,6 @@ def accept(
 
     The file also keeps the first accepted result of each cell; later reruns are tested for a drift from that result.
     """
-    from orchestrator.regression.accept import accept as write
-    from orchestrator.regression.accepted import default_path
-    from orchestrator.regression.past import past_reruns
-    from orchestrator.regression.suite import load_suite
-
     chosen, path = load_suite(suite, overrides or [])
     target = reference or default_path(path)
     if warning := past_reruns(output / chosen.name).warning:
@@ -175,7 +173,6 @@ def _print(done: "Rerun", *, as_json: bool) -> None:
                 "this finding stays until a rerun without --if-due is well, or `orchestrator regress accept` accepts it"
             )
         return
-    from orchestrator.regression.terminal import print_result
 
     print_result(done.result)
     for name in ("report.html", "junit.xml", "summary.json"):
@@ -185,9 +182,6 @@ def _print(done: "Rerun", *, as_json: bool) -> None:
 
 
 def _notify(done: "Rerun", result: "SuiteResult") -> None:
-    from orchestrator.regression.webhook import notify
-    from orchestrator.regression.words import headline
-
     problem = notify(f"{result.suite}: {headline(result)}", done.summary.content)
     if problem is not None:
         say(f"warning: {problem}", error=True)

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Json, Output
+from orchestrator.journal.directory import find_directory
+from orchestrator.report.experiment_report import report_experiment, report_experiments
 from orchestrator.text.terminal import say
 from trainables.extras import require
 
@@ -23,8 +25,6 @@ def report(
 ) -> None:
     """Write each experiment as one HTML file that needs no network; of several, also an overview."""
     require("report", "`orchestrator report`")
-    from orchestrator.journal.directory import find_directory
-    from orchestrator.report.experiment_report import report_experiment, report_experiments
 
     directories = [find_directory(name, output) for name in dict.fromkeys(experiments)]
     asked = data_root if queries else None

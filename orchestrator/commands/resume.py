@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from orchestrator.commands.options import Address, ExperimentName, Json, Output, SharedDataRoot, Storage, TrackingUri
+from orchestrator.commands.search import resume_experiment
+from orchestrator.search.resuming import read_experiment
 
 
 def resume(
@@ -15,7 +17,4 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Resume a search that was interrupted or killed, with the settings that it started with."""
-    from orchestrator.commands.search import resume_experiment
-    from orchestrator.search.resuming import read_experiment
-
     resume_experiment(experiment, read_experiment, data_root, output, tracking_uri, address, storage, as_json=as_json)

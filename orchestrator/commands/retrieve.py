@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, TrackingUri, TrustPlugins
+from orchestrator.report.answers_page import AnswersPage, find_pictures, found_answers, write_answers
 from orchestrator.text.terminal import make_console, say
+from orchestrator.tracking.fetching import fetch_champion, find_store
+from orchestrator.tracking.registry import Registered
+from trainables.config import TrialConfig
+from trainables.data.dataset import open_dataset
+from trainables.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from orchestrator.tracking.registry import Registered
     from trainables.serving.retriever import Answer, Retriever
 
 
@@ -31,13 +38,10 @@ def retrieve(
     as_json: Json = False,
 ) -> None:
     """Query the best model: orchestrator retrieve "two dogs on a beach" --dataset flickr8k."""
-    from trainables.errors import ConfigError
-
     if (caption is None) == (image is None):
         raise ConfigError("give a caption to find images for, or --image to find captions for; one of the two")
     if not (caption or image or "").strip():
         raise ConfigError("the query is empty; give a caption of at least one word, or an image")
-    from orchestrator.tracking.fetching import fetch_champion, find_store
 
     uri = find_store(tracking_uri, output)
     with tempfile.TemporaryDirectory() as scratch:
@@ -78,9 +82,6 @@ def _image_query(retriever: "Retriever", image: str, data_root: Path) -> "tuple[
         return image, [f"{found}, found by its name: its features of the dataset were used"]
     if retriever.reads_pictures or not Path(image).is_file():
         return image, []
-    from trainables.config import TrialConfig
-    from trainables.data.dataset import open_dataset
-    from trainables.errors import DataError
 
     try:
         data = open_dataset(TrialConfig.from_dict(retriever.about["config"]), data_root)
@@ -108,9 +109,6 @@ def _write_page(
     data_root: Path,
 ) -> None:
     """Write the answers as a page; where the dataset is missing, the page says so instead of showing pictures."""
-    from orchestrator.report.answers_page import AnswersPage, find_pictures, found_answers, write_answers
-    from trainables.errors import ConfigError
-
     picture, missing = find_pictures(retriever.about["config"]["dataset"], data_root)
     page = AnswersPage(
         model=f"{registered.name} version {registered.version}",
@@ -128,9 +126,6 @@ def _write_page(
 
 def show_answers(title: str, answers: Sequence["Answer"], heading: str, captions: Sequence[str]) -> None:
     """Print the answers as a table, the best first, each with a caption."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(title=title, title_justify="left")
     shown = [name for name in ("image", "filename") if any(getattr(answer, name) for answer in answers)]
     for name in (*shown, heading):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,15 +19,20 @@ from orchestrator.commands.options import (
     Storage,
     TrackingUri,
 )
-from orchestrator.text.paths import path_text
-from orchestrator.text.terminal import say
+from orchestrator.commands.ui import choose_port
+from orchestrator.commands.watch import PORT
+from orchestrator.experiment.experiment import Experiment, load_experiment
+from orchestrator.journal.directory import find_directory
+from orchestrator.machines.cluster import Cluster
+from orchestrator.search.budget import SPENT
+from orchestrator.search.preparation import check_cpus
+from orchestrator.search.resuming import check_folder, command_for, read_storage
+from orchestrator.search.search import SearchResult
+from orchestrator.studies.warm_start import read_sources
+from orchestrator.text.terminal import path_text, say
+from orchestrator.tracking import pages_command
 from trainables.errors import ConfigError
 from trainables.extras import require
-
-if TYPE_CHECKING:
-    from orchestrator.experiment.experiment import Experiment
-    from orchestrator.machines.cluster import Cluster
-    from orchestrator.search.search import SearchResult
 
 
 def search(
@@ -48,14 +53,11 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search an experiment and confirm its best trials. The same command resumes an interrupted search."""
-    from orchestrator.experiment.experiment import load_experiment
-
     chosen = load_experiment(experiment, overrides or [], plugins or [])
     if dry_run:
         show_plan(chosen, data_root, output, address, as_json=as_json)
         return
     # Imported after the checks above, so that a refusal is quick.
-    from orchestrator.machines.cluster import Cluster
 
     with live_page(output, chosen.name) if watch else nullcontext():
         run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
@@ -64,8 +66,6 @@ def search(
 def live_page(output: Path, name: str) -> AbstractContextManager[None]:
     """Return the live page beside a search, on the port of ``orchestrator watch`` or, if taken, on another port."""
     require("watch", "--watch")
-    from orchestrator.commands.ui import choose_port
-    from orchestrator.commands.watch import PORT
     from orchestrator.watch.beside import page_beside
 
     return page_beside(output, name, choose_port(PORT))
@@ -81,8 +81,6 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
     from orchestrator.forecast.dry_run import dry_run
     from orchestrator.forecast.terminal import print_dry_run
     from orchestrator.search.begin import make_workload
-    from orchestrator.search.preparation import check_cpus
-    from orchestrator.studies.warm_start import read_sources
 
     require("search", "`orchestrator search --dry-run`")
     if address is not None:
@@ -139,10 +137,6 @@ def resume_experiment(
     search: bool = True,
 ) -> None:
     """Resume an experiment that has begun; ``wanted`` makes the experiment from its folder."""
-    from orchestrator.journal.directory import find_directory
-    from orchestrator.machines.cluster import Cluster
-    from orchestrator.search.resuming import check_folder, read_storage
-
     directory = find_directory(name, output)
     experiment = wanted(directory)
     check_folder(directory, experiment)
@@ -157,7 +151,6 @@ def _registry(result: "SearchResult") -> dict[str, Any]:
 
 def _print(result: "SearchResult", output: Path) -> None:
     from orchestrator.search.display import print_summary
-    from orchestrator.tracking import pages_command
 
     print_summary(result.history)
     if result.tracking_problem is not None:
@@ -175,9 +168,6 @@ def _print(result: "SearchResult", output: Path) -> None:
 
 def _next(result: "SearchResult") -> list[tuple[str, str]]:
     """Return the commands that come next, ready to be pasted: of an unconfirmed winner the confirmation first."""
-    from orchestrator.search.budget import SPENT
-    from orchestrator.search.resuming import command_for
-
     options = [part for name, value in result.history.options.items() for part in (f"--{name}", value)]
     report = ("next", command_for(["report"], result.directory))
     if result.history.experiment.confirm is None and result.ended_by not in SPENT:
@@ -187,7 +177,6 @@ def _next(result: "SearchResult") -> list[tuple[str, str]]:
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:
     from orchestrator.results.winner import find_champions
-    from orchestrator.search.budget import SPENT
 
     if result.ended_by in SPENT:
         limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"

@@ -4,18 +4,26 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
 
 from orchestrator.commands.options import ExperimentName, Json, Output
+from orchestrator.journal.directory import find_directory
+from orchestrator.journal.trial import Stage
+from orchestrator.results.sentences import caveats_of, statements
+from orchestrator.results.summary import Summary, summarise
+from orchestrator.search.followed import Followed
+from orchestrator.search.resuming import command_for
+from orchestrator.search.status import Status, read_status
+from orchestrator.search.trial_table import ROWS, count_words, trials_table
+from orchestrator.tables.pareto import pareto_tables
+from orchestrator.tables.terminal import draw
 from orchestrator.text.terminal import make_console
 from trainables.extras import require
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from orchestrator.search.status import Status
 
 MOST = 40
 """Most trials of a stage that are listed without ``--all``."""
@@ -33,12 +41,6 @@ def status(
 ) -> None:
     """Show the state of an experiment that runs or has ended: stages, trials, budget, winners."""
     require("report", "`orchestrator status`")
-    from rich.live import Live
-
-    from orchestrator.journal.directory import find_directory
-    from orchestrator.search.followed import Followed
-    from orchestrator.search.status import read_status
-    from orchestrator.search.trial_table import ROWS
 
     followed = Followed(find_directory(experiment, output))
     now = read_status(followed)
@@ -59,8 +61,6 @@ def status(
 
 
 def _show(now: "Status", rows: int | None, as_json: bool) -> None:
-    from orchestrator.results.summary import summarise
-
     if as_json:
         print(json.dumps({**now.to_dict(), **(summarise(now.history) if now.history.experiment else {})}), flush=True)
     else:
@@ -69,17 +69,7 @@ def _show(now: "Status", rows: int | None, as_json: bool) -> None:
 
 def _drawn(now: "Status", rows: int | None) -> "Group":
     """Return a table of at most ``rows`` trials for each stage with trials, and lines about the whole experiment."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from orchestrator.journal.trial import Stage
-    from orchestrator.results.sentences import caveats_of, statements
-    from orchestrator.results.summary import Summary
     from orchestrator.search.display import race_lines
-    from orchestrator.search.resuming import command_for
-    from orchestrator.search.trial_table import count_words, trials_table
-    from orchestrator.tables.pareto import pareto_tables
-    from orchestrator.tables.terminal import draw
 
     title = f"{now.name}: {now.words}"
     tables = [

@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import ExperimentNames, Json, Output
+from orchestrator.journal.directory import find_directory
+from orchestrator.tables import render
+from orchestrator.tables.experiments import read_result, tables_of, to_dict
+from orchestrator.tables.terminal import draw
 from orchestrator.text.terminal import make_console, say
 from trainables.extras import require
 
@@ -26,10 +30,6 @@ def summarise(
 ) -> None:
     """Print winners, verdicts and statistics as a table, JSON, CSV, Markdown, LaTeX or HTML."""
     require("report", "`orchestrator summarise`")
-    from orchestrator.journal.directory import find_directory
-    from orchestrator.tables import render
-    from orchestrator.tables.experiments import read_result, tables_of, to_dict
-    from orchestrator.tables.terminal import draw
 
     results = [read_result(find_directory(name, output)) for name in experiments]
     # The caption of a LaTeX table has no room for all statistics.

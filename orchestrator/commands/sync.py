@@ -6,7 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.commands.options import AnyExperimentNames, Json, Output, TrackingUri
+from orchestrator.journal.directory import JOURNAL_FILE, find_directory
+from orchestrator.journal.journal import JournalError
 from orchestrator.text.terminal import say
+from orchestrator.tracking import choose_uri, without_password
+from orchestrator.tracking.registry import register_all
+from orchestrator.tracking.sync import DeletedError, deliver
 
 
 def sync(
@@ -16,12 +21,6 @@ def sync(
     as_json: Json = False,
 ) -> None:
     """Send MLflow the records that it missed, or all records to another store. Safe to repeat."""
-    from orchestrator.journal.directory import JOURNAL_FILE, find_directory
-    from orchestrator.journal.journal import JournalError
-    from orchestrator.tracking import choose_uri, without_password
-    from orchestrator.tracking.registry import register_all
-    from orchestrator.tracking.sync import DeletedError, deliver
-
     directories = [find_directory(name, output) for name in experiments or []]
     directories = directories or sorted(path.parent for path in output.glob(f"*/{JOURNAL_FILE}"))
     if not directories:

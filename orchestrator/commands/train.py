@@ -7,22 +7,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides, Plugins
-from orchestrator.text.program import typed_program
-from orchestrator.text.terminal import make_console, say
+from orchestrator.text.terminal import make_console, say, typed_program
 from orchestrator.text.values import count_text, values_text
+from orchestrator.workload.begin import directory_of, read_config
+from orchestrator.workload.begin import train as begin
+from orchestrator.workload.single import TrainingStart, read_history
+from trainables.config import TrialConfig
 from trainables.errors import UserError
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-    from orchestrator.workload.single import TrainingStart
-    from trainables.config import TrialConfig
-    from trainables.reports import EpochReport
+from trainables.reports import EpochReport
 
 
 class TrainingInterruptedError(UserError):
@@ -45,9 +44,6 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train one model: orchestrator train --set dataset=flickr8k --set loss=nt_xent."""
-    from orchestrator.workload.begin import directory_of, read_config
-    from orchestrator.workload.begin import train as begin
-
     chosen = read_config(config, overrides or [], plugins or [])
     try:
         with _progress(chosen, quiet=as_json) as shown:
@@ -76,8 +72,6 @@ def train(
 
 def _how_to_resume(directory: Path, again: Sequence[str]) -> str:
     """Return a text with a training's number of epochs and the command that resumes the training."""
-    from orchestrator.workload.single import read_history
-
     if not (directory / "config.yaml").exists():
         return f"{directory}: nothing was trained; start again with: {shlex.join(again)}"
     epochs = max(read_history(directory), default=0)
@@ -133,8 +127,6 @@ class _Bar(_Lines):
     """Prints the lines of ``_Lines`` above a progress bar that moves with each step."""
 
     def __init__(self, config: "TrialConfig", progress: "Progress") -> None:
-        from rich.markup import escape
-
         super().__init__(config)
         self._progress, self._steps, self._epochs = progress, 1, 0
         about = escape(f"{config.dataset} {config.model} {config.loss}")
@@ -162,8 +154,6 @@ def _progress(config: "TrialConfig", *, quiet: bool) -> Iterator[_Silent]:
     if quiet:
         yield _Silent()
     elif sys.stdout.isatty():
-        from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
-
         columns = (SpinnerColumn(), *Progress.get_default_columns()[:3], TimeElapsedColumn())
         with Progress(*columns, console=make_console()) as progress:
             yield _Bar(config, progress)

@@ -12,6 +12,8 @@ import typer
 from orchestrator.commands.options import Output, TrackingUri
 from orchestrator.machines.processes import bound_process
 from orchestrator.text.terminal import say
+from orchestrator.tracking import is_server, newest_page, without_password
+from orchestrator.tracking.fetching import find_store
 from trainables.errors import ConfigError
 
 HOST, PORT = "127.0.0.1", 5000
@@ -26,9 +28,6 @@ def ui(
 
     The printed address holds a token that is new at each start; without it no other user of the machine gets in.
     """
-    from orchestrator.tracking import is_server, newest_page, without_password
-    from orchestrator.tracking.fetching import find_store
-
     uri = find_store(tracking_uri, output)
     if is_server(uri):
         say(f"the store is a server already: {without_password(uri).rstrip('/')}{newest_page(uri) or ''}")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Dataset, FeatureFolder, Json
+from orchestrator.extraction.dumps import unpack_dumps
 from orchestrator.text.terminal import say
 
 
@@ -23,8 +24,6 @@ def unpack(
     as_json: Json = False,
 ) -> None:
     """Import image and caption features that another program saved as image_features and text_features (open_clip)."""
-    from orchestrator.extraction.dumps import unpack_dumps
-
     made = unpack_dumps(dataset, data_root, dumps, out)
     if as_json:
         print(json.dumps(made.to_dict(), indent=2))

@@ -9,7 +9,9 @@ from urllib.parse import quote
 import typer
 
 from orchestrator.commands.options import AnyExperimentNames, Output
+from orchestrator.journal.directory import find_directory
 from orchestrator.text.terminal import say
+from orchestrator.watch.experiments import Experiments
 from trainables.extras import require
 
 PORT = 8350
@@ -30,11 +32,9 @@ def watch(
 ) -> None:
     """Serve live pages about experiments that run, will run or have ended; Ctrl-C ends the server."""
     require("watch", "`orchestrator watch`")
-    from orchestrator.journal.directory import find_directory
 
     directories = list(dict.fromkeys(find_directory(name, output) for name in experiments or ()))
     # Imported after the checks above, so that a refusal is quick.
-    from orchestrator.watch.experiments import Experiments
     from orchestrator.watch.server import TOKEN, listen, serve
 
     listening = listen(host, port, os.environ.get(TOKEN))

@@ -13,7 +13,7 @@ from typing import Literal
 
 from orchestrator.machines.cluster import Cluster
 from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
-from orchestrator.text.program import typed_program
+from orchestrator.text.terminal import typed_program
 from trainables.errors import ConfigError, UserError
 from trainables.extras import EXTRAS, is_installed, missing_modules
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.exports.folders import replaced_folder
-from orchestrator.exports.trial_run import TrialRun, trial_runs
+from orchestrator.exports.trial_run import TrialRun, replaced_folder, trial_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
 

@@ -1,11 +1,44 @@
-"""Records of a confirmation: its plan, and each reading of the test split."""
+"""Records of a confirmation: its design, its plan, and each reading of the test split.
+
+The design of a confirmation, which is recorded before any of its trainings run.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from orchestrator.journal.confirmation_plan import ConfirmationPlan
 from orchestrator.journal.record import FORM, LEFT_OUT, Form, Record, TrialRecord
+
+
+@dataclass(frozen=True)
+class ConfirmationPlan:
+    """The design of the confirmation on one dataset.
+
+    The plan is recorded before its values, because the level of the verdict depends on what had been seen before it.
+
+    Attributes:
+        dataset: Name of the dataset.
+        candidates: Ids of the trials of the search that are trained again, in the order of training.
+        seeds: Seeds of each candidate in a fixed design; ``None`` in a race.
+        trainings: Most trainings of a race; ``None`` in a fixed design.
+        baseline: Label or loss of the baseline; ``None`` where there is none.
+        looks: How often values of this confirmation had been seen when the plan was made: test was opened for repeats
+            on the dataset, or an earlier plan was replaced whose candidates could already be compared on val.
+        first: Seeds of each candidate in the first round of a race; ``None`` in a fixed design, and in a race of an
+            older version, which gave out its trainings by another rule.
+    """
+
+    dataset: str
+    candidates: tuple[str, ...]
+    seeds: int | None
+    trainings: int | None
+    baseline: str | None
+    looks: int
+    first: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +108,7 @@ class EvaluatedOnTest(TrialRecord):
         metrics: Metrics on the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
         ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
         judged: Where people's judgements lie beside the dataset: the ranks of the candidates that people judged to fit,
-            one mapping per source of judgements, see ``trainables.judgements.judged_ranks.JudgedRanks.to_text``.
+            one mapping per source of judgements, see ``trainables.judgements.judged_metrics.JudgedRanks.to_text``.
     """
 
     kind: ClassVar[str] = "test_evaluated"

@@ -1,9 +1,24 @@
-"""The folder of an experiment, and the places of its files."""
+"""The folder of an experiment: its files, the tracebacks of failed trials, and where running trials are.
 
+Tracebacks of failed trials, in files beside the journal.
+
+The journal has the reason of a failure in one sentence; the file of a trial holds the whole text of each attempt.
+
+Where the trials of a running search are, for live pages.
+
+The driver rewrites the file ``places.json`` beside the journal after reports of trials, at most every second. No search
+needs the file to resume. Ray's dashboard and ``nvidia-smi`` show the load of machines and processes.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.trial import Trial
+from trainables.files import read_state
 
 JOURNAL_FILE = "journal.jsonl"
 """Name of the journal in an experiment's directory."""
@@ -34,3 +49,61 @@ def find_directory(experiment: str, output: Path) -> Path:
 def checkpoint_root(directory: Path, trial: Trial) -> Path:
     """Return where the checkpoints of a trial lie in an experiment's directory."""
     return directory / "trials" / trial.id
+
+
+FOLDER = "errors"
+
+KEPT = 64 * 1024
+"""Bytes at the end of a file that are shown; the end has the newest attempt."""
+
+
+def keep_error(directory: Path, trial: str, attempt: int, text: str) -> None:
+    """Append the text of a failure to the file of its trial, in an experiment's directory."""
+    folder = directory / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / f"{trial}.txt").open("a", encoding="utf-8", errors="replace") as file:
+        file.write(f"--- attempt {attempt}\n{text.rstrip()}\n")
+
+
+def read_error(directory: Path, trial: str) -> str | None:
+    """Return the end of a trial's file; ``None`` where there is no file.
+
+    Args:
+        directory: The experiment's directory.
+        trial: Id of a trial in the journal; files of other names are never opened.
+    """
+    path = directory / FOLDER / f"{trial}.txt"
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - KEPT))
+        return file.read(KEPT).decode("utf-8", errors="replace")
+
+
+PLACES_FILE = "places.json"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Name of the machine, and id of the process, that trains a trial."""
+
+    host: str
+    pid: int
+
+
+def write_places(directory: Path, places: Mapping[str, Place]) -> None:
+    """Write trial -> place into an experiment's directory; readers never see half a file."""
+    path = directory / PLACES_FILE
+    partial = path.with_name(f".{PLACES_FILE}.{os.getpid()}")
+    # Not forced to the disk, because places are out of date after a crash.
+    partial.write_text(json.dumps({trial: asdict(place) for trial, place in places.items()}), encoding="utf-8")
+    partial.replace(path)
+
+
+def read_places(directory: Path) -> dict[str, Place]:
+    """Return trial -> place of a running search; empty where the file is missing or damaged."""
+    try:
+        places = read_state(directory / PLACES_FILE)
+        return {str(trial): Place(str(place["host"]), int(place["pid"])) for trial, place in places.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}

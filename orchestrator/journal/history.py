@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from orchestrator.journal.actors import Actors
 from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
-from orchestrator.journal.confirmation_plan import ConfirmationPlan
-from orchestrator.journal.confirmation_records import ConfirmationPlanned, EvaluatedOnTest, OpenedTest
+from orchestrator.journal.confirmation_records import ConfirmationPlan, ConfirmationPlanned, EvaluatedOnTest, OpenedTest
 from orchestrator.journal.experiment_records import (
     ConcurrencyLowered,
     ExperimentEnded,
@@ -24,8 +23,7 @@ from orchestrator.journal.experiment_records import (
     WarmStarted,
 )
 from orchestrator.journal.record import Record
-from orchestrator.journal.running_time import RunningTime
-from orchestrator.journal.spending import Spending
+from orchestrator.journal.running_time import RunningTime, Spending
 from orchestrator.journal.trial import Move, Stage, Trial, WarmTrial
 from orchestrator.journal.trial_records import (
     CheckpointDamaged,
@@ -73,7 +71,7 @@ class History:
         test_ranks: Trial -> the ranks of its queries on the test split, as ``trainables.ranks.Ranks.to_text`` writes
             them; trials that an older version evaluated have no ranks.
         test_judged: Trial -> ranks of the candidates of the test split that people judged to fit, one entry per source
-            of judgements, as ``trainables.judgements.judged_ranks.JudgedRanks.to_text`` writes them; no entry where the
+            of judgements, as ``JudgedRanks.to_text`` of ``trainables.judgements`` writes them; no entry where the
             dataset had no judgements.
         confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
         plans: Dataset -> the newest plan of its confirmation; no entry where an older version confirmed.

@@ -22,8 +22,8 @@ from typing import IO, Any
 
 from pydantic_core import from_json
 
-from orchestrator.journal.epoch_lines import read_epoch
 from orchestrator.journal.lock import AlreadyRunningError, take
+from orchestrator.journal.metrics import read_epoch
 from orchestrator.journal.record import Record
 from orchestrator.journal.records import RecordError, parse
 from trainables.errors import UserError

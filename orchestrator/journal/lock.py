@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from orchestrator.journal import scratch as scratches
 from trainables.errors import UserError
-from trainables.json_files import LARGEST_STATE, parse_state
+from trainables.files import LARGEST_STATE, parse_state
 
 
 class LockError(UserError):

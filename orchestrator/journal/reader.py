@@ -1,10 +1,15 @@
-"""Follows a journal that another process writes: reads each record once, as soon as the record is whole."""
+"""Reads a journal: at once, or each record as soon as the process that writes the journal has written it.
+
+Reads the state of an experiment from its directory.
+"""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.journal.journal import JournalError, whole_records
+from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import JournalError, read_journal, whole_records
 from orchestrator.journal.record import Record
 
 PIECE = 8 * 2**20
@@ -91,3 +96,16 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 def _extent(status: os.stat_result) -> tuple[int, int]:
     # The time too, because a torn record can be replaced by a record of equal length.
     return status.st_size, status.st_mtime_ns
+
+
+def read_history(directory: Path) -> History:
+    """Return the state of an experiment according to its journal, which another process may be writing.
+
+    Args:
+        directory: The experiment's directory.
+
+    Raises:
+        JournalError: If there is no journal, any record but the last is damaged, or a newer version wrote the journal.
+    """
+    path = directory / JOURNAL_FILE
+    return History.of(read_journal(path), str(path))

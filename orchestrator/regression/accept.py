@@ -10,8 +10,15 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.experiment_records import SuiteStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.regression.accepted import Accepted, AcceptedError, CellRuns, FirstRuns, read_accepted, write_accepted
-from orchestrator.regression.causes import asks_the_same
+from orchestrator.regression.accepted import (
+    Accepted,
+    AcceptedError,
+    CellRuns,
+    FirstRuns,
+    asks_the_same,
+    read_accepted,
+    write_accepted,
+)
 from orchestrator.regression.past import past_reruns
 from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite

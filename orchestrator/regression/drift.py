@@ -24,8 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.regression.accepted import Accepted, CellRuns, FirstRuns
-from orchestrator.regression.causes import asks_the_same
+from orchestrator.regression.accepted import Accepted, CellRuns, FirstRuns, asks_the_same
 from orchestrator.regression.changes import Change, Finding, Level, compare_score, measure_over_seeds
 from orchestrator.regression.ended import read_summary
 from orchestrator.results.statistics import Measure, measure

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.regression.accepted import CellRuns, Conditions
 from trainables.errors import UserError
-from trainables.json_files import read_state
+from trainables.files import read_state
 
 SUMMARY = "summary.json"
 """File of a rerun that has ended; a rerun without this file is resumed."""

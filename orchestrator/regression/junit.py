@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 from orchestrator.regression.changes import Finding
 from orchestrator.regression.verdict import CellResult, SuiteResult
-from orchestrator.regression.words import conclusion, decisive, describe
+from orchestrator.regression.webpage import conclusion, decisive, describe
 from orchestrator.text.values import visible
 
 BAD = {Finding.REGRESSION: "failure", Finding.CHANGED: "failure", Finding.FAILED: "error", Finding.UNKNOWN: "skipped"}

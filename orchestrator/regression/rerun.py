@@ -26,9 +26,9 @@ from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.regression.webpage import render_page
-from orchestrator.search.answered import answered
 from orchestrator.search.display import Progress, evaluation_displayed
 from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
+from orchestrator.search.resuming import answered
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.winners.test_split import evaluate_on_test

@@ -1,7 +1,10 @@
-"""A suite, read from YAML and checked whole: which cells are rerun, with how many seeds, which difference matters."""
+"""A suite, read from YAML and checked whole: which cells are rerun, with how many seeds, which difference matters.
+
+The suites that ship with the product. The module imports little, because ``--help`` lists the suites.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +17,14 @@ from orchestrator.experiment.sections import Resources, Scheduler, Search
 from orchestrator.experiment.spaces import refuse_as
 from orchestrator.experiment.values import LossName, Metric, ModelName, Name, TrainingChange
 from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_kind, validate
-from orchestrator.regression.shipped import shipped_suites
 from search_spaces import SPACES
 from trainables.config import ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError, Mistakes
+
+
+def shipped_suites() -> Mapping[str, Path]:
+    """Return the files of the suites that ship, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "suites").glob("*.yaml"))}
 
 
 class SuiteCell(BaseModel):

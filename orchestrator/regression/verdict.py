@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.reference.published import RETRIEVAL, published_row
-from orchestrator.regression.accepted import Accepted, CellRuns, FirstRuns
-from orchestrator.regression.causes import what_changed
+from orchestrator.regression.accepted import Accepted, CellRuns, FirstRuns, what_changed
 from orchestrator.regression.changes import (
     SEVERITY,
     Change,

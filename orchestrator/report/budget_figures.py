@@ -5,8 +5,7 @@ from pathlib import Path
 
 from orchestrator.report.figures import COLOURS, Figure, Json, Option, Panel, axis, colour, plain, short, whole
 from orchestrator.report.studies import Study, renamed
-from orchestrator.results.equal_budget_answers import UNITS, EqualBudget, LossCurve, Unit
-from orchestrator.results.equal_budget_words import describe_budgets
+from orchestrator.results.equal_budget import UNITS, EqualBudget, LossCurve, Unit, describe_budgets
 from orchestrator.results.optimism import Optimism, describe_optimism
 from orchestrator.results.race import Race, describe_race
 

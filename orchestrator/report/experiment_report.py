@@ -9,7 +9,7 @@ from urllib.parse import quote
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
-from orchestrator.journal.read_history import read_history
+from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.report.experiments_page import Reported, build_experiments_page
 from orchestrator.report.page import Extras, build_page

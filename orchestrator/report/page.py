@@ -1,6 +1,8 @@
 """The content of the page: a plain model of the report, made from a ``History`` alone.
 
 This module does not draw, read files or write HTML; ``asdict`` of a ``Page`` is JSON.
+
+The studies of an experiment as a table of contents: the best of each, with links to its charts and trials.
 """
 
 from collections import Counter
@@ -17,12 +19,10 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import best_points
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.budget_figures import budget_figure, incumbent_figure, race_figure
-from orchestrator.report.contents import Entry, contents_of
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
 from orchestrator.report.early_figure import early_figure
 from orchestrator.report.figures import Figure
-from orchestrator.report.front_figure import front_figure
-from orchestrator.report.fronts import Front, fronts_of
+from orchestrator.report.fronts import Front, front_figure, fronts_of
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
 from orchestrator.report.learned_figure import learned_figure, learns
 from orchestrator.report.loss_figures import cocos_figure, weight_figure
@@ -30,16 +30,49 @@ from orchestrator.report.queries import Queries
 from orchestrator.report.query_comparison import ComparedQueries
 from orchestrator.report.search_figures import learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
-from orchestrator.report.studies import Study, by_dataset, names_of, studies_of
+from orchestrator.report.studies import Study, best_studies, by_dataset, names_of, studies_of
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.comparability import comparability
+from orchestrator.results.caveats import comparability
 from orchestrator.results.confirming import races_of
 from orchestrator.results.equal_budget import equal_budgets
 from orchestrator.results.judged import judged_sentences
 from orchestrator.results.optimism import optimism_of
 from orchestrator.results.pareto import goals_of
-from orchestrator.text.values import count_text, metric_text
+from orchestrator.text.values import count_text, metric_text, values_text
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the table of contents.
+
+    Attributes:
+        label: Label of the study, by which the page finds its charts and its trials.
+        trials: The number of trials, and the number of trials that were trained to their end.
+        best: The highest value of the study, as text.
+        leader: The trial with this value, with its hyper-parameters; empty if none has finished.
+    """
+
+    label: str
+    trials: str
+    best: str
+    leader: str
+
+
+def contents_of(studies: Sequence[Study]) -> list[Entry]:
+    """Return an entry for each study, dataset by dataset, the best study first; a lone study gets no entry."""
+    return [_entry(study) for study in best_studies(studies)] if len(studies) > 1 else []
+
+
+def _entry(study: Study) -> Entry:
+    finished = sum(trial.state is TrialState.FINISHED for trial in study.trials)
+    counts = f"{count_text(len(study.trials), 'trial')}, {finished:,} finished"
+    leader = study.leader
+    if leader is None:
+        return Entry(study.label, counts, "–", "")
+    best = metric_text(leader.metric, study.value_of(leader))
+    return Entry(study.label, counts, best, f"{study.name_of(leader)}: {values_text(leader.parameters) or 'defaults'}")
+
 
 STATE_WORDS = {
     TrialState.FINISHED: "finished",

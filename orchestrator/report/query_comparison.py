@@ -9,7 +9,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage
 from orchestrator.report.queries import Item, Pictures
 from orchestrator.results.candidates import Comparison, DatasetVerdict
-from orchestrator.results.query_comparison import DirectionComparison, Found, QueryRanks, compare_queries
+from orchestrator.results.trial_comparison import DirectionComparison, Found, QueryRanks, compare_queries
 from orchestrator.text.values import count_text
 from trainables.ranks import Ranks
 

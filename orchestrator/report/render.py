@@ -1,7 +1,24 @@
-"""The page as one HTML file with styles, scripts and Plotly, and a policy that forbids any request."""
+"""The page as one HTML file with styles, scripts and Plotly, and a policy that forbids any request.
 
+Compact data of a page: a repeated list is written once, and digits that no screen shows are dropped.
+
+``data.js`` restores the lists.
+
+The Content-Security-Policy of a page: only the page's own scripts and styles, each with its hash, may be used.
+
+Text that is wrongly inserted into a page as markup can then neither run as a script nor load a file.
+
+References:
+    [CSP3] Content Security Policy Level 3, section 8.4, https://www.w3.org/TR/CSP3/#match-element-to-source-list
+"""
+
+import ast
+import base64
+import hashlib
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +29,131 @@ from markupsafe import Markup
 from orchestrator.report.experiments_page import ExperimentsPage
 from orchestrator.report.figures import Figure
 from orchestrator.report.leaderboard import Column, Row
-from orchestrator.report.packed import packed, rounded
 from orchestrator.report.page import Page
-from orchestrator.report.policy import file_policy, made_styles
 from orchestrator.text.values import visible, visible_values
 from trainables.files import write_whole
+
+FEWEST = 8
+"""Least number of items of a list that is written once."""
+
+DIGITS = 6
+"""Significant digits of a coordinate; the error is below a pixel on the widest screen."""
+
+PLACE = "$list"
+"""Key of the object that replaces a list, with the list's number."""
+
+
+def packed(data: Any) -> dict[str, Any]:
+    """Return plain values, in which each repeated long list is written once.
+
+    Returns:
+        ``lists``, the lists; and ``data``, in which ``{"$list": N}`` replaces the Nth list.
+    """
+    times = Counter(_long_lists(data))
+    places: dict[str, int] = {}
+    lists: list[Any] = []
+
+    def pack(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: pack(inner) for name, inner in value.items()}
+        if not isinstance(value, list | tuple):
+            return value
+        text = _text(value)
+        if text is None or times[text] == 1:
+            return [pack(item) for item in value]
+        if text not in places:
+            places[text] = len(lists)
+            lists.append(value)
+        return {PLACE: places[text]}
+
+    return {"data": pack(data), "lists": lists}
+
+
+def rounded(value: Any) -> Any:
+    """Return plain values of a chart with as many digits as a screen shows."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {name: rounded(inner) for name, inner in value.items()}
+    return [rounded(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _long_lists(value: Any) -> Iterator[str]:
+    """Yield the text of each list that could be written once."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _long_lists(inner)
+    elif isinstance(value, list | tuple):
+        text = _text(value)
+        if text is not None:
+            yield text
+        else:
+            for inner in value:
+                yield from _long_lists(inner)
+
+
+def _text(value: list[Any] | tuple[Any, ...]) -> str | None:
+    """Return the JSON text of a list; ``None`` for a short list, and for a list that holds lists or objects."""
+    if len(value) < FEWEST or any(isinstance(item, dict | list | tuple) for item in value):
+        return None
+    return json.dumps(value)
+
+
+EMPTY_STYLE = ""
+"""Content of Plotly's style element when the browser checks the element; Plotly adds the rules later."""
+
+_MADE_STYLE = re.compile(r"createElement\(\"style\"\);\w+\.id=\"\w+\",\w+\.textContent=('(?:[^'\\\\]|\\\\.)*')")
+"""Matches the code with which Plotly inserts the stylesheet of its maps into a page, even without a map."""
+
+_ATTRIBUTE = re.compile(r'\sstyle="([^"]*)"')
+
+
+def digest(content: str) -> str:
+    """Return the source expression that allows an inline script or style with this content [CSP3]."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def made_styles(script: str) -> list[str]:
+    """Return the contents of the style elements that a script of plotly makes."""
+    # Plotly's minified JavaScript strings are also valid Python strings.
+    return [EMPTY_STYLE, *(str(ast.literal_eval(text)) for text in _MADE_STYLE.findall(script))]
+
+
+def style_sources(html: str, styles: Iterable[str]) -> str:
+    """Return the part of a policy about styles: style elements and style attributes of a page.
+
+    Args:
+        html: The page without its scripts; its style attributes are sizes and positions that the template writes.
+        styles: Contents of the page's style elements, including style elements that the page's scripts make.
+    """
+    hashes = dict.fromkeys(map(digest, (*styles, *_ATTRIBUTE.findall(html))))
+    return " ".join(["'unsafe-hashes'", *hashes])
+
+
+def set_aside_styles(html: str) -> str:
+    """Return a part of a page with its style attributes as data, which a script of the page then applies.
+
+    The policy of an open page only allows the style attributes of the page that was sent, but scripts may set styles.
+    """
+    return _ATTRIBUTE.sub(r' data-style="\1"', html)
+
+
+def file_policy(html: str, scripts: Iterable[str], styles: Iterable[str]) -> str:
+    """Return the policy of a page that is one file, for its ``<meta>`` element."""
+    return (
+        f"default-src 'none'; script-src {' '.join(map(digest, scripts))}; "
+        f"style-src {style_sources(html, styles)}; img-src data: blob:"
+    )
+
+
+def served_policy(html: str, scripts: Iterable[str], styles: Iterable[str]) -> str:
+    """Return the policy of a served page, for an HTTP header: the page may send requests to its own server only."""
+    return (
+        f"default-src 'none'; script-src 'self' {' '.join(map(digest, scripts))}; "
+        f"style-src {style_sources(html, styles)}; img-src data: blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
 
 SCRIPTS = ("theme.js", "data.js", "leaderboard.js", "charts.js")
 """Scripts of a page: the first is in the page's head, the next two come before Plotly, the last after Plotly."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.journalled import experiment_of
-from orchestrator.journal.confirmation_plan import ConfirmationPlan
+from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import Point, best_points, points_of, ranked

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.confirmation_plan import ConfirmationPlan
+from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.trial import Stage, Trial, TrialState

@@ -1,36 +1,290 @@
-"""Computes from a journal which loss is ahead at which budget.
+"""Losses at equal budgets: which is ahead at which budget, where curves cross, and what a search of k trials finds.
 
 The unit is a candidate: all trials of a search with equal settings, whatever their seeds. The value of a candidate is
 the mean over its finished trials or, without any, over its trials that were stopped early; its cost is the cost of all
 its trials. A candidate without a value (diverged, failed) counts as the worst of its loss, so that failures count.
+
+Losses at equal budgets as values: curves and comparisons; see ``equal_budget.py``.
+
+Sentences about losses at equal budgets: which loss is ahead, where curves cross, and what more budget may gain.
+
+The best value that a search of a given size is expected to find, estimated from the values of one search.
+
+Of n values sorted upwards, the best of k that are drawn without replacement is the i-th with probability
+C(i - 1, k - 1) / C(n, k). The mean of the best under these probabilities is an unbiased estimate of the expected best
+of k independent trials, for k up to n. The estimate of [Dodge2019] draws with replacement, which can repeat a value and
+is too low, most of all for k near n [Tang2020]. The band contains the best of k values in 8 of 10 draws; at k = n only
+one draw is possible and the band has no width, which tells nothing about another search.
+
+The values are assumed exchangeable. Trials of a sampler that learns are not exchangeable: its later trials are better
+than its earlier trials, so the expected best of few trials is too high.
+
+References:
+    [Dodge2019] Dodge et al., Show Your Work: Improved Reporting of Experimental Results. EMNLP 2019, arXiv:1909.03004
+    [Tang2020] Tang et al., Showing Your Work Doesn't Always Work. ACL 2020, arXiv:2004.13705
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from statistics import fmean
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.equal_budget_answers import (
-    UNITS,
-    Crossing,
-    EqualBudget,
-    LossComparison,
-    LossCurve,
-    Unit,
-)
-from orchestrator.results.expected_best import (
-    Curve,
-    Values,
-    best_quantiles,
-    chance_to_improve,
-    crossings,
-    expected_best,
-    lead_probability,
-)
+
+Unit = Literal["trials", "epochs", "hours"]
+"""Unit in which a budget is counted."""
+
+UNITS: tuple[Unit, ...] = ("trials", "epochs", "hours")
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """The expected best value of one loss over growing budgets, one point for each number of trials.
+
+    Attributes:
+        label: The loss, after the model if the dataset has several models.
+        model: Name of the model.
+        loss: Name of the loss.
+        candidates: Number of candidates that the search tried.
+        trials: Number of candidates that are drawn, at each point.
+        epochs: Cost of these candidates in epochs.
+        hours: Cost of these candidates in hours, see ``EqualBudget.hours_are``.
+        expected: The expected best value, in the metric's unit.
+        low: Lower end of the band (``expected_best.BAND``).
+        high: Upper end of the band.
+    """
+
+    label: str
+    model: str
+    loss: str
+    candidates: int
+    trials: Sequence[float]
+    epochs: Sequence[float]
+    hours: Sequence[float]
+    expected: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+    def costs(self, unit: Unit) -> Sequence[float]:
+        """Return the costs of the points in the given unit."""
+        return {"trials": self.trials, "epochs": self.epochs, "hours": self.hours}[unit]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A budget at which the curves of two losses cross.
+
+    Attributes:
+        at: The budget, in the unit under which the crossing is listed.
+        ahead: Label of the loss that is ahead at larger budgets.
+    """
+
+    at: float
+    ahead: str
+
+
+@dataclass(frozen=True)
+class LossComparison:
+    """The loss with the highest value compared with another loss.
+
+    Attributes:
+        first: Label of the loss with the highest value.
+        other: Label of the other loss.
+        trials: Number of trials that both losses have.
+        difference: Expected best of the first loss minus expected best of the other, with ``trials`` trials each.
+        probability: How often the first loss is ahead when the trials are resampled, in [0, 1].
+        crossings: Unit of the budget -> where the curves cross.
+        further_trials: Number of further trials of the other loss, as many as it had.
+        chance: Probability that further trials surpass the best of the other loss, in [0, 1].
+    """
+
+    first: str
+    other: str
+    trials: int
+    difference: float
+    probability: float
+    crossings: Mapping[Unit, Sequence[Crossing]]
+    further_trials: int
+    chance: float
+
+
+@dataclass(frozen=True)
+class EqualBudget:
+    """The losses of a dataset at equal budgets.
+
+    Attributes:
+        metric: Metric on val, which selects.
+        hours_are: ``GPU hours``, or ``trial hours`` where the GPUs of a trial are not known.
+        losses: Curves of the losses, the best loss first.
+        comparisons: The best loss compared with each other loss.
+    """
+
+    metric: str
+    hours_are: str
+    losses: Sequence[LossCurve]
+    comparisons: Sequence[LossComparison]
+
+    def name_of(self, unit: Unit) -> str:
+        """Return the name of a unit for people."""
+        return self.hours_are if unit == "hours" else unit
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answers as plain values for JSON."""
+        return asdict(self)
+
+
+Values = NDArray[np.float64]
+
+BAND = (0.1, 0.9)
+"""Quantiles of the best of k draws that bound the band."""
+
+RESAMPLES = 1000
+"""Resamples of the bootstrap that compares two curves."""
+
+BLOCK = 50
+"""Resamples that are drawn at a time, a divisor of ``RESAMPLES``, so that a block fits a processor's cache."""
+
+
+def expected_best(values: Values, draws: Sequence[int]) -> Values:
+    """Return the expected best of values drawn without replacement.
+
+    Args:
+        values: Values of a search, shape (..., n), finite; larger is better.
+        draws: Numbers of drawn values, each in [1, n].
+
+    Returns:
+        The expected best for each number, shape (..., len(draws)).
+
+    Example:
+        >>> expected_best(np.array([1.0, 2.0, 4.0]), [1, 2, 3]).round(3).tolist()
+        [2.333, 3.333, 4.0]
+    """
+    count = values.shape[-1]
+    weights = np.stack([_chosen(0, drawn - 1, count, drawn) for drawn in draws], axis=-1)
+    return np.asarray(np.sort(values, axis=-1) @ weights)
+
+
+def best_quantiles(values: Values, draws: Sequence[int], levels: Sequence[float] = BAND) -> Values:
+    """Return quantiles of the best of values drawn without replacement, shape (len(levels), len(draws)).
+
+    A quantile is the smallest value that the best does not exceed with at least the probability ``level``.
+    """
+    count, ordered = len(values), np.sort(values)
+    found = np.empty((len(levels), len(draws)))
+    for column, drawn in enumerate(draws):
+        probability = _chosen(1, drawn, count, drawn)
+        for row, level in enumerate(levels):
+            found[row, column] = ordered[int((probability < level - 1e-12).sum())]
+    return found
+
+
+class Curve:
+    """The expected best of one search over the number of drawn values, see ``expected_best``.
+
+    Each point is computed when it is first asked for, and kept: a search is compared with many others, in several units
+    of the budget.
+
+    Args:
+        values: Values of the search, shape (n,).
+    """
+
+    def __init__(self, values: Values) -> None:
+        self.count = len(values)
+        self._values = np.sort(values)
+        self._points = np.full(self.count + 1, np.nan)
+
+    def at_budgets(self, cost: float, budgets: Values) -> Values:
+        """Return the expected best for budgets, interpolated linearly between whole numbers of trials.
+
+        Args:
+            cost: Mean cost of a trial, > 0, in the unit of the budgets.
+            budgets: Budgets, each from ``cost`` to n times ``cost``.
+        """
+        draws = budgets / cost
+        whole = np.clip(np.floor(draws + 1e-9).astype(int), 1, self.count)
+        lower, upper = self._at(np.stack([whole, np.minimum(whole + 1, self.count)]))
+        return np.asarray(lower + (upper - lower) * np.clip(draws - whole, 0.0, 1.0))
+
+    def _at(self, draws: NDArray[np.int_]) -> Values:
+        """Return the expected best for each number of drawn values, in [1, n], in the shape of the numbers."""
+        new = np.unique(draws[np.isnan(self._points[draws])])
+        if new.size:
+            self._points[new] = expected_best(self._values, new.tolist())
+        return self._points[draws]
+
+
+def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0) -> float:
+    """Return how often the first search has the higher expected best when the trials of both are resampled.
+
+    Trials are resampled with replacement (a bootstrap over trials); equal values count half.
+
+    Args:
+        first: Values of the first search, shape (n,).
+        second: Values of the second search, shape (m,).
+        draws: Number of trials of each search, at most n and m.
+        seed: Seed of the resampling.
+    """
+    generator = np.random.default_rng(seed)
+
+    def resampled(values: Values) -> Values:
+        count, order = len(values), np.argsort(values)
+        ordered, weights = values[order], _chosen(0, draws - 1, count, draws)
+        # Sorted as small integers, the ranks of a resample take a quarter of the time that its values take.
+        ranks = np.argsort(order).astype(np.min_scalar_type(count))
+        blocks = (ranks[generator.integers(0, count, (BLOCK, count))] for _ in range(RESAMPLES // BLOCK))
+        return np.concatenate([ordered[np.sort(block, axis=-1, kind="stable")] @ weights for block in blocks])
+
+    ours, theirs = resampled(first), resampled(second)
+    return float((ours > theirs).mean() + (ours == theirs).mean() / 2)
+
+
+def crossings(first: Curve, second: Curve, costs: tuple[float, float], points: int = 200) -> list[tuple[float, bool]]:
+    """Return where the curves of two searches cross, over the budgets that both searches reach.
+
+    Args:
+        first: Curve of the first search.
+        second: Curve of the second search.
+        costs: Mean cost of a trial of each search, > 0, in the unit of the budget.
+        points: Number of budgets at which the curves are compared.
+
+    Returns:
+        For each crossing the budget, and whether the first search is ahead after it.
+    """
+    low, high = max(costs), min(first.count * costs[0], second.count * costs[1])
+    if high <= low:
+        return []
+    budgets = np.geomspace(low, high, points)
+    lead = first.at_budgets(costs[0], budgets) - second.at_budgets(costs[1], budgets)
+    signs = [(float(budget), bool(value > 0)) for budget, value in zip(budgets, lead, strict=True) if abs(value) > 1e-9]
+    return [now for before, now in pairwise(signs) if before[1] is not now[1]]
+
+
+def chance_to_improve(trials: int, further: int) -> float:
+    """Return how likely further trials surpass the best of the trials so far: each is equally likely to be the best."""
+    return further / (trials + further)
+
+
+def _chosen(fewest: int, chosen: int, count: int, drawn: int) -> Values:
+    """Return C(a, chosen) / C(count, drawn) for a = fewest, ..., fewest + count - 1; 0 where a < chosen."""
+    logs = _log_factorials(count)
+    total = logs[count] - logs[drawn] - logs[count - drawn]
+    few, end = max(0, chosen - fewest), fewest + count
+    there, left = logs[fewest + few : end], logs[fewest + few - chosen : end - chosen]
+    return np.concatenate([np.zeros(few), np.exp(there - logs[chosen] - left - total)])
+
+
+@lru_cache(maxsize=64)
+def _log_factorials(count: int) -> Values:
+    """Return the logarithms of 0!, 1!, ... count!, cached because figures need them repeatedly."""
+    return np.array([math.lgamma(number + 1) for number in range(count + 1)])
+
 
 FEWEST = 4
 """Fewest candidates of a loss for which a curve is drawn."""
@@ -166,3 +420,35 @@ def _compare(first: SearchedLoss, other: SearchedLoss) -> LossComparison:
         further_trials=len(other.values),
         chance=chance_to_improve(len(other.values), len(other.values)),
     )
+
+
+def describe_budgets(found: EqualBudget) -> list[str]:
+    """Return sentences about the losses of a dataset at equal budgets."""
+    return [sentence for one in found.comparisons for sentence in _comparison(one, found)]
+
+
+def _comparison(one: LossComparison, found: EqualBudget) -> list[str]:
+    ahead = f"{abs(one.difference):.2f} {found.metric} {'ahead of' if one.difference >= 0 else 'behind'}"
+    return [
+        f"with {one.trials} trials each, {one.first} is expected {ahead} {one.other}, and is ahead in "
+        f"{one.probability:.0%} of the searches that are drawn anew from these trials",
+        _crossing(one, found),
+        f"{one.other} has at most an even chance to improve on its best at all with {one.further_trials} further "
+        f"trials",
+    ]
+
+
+def _crossing(one: LossComparison, found: EqualBudget) -> str:
+    parts = [
+        ", ".join(f"from {_budget(each.at, unit)} {found.name_of(unit)} on {each.ahead} is ahead" for each in crossed)
+        for unit, crossed in one.crossings.items()
+        if crossed
+    ]
+    if not parts:
+        return f"the curves of {one.first} and {one.other} do not cross at any budget that both had"
+    return f"the curves of {one.first} and {one.other} cross: {'; '.join(parts)}"
+
+
+def _budget(at: float, unit: Unit) -> str:
+    """Return a budget as a number; of trials and epochs, which are spent whole, the next whole number."""
+    return f"{at:.3g}" if unit == "hours" else str(math.ceil(at))

@@ -23,8 +23,15 @@ from orchestrator.results.confirmed import Question, answer, verdicts_of
 from orchestrator.results.confirming import repeats_of
 from orchestrator.results.plain_words import share_text
 from orchestrator.results.statistics import Sample
-from trainables.judgements.judged_metrics import CONDENSED, RECALLS, WAYS, parts_of, query_values
-from trainables.judgements.judged_ranks import DirectionRanks, JudgedRanks
+from trainables.judgements.judged_metrics import (
+    CONDENSED,
+    RECALLS,
+    WAYS,
+    DirectionRanks,
+    JudgedRanks,
+    parts_of,
+    query_values,
+)
 from trainables.judgements.judgements import TITLES
 
 

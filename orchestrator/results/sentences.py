@@ -1,7 +1,7 @@
 """Sentences about a dataset's winner, for people: its values, its comparisons, and warnings."""
 
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing
-from orchestrator.results.equal_budget_words import describe_budgets
+from orchestrator.results.equal_budget import describe_budgets
 from orchestrator.results.judged import describe_judged
 from orchestrator.results.optimism import describe_optimism
 from orchestrator.results.outside import OUTSIDE

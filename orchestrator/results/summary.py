@@ -10,13 +10,11 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_by_study
 from orchestrator.journal.trial import Trial
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.caveats import caveats
-from orchestrator.results.comparability import comparability
+from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.confirming import races_of
 from orchestrator.results.early_epochs import EarlyEpochs, describe_early_epochs, early_epochs, of_dataset
-from orchestrator.results.equal_budget import equal_budgets
-from orchestrator.results.equal_budget_answers import EqualBudget
+from orchestrator.results.equal_budget import EqualBudget, equal_budgets
 from orchestrator.results.judged import JudgedVerdict, judged_verdicts
 from orchestrator.results.optimism import Optimism, optimism_of
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.history import History
-from orchestrator.journal.read_history import read_history
+from orchestrator.journal.reader import read_history
 from orchestrator.results import frames
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import summarise

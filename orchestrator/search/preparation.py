@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from orchestrator.experiment.changed_keys import changed_keys
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.journalled import changed_keys
 from orchestrator.experiment.plugins import changed_plugins
 from orchestrator.experiment.problems import short
 from orchestrator.experiment.sections import Resources

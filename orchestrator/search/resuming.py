@@ -1,7 +1,11 @@
-"""Reads an experiment from its journal, to resume it without its YAML file."""
+"""Reads an experiment from its journal, to resume it without its YAML file, and answers an early signal.
+
+The answer to a Ctrl-C or SIGTERM that comes while no trial runs, e.g. while Ray starts.
+"""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +13,12 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.read_history import read_history
+from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Stage
+from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.results.confirmation import choose_candidates
-from orchestrator.text.paths import path_text
-from orchestrator.text.program import typed_program
-from trainables.errors import ConfigError
+from orchestrator.text.terminal import path_text, say, typed_program
+from trainables.errors import ConfigError, UserError
 
 
 def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -151,3 +155,22 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
     if not choose_candidates(read_history(directory), 1):
         raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")
     return experiment
+
+
+@contextmanager
+def answered(interrupted: Callable[[], UserError]) -> Iterator[None]:
+    """Answer a signal inside a ``with`` block as it is answered while trials run, see ``orchestrator.tuner.run``.
+
+    Args:
+        interrupted: Returns the error that says how to resume.
+
+    Raises:
+        UserError: That error, in place of ``KeyboardInterrupt``.
+    """
+    try:
+        with sigterm_as_ctrl_c():
+            yield
+    except KeyboardInterrupt:
+        # Printed before MLflow gets its last records, which may take seconds.
+        say("stopping; what the journal holds is kept", error=True)
+        raise interrupted() from None

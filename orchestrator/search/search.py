@@ -16,7 +16,6 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.summary import summarise
-from orchestrator.search.answered import answered
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.display import evaluation_displayed
 from orchestrator.search.preparation import (
@@ -26,19 +25,17 @@ from orchestrator.search.preparation import (
     start,
     tracked,
 )
-from orchestrator.search.resuming import how_to_resume
+from orchestrator.search.resuming import answered, how_to_resume
 from orchestrator.search.stages import run_stages
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.warm_start import read_sources, start_warm
-from orchestrator.text.paths import path_text
-from orchestrator.text.terminal import say
+from orchestrator.text.terminal import path_text, say
 from orchestrator.text.values import count_text
 from orchestrator.tracking import without_password
 from orchestrator.tracking.registry import Registered, register_all
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.winners.champions import pack_champions
-from orchestrator.winners.test_split import evaluate_on_test, selected
-from orchestrator.winners.weights import write_files
+from orchestrator.winners.test_split import evaluate_on_test, selected, write_files
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
 from trainables.files import write_whole

@@ -16,7 +16,7 @@ import psutil
 
 from orchestrator.journal.lock import AlreadyRunningError, Holder, boot_id
 from orchestrator.storage.bucket import ObjectStore
-from trainables.json_files import parse_state
+from trainables.files import parse_state
 
 CLAIM_FILE = ".driver"
 """Name of the object beside the checkpoints in a bucket, and of the file beside the checkpoints in a folder."""

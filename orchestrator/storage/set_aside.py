@@ -13,7 +13,7 @@ from pathlib import Path
 from orchestrator.journal.history import History
 from orchestrator.storage.bucket import is_bucket
 from trainables.checkpoint import list_epochs
-from trainables.json_files import read_state
+from trainables.files import read_state
 
 FOLDER = "set_aside"
 """Folder in an experiment's directory, or beside the trials in a bucket, for files that the journal does not know."""

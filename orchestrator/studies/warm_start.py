@@ -13,7 +13,7 @@ from orchestrator.journal.experiment_records import WarmStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
-from orchestrator.journal.read_history import read_history
+from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError

@@ -1,6 +1,6 @@
 """The expected best value of each loss at equal numbers of trials, as a table."""
 
-from orchestrator.results.equal_budget_answers import LossCurve
+from orchestrator.results.equal_budget import LossCurve
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary
 from orchestrator.tables.layouts import Column, Layout

@@ -1,18 +1,54 @@
-"""Prints to the terminal, which shows the texts of data, journals and errors, and never obeys them.
+"""Text on the terminal: sentences, consoles, paths and commands as they can be typed here.
 
 A caption, the name of a dataset or the text of an error can hold escape sequences, which move the cursor, change the
 title of a window or hide lines, and marks that reverse or hide text. Both functions of this module make such characters
 visible: ``say`` for lines, ``make_console`` for all that rich draws. Nothing else prints.
+
+A console of rich that shows control characters instead of sending them; ``terminal.make_console`` makes it.
+
+Paths as people read and type them.
+
+The commands that are printed, as they can be typed in the shell that started this process.
 """
 
+import os
+import re
+import shutil
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
-from orchestrator.text.program import as_typed
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
 from orchestrator.text.values import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+NAME = "orchestrator"
+
+
+def typed_program() -> str:
+    """Return what stands for ``orchestrator`` on a command line: its name where the shell finds it, else its path.
+
+    Example:
+        After ``.venv/bin/orchestrator search ...`` in a shell without an active environment it is
+        ``.venv/bin/orchestrator``.
+    """
+    started = Path(sys.argv[0])
+    found = shutil.which(NAME)
+    if started.name != NAME or not started.is_file() or (found is not None and started.samefile(found)):
+        return NAME
+    return path_text(started)
+
+
+def as_typed(text: str) -> str:
+    """Return a text whose commands in back quotes begin with the program as it can be typed."""
+    program = typed_program()
+    return text if program == NAME else re.sub(rf"`{NAME} (?=[a-z])", lambda _: f"`{program} ", text)
 
 
 def make_console(
@@ -27,7 +63,6 @@ def make_console(
         coloured: Whether a terminal, real or claimed by the environment, gets colours.
     """
     # Imported here, so that commands that draw nothing do not wait for rich.
-    from orchestrator.text.console import SafeConsole
 
     width = None if file is None and sys.stdout.isatty() else plain_width
     colours: Literal["auto"] | None = "auto" if coloured else None
@@ -45,3 +80,21 @@ def say(*lines: object, error: bool = False, verbatim: bool = False) -> None:
     for line in lines:
         text = str(line) if verbatim else as_typed(str(line))
         print(visible(text), file=sys.stderr if error else sys.stdout, flush=True)
+
+
+class SafeConsole(Console):
+    """A console of rich that shows all characters of texts; control characters of rich itself still move the cursor."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of an object and of all objects in it."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+def path_text(path: Path) -> str:
+    """Return a path relative to the working directory, or the absolute path where that is shorter.
+
+    Example:
+        In ``/home/ada``, ``/home/ada/runs`` is ``runs``; in ``/opt/service``, ``/runs`` stays ``/runs``.
+    """
+    return min(os.path.relpath(path), str(path.absolute()), key=len)

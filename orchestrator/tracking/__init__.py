@@ -6,7 +6,14 @@ runs of a process that died.
 """
 
 from orchestrator.text.addresses import without_password
-from orchestrator.tracking.address import choose_uri, default_uri, is_server, pages_command, sync_command
+from orchestrator.tracking.address import (
+    choose_uri,
+    default_uri,
+    is_server,
+    pages_command,
+    refuse_default_password,
+    sync_command,
+)
 from orchestrator.tracking.connection import (
     ExperimentDeletedError,
     count_experiments,
@@ -16,7 +23,6 @@ from orchestrator.tracking.connection import (
 )
 from orchestrator.tracking.differences import find_differences
 from orchestrator.tracking.pages import comparison_page, newest_page
-from orchestrator.tracking.password import refuse_default_password
 from orchestrator.tracking.relocation import find_former_folders
 from orchestrator.tracking.runs import restore
 from orchestrator.tracking.store import STATUS, Store

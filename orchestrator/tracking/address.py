@@ -1,4 +1,7 @@
-"""The address of the store: the address that the user named, or the database of an output directory."""
+"""The address of the store: what the user named, or the database of an output folder; no public password.
+
+Refuses MLflow's default password, which is public.
+"""
 
 import os
 import shlex
@@ -7,12 +10,33 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchestrator.text.addresses import HIDDEN, check_well_formed, split_password, without_password
-from orchestrator.text.program import typed_program
+from orchestrator.text.terminal import typed_program
 from orchestrator.tracking.connection import first_line
-from orchestrator.tracking.password import PASSWORD, USERNAME, refuse_default_password
 from orchestrator.tracking.relocation import DATABASE
 from trainables.errors import ConfigError
 from trainables.extras import require
+
+USERNAME, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
+"""Environment variables in which MLflow looks for the credentials of a server."""
+
+DEFAULT_CREDENTIALS = ("admin", "password1234")
+"""Default password of MLflow's basic auth."""
+
+
+def refuse_default_password(uri: str) -> None:
+    """Refuse MLflow's default password.
+
+    Raises:
+        ConfigError: If the address or the environment has the default password.
+    """
+    parts = urlsplit(uri)
+    _, user, password = split_password(uri)
+    given = (user, password) if password else (os.environ.get(USERNAME), os.environ.get(PASSWORD))
+    if parts.scheme in ("http", "https") and given == DEFAULT_CREDENTIALS:
+        raise ConfigError(
+            f"{parts.scheme}://{parts.hostname}: MLflow's default password is in use; change it on the server "
+            f"(basic_auth.ini, or its users page), then set {PASSWORD} to the new one"
+        )
 
 
 def default_uri(output: Path) -> str:

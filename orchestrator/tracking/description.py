@@ -1,20 +1,105 @@
-"""A trial in MLflow's terms: tags, params, dataset, metrics."""
+"""Trials and confirmed candidates in MLflow's terms: names, tags, params, dataset, metrics, verdict.
+
+The run of a confirmed candidate: its means and standard deviation over the seeds, and its verdict.
+
+Names of runs and metrics in MLflow, chosen for the order and the width of MLflow's pages.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Trial
-from orchestrator.text.values import markdown, values_text, visible
+from orchestrator.journal.trial import Stage, Trial
+from orchestrator.results.candidates import DatasetVerdict, Standing
+from orchestrator.results.confirmed import verdicts_of
+from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
 from orchestrator.tracking.artifacts import protocol_of
-from orchestrator.tracking.names import at_best, stored_metric, stored_value
 from search_spaces.space import is_number
 from trainables.config import CHANGEABLE
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Metric
+
+
+LONGEST = 120
+"""Most characters of a run's name; MLflow's tables cut longer names, and its database refuses more than 250."""
+
+DIGITS = 6
+"""Significant digits of a metric in MLflow, whose pages show all digits; the journal keeps all digits."""
+
+
+AT_BEST = "at_best/"
+"""Start of the names of metrics as they were in a trial's best epoch; MLflow shows all others as of the last epoch."""
+
+BEST_EPOCH = f"{AT_BEST}epoch"
+"""Metric with the number of the best epoch."""
+
+
+def at_best(name: str) -> str:
+    """Return the name under which MLflow holds a metric of the best epoch: ``val/i2t_r1`` is ``at_best/i2t_r1``."""
+    return AT_BEST + name.removeprefix("val/")
+
+
+def run_name(trial: Trial, history: History) -> str:
+    """Return the name of a trial's run, which tells the trial from others of its experiment.
+
+    The number of the trial in its study comes first, then dataset and model where the experiment has several, the loss,
+    and the searched settings: ``0003 nt_xent τ=0.008``. A trial that repeats the settings of another trial has the
+    other trial's number, and a seed: ``0003 nt_xent τ=0.008 seed=7``.
+    """
+    repeated = history.trials.get(trial.candidate or "", trial)
+    number = [] if trial.stage is Stage.REGRESS else [f"{repeated.number:04d}"]
+    seed = [f"seed={trial.config.seed}"] if trial.candidate or trial.stage is Stage.REGRESS else []
+    return _name([*number, *_settings(trial, history), *seed])
+
+
+def candidate_name(trial: Trial, history: History, seeds: int) -> str:
+    """Return the name of the run that holds the means over the seeds of a confirmed candidate.
+
+    Args:
+        trial: The trial of the search that was confirmed.
+        history: History of the experiment.
+        seeds: Repeats of the trial that finished.
+    """
+    return _name([f"{trial.number:04d}", *_settings(trial, history), f"mean of {seeds} seeds"])
+
+
+def stored_metric(name: str) -> str:
+    """Return the name under which MLflow holds a metric of the journal.
+
+    MLflow sorts the charts of an experiment by the names of the metrics, so that the spread of every COCOS count over
+    the batches and the durations would stand before ``val/rsum``. The spread of ``cocos/NAME`` over the batches,
+    ``cocos/NAME_std`` in the journal, is ``variation/NAME``, that of ``cocos_start/NAME`` is ``variation_start/NAME``;
+    ``time/NAME`` is ``wall_time/NAME``.
+    """
+    section, _, rest = name.partition("/")
+    if section in ("cocos", "cocos_start") and rest.endswith("_std"):
+        return f"variation{section.removeprefix('cocos')}/{rest.removesuffix('_std')}"
+    return f"wall_time/{rest}" if section == "time" else name
+
+
+def stored_value(value: float) -> float:
+    """Return a metric rounded to ``DIGITS`` significant digits."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _settings(trial: Trial, history: History) -> list[str]:
+    config = trial.config
+    begun = history.experiment
+    several = [name for name, all_ in (("dataset", begun.datasets), ("model", begun.models)) if len(all_) > 1]
+    values = {name: value for name, value in trial.parameters.items() if name != "loss"}
+    names = [Path(config.dataset).name if name == "dataset" else trial.combination[name] for name in (*several, "loss")]
+    return [*names, format_parameters(short_names(values))]
+
+
+def _name(parts: list[str]) -> str:
+    whole = visible(" ".join(part for part in parts if part))
+    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
+
 
 NAMED = ("dataset", "model", "loss", "seed", "vocabulary", "val_images")
 """Keys of a training that, where set, are params of its run under their own names."""
@@ -132,3 +217,58 @@ def metrics_of(values: Mapping[str, float], seconds: float, step: int | None) ->
 
     at = round(seconds * 1000)
     return [Metric(stored_metric(name), stored_value(value), at, step or 0) for name, value in values.items()]
+
+
+@dataclass(frozen=True)
+class ConfirmedCandidate:
+    """A candidate whose confirmation is over.
+
+    Attributes:
+        trial: The trial of the search that was repeated.
+        metrics: Means over the seeds by the names of a trial's metrics; for the metric that decides also the sample
+            standard deviation (``_sd``) and the ends of the mean's 95 % interval (``_low``, ``_high``).
+        tags: The verdict on the candidate, and its rank from 1.
+        seeds: Number of the candidate's repeats that finished.
+        ended: The date at which the candidate's last repeat ended, in seconds since the Unix epoch.
+    """
+
+    trial: Trial
+    metrics: Mapping[str, float]
+    tags: Mapping[str, str]
+    seeds: int
+    ended: float
+
+
+def confirmed_candidates(history: History) -> Iterator[ConfirmedCandidate]:
+    """Yield the candidates with a finished repeat, for every dataset whose confirmation is over."""
+    for verdict in verdicts_of(history).values():
+        for standing in verdict.standings:
+            yield _described(history, verdict, standing)
+
+
+def _described(history: History, verdict: DatasetVerdict, standing: Standing) -> ConfirmedCandidate:
+    label, result = standing.candidate.label, standing.result
+    means = {name: measure.mean for name, measure in standing.measures.items() if not name.endswith("_std")}
+    ends = {} if standing.student is None else {"low": standing.student.low, "high": standing.student.high}
+    spread = {
+        # The selection metric under the name by which MLflow's table of trials is sorted.
+        f"{verdict.selection}_best": standing.selected_by,
+        **({} if result.sample_std is None else {f"{verdict.metric}_sd": result.sample_std}),
+        **{f"{verdict.metric}_{end}": value for end, value in ends.items()},
+    }
+    repeats = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == label]
+    return ConfirmedCandidate(
+        trial=history.trials[label],
+        metrics={**spread, **means, **best_of(means), "seeds": float(result.seeds)},
+        tags={"verdict": _verdict_on(verdict, standing), "rank": str(standing.rank)},
+        seeds=result.seeds,
+        ended=max(trial.ended or 0.0 for trial in repeats),
+    )
+
+
+def _verdict_on(verdict: DatasetVerdict, standing: Standing) -> str:
+    """Return in a few words how a candidate compares with the winner."""
+    if standing.rank == 1:
+        return f"winner: {verdict.verdict}"
+    compared = {comparison.label: str(comparison.verdict) for comparison in verdict.comparisons}
+    return f"winner is {compared[standing.candidate.label]}" if standing.candidate.label in compared else "not compared"

@@ -18,7 +18,7 @@ from pathlib import Path
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.reader import JournalReader
 from orchestrator.tracking.tracker import Tracker
-from trainables.json_files import parse_state
+from trainables.files import parse_state
 
 LOOK_SECONDS = 0.1
 """Seconds between two looks at the journal."""

@@ -1,18 +1,26 @@
-"""Finds the runs of an experiment in MLflow."""
+"""The runs of an experiment in MLflow: how they are found, and sent in as few requests as possible.
+
+The params, tags and metrics of a run, sent to MLflow in as few requests as MLflow's limits allow.
+
+A database takes about as long for one number as for fifty, so a trial that began and ended since the last delivery
+sends its params, its tags and its epochs in one request.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from orchestrator.text.values import visible
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import is_database
-from orchestrator.tracking.names import BEST_EPOCH
+from orchestrator.tracking.description import BEST_EPOCH, metrics_of
 from orchestrator.tracking.relocation import artifacts_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment
+    from mlflow.entities import Experiment, Metric, Param, RunTag
+
 
 STEPS = ("epoch", "trials_ended", "seeds")
 """Metrics whose step says how far the run of a trial, a study or a confirmed candidate has come."""
@@ -136,3 +144,67 @@ def _key(tags: Mapping[str, str]) -> str | None:
     if tags.get("kind") == "candidate" and "candidate" in tags:
         return candidate_key(tags["candidate"])
     return tags.get("trial") or tags.get("study")
+
+
+LIMIT = 1000
+"""MLflow's limit of metrics, params and tags together in one request."""
+
+
+class RunBatch:
+    """Collects params, tags and metrics of a run until ``send``.
+
+    MLflow stores the params of a request first, then its metrics, then its tags: a tag that confirms params or metrics
+    is stored after these, even if the store dies in between.
+    """
+
+    def __init__(self, client: "MlflowClient", run: Run) -> None:
+        self._client = client
+        self._run = run
+        self._forget()
+
+    def add_params(self, params: Mapping[str, Any]) -> None:
+        """Add params, as text; params of a run cannot change later."""
+        from mlflow.entities import Param
+
+        self._params += [Param(name, visible(str(value))) for name, value in params.items()]
+
+    def add_tags(self, tags: Mapping[str, str]) -> None:
+        """Add tags."""
+        from mlflow.entities import RunTag
+
+        self._tags += [RunTag(name, value) for name, value in tags.items()]
+
+    def add_step(self, metrics: Mapping[str, float], seconds: float, step: int) -> None:
+        """Add all metrics of a step, which are sent in one request; afterwards the run's ``step`` is this step.
+
+        Args:
+            metrics: Metric -> value.
+            seconds: Date of the metrics, in seconds since the Unix epoch.
+            step: Step of the metrics, higher than the step of the previous call.
+        """
+        self._make_room(len(metrics))
+        self._metrics += metrics_of(metrics, seconds, step)
+        self._step = step
+
+    def add_metrics(self, metrics: Mapping[str, float], seconds: float, step: int | None) -> None:
+        """Add metrics without a change of the run's ``step``."""
+        self._make_room(len(metrics))
+        self._metrics += metrics_of(metrics, seconds, step)
+
+    def send(self) -> None:
+        """Send the params, tags and metrics that were added since the last call, if there are any."""
+        if not (self._params or self._tags or self._metrics):
+            return
+        self._client.log_batch(self._run.id, metrics=self._metrics, params=self._params, tags=self._tags)
+        self._run.step = self._step
+        self._forget()
+
+    def _make_room(self, metrics: int) -> None:
+        if len(self._params) + len(self._tags) + len(self._metrics) + metrics > LIMIT:
+            self.send()
+
+    def _forget(self) -> None:
+        self._params: list[Param] = []
+        self._tags: list[RunTag] = []
+        self._metrics: list[Metric] = []
+        self._step = self._run.step

@@ -1,8 +1,15 @@
-"""Makes the runs of an experiment in MLflow agree with its journal."""
+"""Makes the runs of an experiment in MLflow, with their curves and files, agree with its journal.
 
-from collections.abc import Iterable, Mapping
+The curve of a study's run in MLflow: the best value so far against the number of ended trials.
+
+The files of a run, which lie beside MLflow's database: in a folder, in a bucket, or behind MLflow's server.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -14,26 +21,108 @@ from orchestrator.results.race import race_outcome
 from orchestrator.results.winner import find_champions
 from orchestrator.tracking import connection
 from orchestrator.tracking.artifacts import trial_artifacts
-from orchestrator.tracking.candidates import ConfirmedCandidate, confirmed_candidates
 from orchestrator.tracking.description import (
+    BEST_EPOCH,
+    ConfirmedCandidate,
     best_of,
+    candidate_name,
+    confirmed_candidates,
     dataset_of,
     end_of,
     lineage_of,
     note_of,
     params_of,
+    run_name,
     schedule_of,
     tags_of,
 )
-from orchestrator.tracking.names import BEST_EPOCH, candidate_name, run_name
-from orchestrator.tracking.progress import StudyCurve
 from orchestrator.tracking.relocation import correct_addresses
-from orchestrator.tracking.run_batch import RunBatch
-from orchestrator.tracking.run_files import send_files, send_texts
-from orchestrator.tracking.runs import PARENT, Run, candidate_key, existing_runs, find_or_make
+from orchestrator.tracking.runs import PARENT, Run, RunBatch, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
-from orchestrator.winners.kept_ranks import ranks_file
-from orchestrator.winners.weights import weights_file
+from orchestrator.winners.test_split import ranks_file, weights_file
+
+if TYPE_CHECKING:
+    from mlflow.store.artifact.artifact_repo import ArtifactRepository
+
+
+class StudyCurve:
+    """The curve of one study, which keeps its past, so that a new point takes constant time.
+
+    Args:
+        study: Name of the study.
+    """
+
+    def __init__(self, study: str) -> None:
+        self._study = study
+        self._read, self._count = 0, 0
+        self._finished: dict[str, list[float]] = {}
+        self._best: float | None = None
+
+    def grow(self, history: History) -> Iterator[tuple[int, dict[str, float], float]]:
+        """Yield a point of the curve for each trial that ended since the last call.
+
+        Args:
+            history: History of the experiment, the same object at each call.
+
+        Yields:
+            The number of trials that had ended, the metrics (the best value of a finished trial so far, and that
+            number), and the date at which the trial ended, in seconds since the Unix epoch.
+        """
+        new = history.ended[self._read :]
+        for trial in new:
+            self._read += 1
+            # Repeats train settings that the study has already found.
+            if trial.study == self._study and trial.stage is not Stage.CONFIRM:
+                self._count += 1
+                self._note(trial)
+                best = {} if self._best is None else {f"{trial.metric}_best": self._best}
+                yield self._count, {**best, "trials_ended": float(self._count)}, trial.ended or 0.0
+
+    def _note(self, trial: Trial) -> None:
+        if trial.state is not TrialState.FINISHED or trial.best_value is None:
+            return
+        trainings = self._finished.setdefault(trial.candidate or trial.id, [])
+        trainings.append(trial.best_value)
+        if len(trainings) > 1:
+            # Trainings of one setting count with their mean, so that a replicate may lower the best value.
+            self._best = max(map(fmean, self._finished.values()))
+        elif self._best is None or trial.best_value > self._best:
+            self._best = trial.best_value
+
+
+def send_texts(run: Run, texts: Mapping[str, str], uri: str) -> None:
+    """Send files by their names; an existing file of the run is overwritten.
+
+    Args:
+        run: Run to which the files belong.
+        texts: Name -> content.
+        uri: Address of MLflow's store.
+    """
+    if not texts:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in texts.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        _repository(run, uri).log_artifacts(folder)
+
+
+def send_files(run: Run, files: list[Path], uri: str) -> None:
+    """Send files under their own names; an existing file of the run is overwritten."""
+    repository = _repository(run, uri)
+    for file in files:
+        repository.log_artifact(str(file))
+
+
+def _repository(run: Run, uri: str) -> "ArtifactRepository":
+    """Return the place of a run's files.
+
+    MLflow's client would ask the store for the place of the run's files, which the run has in ``artifacts``, and keep
+    7 KB and a pool of threads for each of the newest 1,024 runs.
+    """
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    return get_artifact_repository(run.artifacts, tracking_uri=uri)
+
 
 STATUS = {
     TrialState.RUNNING: "RUNNING",

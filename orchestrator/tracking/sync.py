@@ -8,7 +8,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
-from orchestrator.journal.read_history import read_history
+from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import (
     STATUS,

@@ -1,7 +1,12 @@
-"""The thread that brings records to MLflow, in the process that delivers (``follow.py``) and in ``doctor``.
+"""The thread that brings records to MLflow, and how long it waits for a store that does not answer.
 
 A delivery that fails is tried again after the store has been read again. At the end of a search, the user is told what
 the store still lacks.
+
+A circuit breaker: how long to wait before the next request to a service that does not answer.
+
+While the breaker is closed, every attempt may be made. A failure opens the breaker: no attempt may be made for a while,
+which doubles with each further failure. Then one attempt may be made (half open), whose success closes the breaker.
 """
 
 import queue
@@ -19,8 +24,42 @@ from orchestrator.journal.record import Record, TrialRecord
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialCreated, TrialStarted
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
-from orchestrator.tracking.breaker import Breaker
 from orchestrator.tracking.connection import take_turn
+
+
+class Breaker:
+    """A circuit breaker around one service.
+
+    Attributes:
+        failures: Failures in a row; 0 while the breaker is closed.
+    """
+
+    def __init__(self, first: float, longest: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start closed.
+
+        Args:
+            first: Seconds for which the breaker stays open after the first failure, > 0.
+            longest: Seconds for which the breaker stays open at most.
+            clock: Returns monotonic seconds.
+        """
+        self._first, self._longest, self._clock = first, longest, clock
+        self._opens_at = clock()
+        self.failures = 0
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the next attempt may be made; 0 if it may be made now."""
+        return max(0.0, self._opens_at - self._clock())
+
+    def succeed(self) -> None:
+        """Note that an attempt succeeded."""
+        self.failures = 0
+
+    def fail(self) -> None:
+        """Note that an attempt failed."""
+        self.failures += 1
+        self._opens_at = self._clock() + min(self._longest, self._first * 2 ** (self.failures - 1))
+
 
 PAUSE = 0.5
 """Seconds between deliveries; the records of a trial in this time are sent in one request."""

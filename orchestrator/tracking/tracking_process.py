@@ -13,7 +13,7 @@ from pathlib import Path
 from orchestrator.tracking.address import sync_command
 from orchestrator.tracking.follow import Target
 from trainables.extras import is_installed
-from trainables.json_files import parse_state
+from trainables.files import parse_state
 
 COMMAND = (sys.executable, "-P", "-m", "orchestrator.tracking.follow")
 """The process's program; ``-P`` keeps the folder where the user is from hiding modules of libraries."""

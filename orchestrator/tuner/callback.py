@@ -16,10 +16,9 @@ import ray
 from ray.tune.experiment import Trial as RayTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 
-from orchestrator.journal.error_logs import keep_error
+from orchestrator.journal.directory import Place, keep_error, write_places
 from orchestrator.journal.experiment_records import ConcurrencyLowered
 from orchestrator.journal.lock import AlreadyRunningError
-from orchestrator.journal.places import Place, write_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialRetried, TrialStarted
 from orchestrator.studies.source import TrialSource

@@ -17,10 +17,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from orchestrator.journal.error_logs import read_error
+from orchestrator.journal.directory import read_error
 from orchestrator.report.page import figure_makers
-from orchestrator.report.policy import set_aside_styles
-from orchestrator.report.render import plain_rows, plotly_source
+from orchestrator.report.render import plain_rows, plotly_source, set_aside_styles
 from orchestrator.report.studies import studies_of
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.journal.error_logs import read_error
-from orchestrator.journal.places import Place, read_places
+from orchestrator.journal.directory import Place, read_error, read_places
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.cost import Fact

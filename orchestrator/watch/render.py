@@ -9,13 +9,14 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
-from orchestrator.report.policy import served_policy, set_aside_styles
 from orchestrator.report.render import (
     ROWS_SHOWN,
     embedded,
     plain_options,
     plotly_styles,
     scripts,
+    served_policy,
+    set_aside_styles,
     stylesheet,
     templates,
 )

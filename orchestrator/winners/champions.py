@@ -19,8 +19,7 @@ from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
-from trainables.files import aside, take_place, write_whole
-from trainables.json_files import read_state
+from trainables.files import aside, read_state, take_place, write_whole
 
 CHAMPIONS = "champions"
 """Folder of the packed models in an experiment's directory."""

@@ -1,7 +1,13 @@
-"""Opens the test split after all selection, only for the selected trials, and records the opening beforehand."""
+"""Opens the test split for selected trials, and keeps their ranks and weights.
 
-from collections.abc import Iterable
+The ranks of the queries of val and test, as files beside the checkpoints of the trials that were evaluated.
+
+The best models of the trials that were evaluated on test, as files that MLflow stores with their runs.
+"""
+
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.journal.confirmation_records import EvaluatedOnTest, OpenedTest
 from orchestrator.journal.directory import checkpoint_root
@@ -10,8 +16,27 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.winner import find_winners
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.winners.kept_ranks import keep_ranks
 from orchestrator.workload.workload import Workload
+from trainables.errors import UserError
+
+if TYPE_CHECKING:
+    from trainables.ranks import Ranks
+
+
+def ranks_file(directory: Path, trial: Trial, split: str) -> Path:
+    """Return where the ranks of a trial on a split lie in an experiment's directory."""
+    return checkpoint_root(directory, trial) / f"ranks_{split}.npz"
+
+
+def keep_ranks(ranks: Mapping[str, "Ranks"], trial: Trial, checkpoints: Checkpoints, directory: Path) -> None:
+    """Write the ranks of each split into the experiment's directory and to the checkpoints, which may be elsewhere."""
+    from trainables.ranks import write_ranks
+
+    for split, of_split in ranks.items():
+        file = ranks_file(directory, trial, split)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_ranks(file, of_split)
+        checkpoints.keep(trial.id, file)
 
 
 def selected(history: History) -> list[Trial]:
@@ -48,3 +73,26 @@ def evaluate_on_test(
         # Without judgements, the record has no such field, as in older versions.
         judged = [one.to_text() for one in evaluation.judged] or None
         ledger.append(EvaluatedOnTest(trial=trial.id, metrics=dict(evaluation.metrics), ranks=ranks, judged=judged))
+
+
+FOLDER, FILE = "weights", "best.safetensors"
+
+
+def weights_file(directory: Path, trial: str) -> Path:
+    """Return where the weights file of a trial lies in an experiment's directory."""
+    return directory / FOLDER / trial / FILE
+
+
+def write_files(trials: Iterable[Trial], workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
+    """Write the weights files that are missing; return a sentence about each file that could not be written."""
+    problems = []
+    for trial in trials:
+        file = weights_file(directory, trial.id)
+        if file.is_file():
+            continue
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            workload.write_weights(checkpoints.bring(trial.id, checkpoint_root(directory, trial)), file)
+        except (UserError, OSError) as error:
+            problems.append(f"{trial.id}: {FILE} was not written: {str(error).splitlines()[0]}")
+    return problems

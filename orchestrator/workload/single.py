@@ -10,8 +10,7 @@ import yaml
 
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError
-from trainables.files import make_writable, write_whole
-from trainables.json_files import parse_state
+from trainables.files import make_writable, parse_state, write_whole
 from trainables.reports import EpochReport
 
 

@@ -161,8 +161,8 @@ class TrainablesWorkload:
         write_retriever(folder, checkpoint, data, "test", origin=self._origin(config), text_extractor=kept)
 
     def write_weights(self, checkpoint: Path, path: Path) -> None:
-        """Write the best model with ``trainables.serving.weights_file``."""
-        from trainables.serving.weights_file import write_weights
+        """Write the best model with ``trainables.serving.packed``."""
+        from trainables.serving.packed import write_weights
 
         write_weights(checkpoint, path)
 

@@ -14,7 +14,7 @@ from trainables.config import TrialConfig
 from trainables.reports import EpochReport, Outcome
 
 if TYPE_CHECKING:
-    from trainables.judgements.judged_ranks import JudgedRanks
+    from trainables.judgements.judged_metrics import JudgedRanks
     from trainables.ranks import Ranks
 
 

@@ -26,11 +26,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainables.block_scores import BlockScores
 from trainables.data.dataset import load_dataset
 from trainables.evaluation import rank_split
 from trainables.judgements.beside_dataset import load_judgements
 from trainables.judgements.judged_metrics import named_metrics
+from trainables.positive_ranks import BlockScores
 
 Floats = NDArray[np.float32]
 

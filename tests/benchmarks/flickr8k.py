@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data.dataset import Dataset, Split, load_dataset
-from trainables.data.strings import Strings
+from trainables.data.text_files import Strings
 from trainables.data.vocabulary import END, SPECIAL, START, Vocabulary
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

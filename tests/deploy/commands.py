@@ -37,8 +37,7 @@ def in_markdown(text: str) -> Iterator[list[str]]:
     blocks = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
     for block in blocks.findall(text):
         yield from in_shell(block)
-    without_blocks = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    for code in re.findall(r"`([^`]+)`", without_blocks):
+    for code in re.findall(r"`([^`]+)`", blocks.sub("", text)):
         words = code.split()
         if len(words) > 1 and any(tool in words for tool in TOOLS):
             yield from in_shell(" ".join(words))

@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from orchestrator.cli import app, main
-from orchestrator.tracking.password import PASSWORD, USERNAME
+from orchestrator.tracking.address import PASSWORD, USERNAME
 from tests.support.bucket import free_port
 from tests.support.in_process import without_ray
 from tests.support.precomputed_folder import write_precomputed

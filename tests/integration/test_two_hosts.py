@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.journal.directory import read_places
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.places import read_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import summarise
 from tests.integration.search_process import command

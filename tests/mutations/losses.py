@@ -70,7 +70,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="SelHN takes the mean at epsilon itself",
-        file="trainables/losses/selective.py",
+        file="trainables/losses/triplet.py",
         old="gap.detach().abs() < per_query",
         new="gap.detach().abs() <= per_query",
         tests="tests/trainables/losses/test_selective.py::test_each_query_decides_for_itself",
@@ -128,7 +128,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="the command cocos keeps the first batch size",
-        file="orchestrator/workload/contributions.py",
+        file="orchestrator/workload/evaluation.py",
         old="epoch_batches(split, now.training,",
         new="epoch_batches(split, config.training,",
         tests="tests/orchestrator/workload/test_train_command.py::test_cocos_has_the_batch_size_of_the_best_epoch",
@@ -185,7 +185,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="judged ranks know no ties within the tolerance",
-        file="trainables/judgements/ranking.py",
+        file="trainables/judgements/judged_metrics.py",
         old="best - tolerance",
         new="best",
         tests="tests/trainables/judgements/test_judged_metrics.py"
@@ -193,7 +193,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="judged ranks leave out the tolerance of the scores",
-        file="trainables/judgements/ranking.py",
+        file="trainables/judgements/judged_metrics.py",
         old="first, scores.tolerance)",
         new="first, 0.0)",
         tests="tests/trainables/judgements/test_judged_metrics.py"

@@ -278,7 +278,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="statistics of a checkpoint are those of val",
-        file="orchestrator/workload/contributions.py",
+        file="orchestrator/workload/evaluation.py",
         old='data.splits["train"]',
         new='data.splits["val"]',
         tests="tests/orchestrator/winners/test_test_split.py::test_statistics_of_gradients_are_those_of_the_train_split",
@@ -306,14 +306,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="statistics of a checkpoint are those of the loss at the start",
-        file="orchestrator/workload/contributions.py",
+        file="orchestrator/workload/evaluation.py",
         old='config.at(best["epoch"])',
         new="config",
         tests="tests/orchestrator/winners/test_test_split.py::test_statistics_of_gradients_are_those_of_the_loss_at_the_best_epoch",
     ),
     Mutation(
         name="statistics of a checkpoint have another temperature than was learned",
-        file="orchestrator/workload/contributions.py",
+        file="orchestrator/workload/evaluation.py",
         old="best.get(LEARNED, {})",
         new="dict.fromkeys(best.get(LEARNED, {}), 0.07)",
         tests="tests/orchestrator/workload/test_train_command.py::test_a_learned_temperature_is_printed_and_counted_with",

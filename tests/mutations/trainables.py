@@ -54,7 +54,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="norm_before_reasoning is ignored",
-        file="trainables/models/region_reasoning.py",
+        file="trainables/models/vsrn.py",
         old="        if self.norm_before_reasoning:\n",
         new="        if True:\n",
         tests="tests/trainables/models/test_region_reasoning.py",
@@ -68,14 +68,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="bound of VSRN's projection without the joint size",
-        file="trainables/models/region_reasoning.py",
+        file="trainables/models/vsrn.py",
         old="sqrt(region_size + size)",
         new="sqrt(region_size)",
         tests="tests/trainables/models/test_initial_values.py",
     ),
     Mutation(
         name="bound of the words' embedding ten times as wide",
-        file="trainables/models/text_encoder.py",
+        file="trainables/models/vsepp.py",
         old="-0.1, 0.1",
         new="-1.0, 1.0",
         tests="tests/trainables/models/test_initial_values.py",
@@ -173,7 +173,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="ties with wrong candidates are won by judged positives",
-        file="trainables/judgements/ranking.py",
+        file="trainables/judgements/judged_metrics.py",
         old="torch.searchsorted(others, best - tolerance)",
         new="torch.searchsorted(others, best - tolerance, right=True)",
         tests="tests/trainables/judgements/test_judged_metrics.py",
@@ -229,21 +229,21 @@ MUTATIONS = (
     ),
     Mutation(
         name="a resumed trial forgets the state of the optimiser of what it learns",
-        file="trainables/learned_parameters.py",
+        file="trainables/optimizers.py",
         old='            self.each[name].optimizer.load_state_dict(saved["optimizer"])\n',
         new="",
         tests="tests/trainables/test_learned_parameters.py::test_a_resumed_trial_resumes_to_the_bit",
     ),
     Mutation(
         name="a learned temperature decays",
-        file="trainables/learned_parameters.py",
+        file="trainables/optimizers.py",
         old="undecayed = replace(training, weight_decay=0.0)",
         new="undecayed = training",
         tests="tests/trainables/test_learned_parameters.py::test_its_optimizer_has_the_rate_of_the_epoch_and_no_weight_decay",
     ),
     Mutation(
         name="a learned temperature has no bounds",
-        file="trainables/learned_parameters.py",
+        file="trainables/optimizers.py",
         old="raw.clamp_(low, high)",
         new="raw.clamp_(-1e9, 1e9)",
         tests="tests/trainables/test_learned_parameters.py::test_a_value_never_leaves_its_bounds",
@@ -306,7 +306,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="captions are no unit vectors",
-        file="trainables/models/text_encoder.py",
+        file="trainables/models/vsepp.py",
         old="return normalize(vectors, dim=-1, eps=1e-12)",
         new="return vectors",
         tests="tests/trainables/models/test_models.py::test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors",

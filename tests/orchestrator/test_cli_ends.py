@@ -75,6 +75,7 @@ def test_the_table_of_commands_says_what_the_commands_say() -> None:
     assert told == {name: summary for name, (_, summary) in cli.COMMANDS.items()}
 
 
+@pytest.mark.proof
 def test_a_command_imports_no_other_command() -> None:
     program = (
         "import sys\nfrom orchestrator.cli import main\n"

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.block_scores import BlockScores
 from trainables.chance import chance_rsum
 from trainables.class_metrics import class_metrics, rank_classmates
+from trainables.positive_ranks import BlockScores
 
 PLACES = (1, 2, 4, 5, 8, 10)
 

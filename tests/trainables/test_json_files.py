@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.journal.places import PLACES_FILE, read_places
+from orchestrator.journal.directory import PLACES_FILE, read_places
 from orchestrator.regression.accepted import AcceptedError, read_accepted
 from orchestrator.regression.ended import SUMMARY, read_summary
 from orchestrator.winners.champions import CARD, read_champion
@@ -16,7 +16,7 @@ from tests.test_architecture import PACKAGES, ROOT
 from trainables.checkpoint import MANIFEST, find_damage
 from trainables.data.vocabulary import Vocabulary
 from trainables.errors import CheckpointError, UserError
-from trainables.json_files import parse_state, read_state
+from trainables.files import parse_state, read_state
 from trainables.serving.packed import ABOUT
 from trainables.serving.retriever import Retriever
 
@@ -90,7 +90,7 @@ def test_what_only_hints_is_left_out(tmp_path: Path) -> None:
 
 
 OTHERS = {
-    "trainables/json_files.py": "the way",
+    "trainables/files.py": "the way",
     "trainables/data/text_files.py": "data sets: another cap, and errors with line and column",
     "trainables/data/npy_files.py": "the header of a safetensors file: capped, and every error caught",
     "trainables/data/extract.py": "what was just written",

@@ -17,7 +17,7 @@ from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
 from trainables.evaluation import similarities
 from trainables.losses import LOSSES, build_loss
-from trainables.losses.learned import learnable_of, learned_names, with_values
+from trainables.losses.parameters import learnable_of, learned_names, with_values
 from trainables.reports import EpochReport
 from trainables.trial import Trial, run_trial
 

@@ -22,8 +22,7 @@ from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.models.backbones import build_backbone, weights_digest
 from trainables.serving.packed import ABOUT, GALLERY, MODEL, write_retriever
-from trainables.serving.picture_features import features_of_picture
-from trainables.serving.retriever import Retriever, Served, _load_pyfunc
+from trainables.serving.retriever import Retriever, Served, _load_pyfunc, features_of_picture
 from trainables.trial import run_trial
 
 DATA = tiny_dataset()

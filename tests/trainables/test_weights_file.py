@@ -13,7 +13,7 @@ from trainables.checkpoint import BEST, read_file, save_epoch
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError
 from trainables.models import build_model
-from trainables.serving.weights_file import write_weights
+from trainables.serving.packed import write_weights
 from trainables.trial import run_trial
 
 DATA = tiny_dataset()

@@ -9,7 +9,7 @@ from torch import Tensor
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.contracts.findings import BrokenError, Finding
 from trainables.data.dataset import Dataset, Split
-from trainables.data.strings import Strings
+from trainables.data.text_files import Strings
 from trainables.data.vocabulary import SPECIAL, Vocabulary
 from trainables.errors import ConfigError, PluginError
 from trainables.model_parameters import FEATURES

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.errors import DataError
-from trainables.files import aside, force_to_disk, write_whole
-from trainables.json_files import read_state
+from trainables.files import aside, force_to_disk, read_state, write_whole
 
 _CHECKS = 2
 """Version of the checks of files, increased when a rule changes, so that results of older versions are not used."""

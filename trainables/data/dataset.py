@@ -35,14 +35,12 @@ from trainables.data.pictures.crops import ImageFiles, find_image_files
 from trainables.data.pictures.images import check_links, link_problem
 from trainables.data.prepared import VERSION, Rows, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
-from trainables.data.strings import Strings
-from trainables.data.text_files import read_json
+from trainables.data.text_files import Strings, read_json
 from trainables.data.tfidf import NAME as TFIDF
 from trainables.data.tokenizers import ENGLISH, REASONS, RULE, Tokenizer, find_tokenizer, infer_tokenizer
 from trainables.data.vocabulary import SPLITS_OF, Vocabulary, VocabularyName
 from trainables.errors import ConfigError, DataError
-from trainables.files import alone, write_whole
-from trainables.json_files import read_state
+from trainables.files import alone, read_state, write_whole
 from trainables.model_parameters import check_identity
 
 _INFERRED = {tokenizer.name: tokenizer for tokenizer in REASONS}

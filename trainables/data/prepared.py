@@ -18,10 +18,10 @@ import numpy as np
 
 from trainables.data.cache import whole_directory
 from trainables.data.corpus import SPLITS, Corpus, Image
-from trainables.data.strings import Strings
+from trainables.data.text_files import Strings
 from trainables.data.tokenizers import Tokenizer
 from trainables.data.vocabulary import END, SPLITS_OF, START, Vocabulary
-from trainables.json_files import read_state
+from trainables.files import read_state
 
 VERSION = 1
 """Increased when the files or the tokeniser change, so that folders of older versions are not used."""

@@ -29,8 +29,7 @@ from trainables.data.text_files import read_json
 from trainables.data.tokenizers import ENGLISH, Tokenizer
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
-from trainables.files import write_whole
-from trainables.json_files import parse_state
+from trainables.files import parse_state, write_whole
 
 NAME = "tfidf-svd"
 """Name of this extractor for ``data extract --text``."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trainables.data.tokenizers import ENGLISH, Tokenizer
-from trainables.json_files import parse_state
+from trainables.files import parse_state
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 """Ids of special tokens: padding, begin and end of a caption, a word that is not in the vocabulary."""

@@ -22,10 +22,9 @@ from trainables.losses.gradient_weights import GradientWeights
 from trainables.losses.multi_similarity import MultiSimilarity
 from trainables.losses.nt_xent import NTXent
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
-from trainables.losses.selective import TripletSelHN
 from trainables.losses.sigmoid import Sigmoid
 from trainables.losses.smooth_ap import SmoothAP
-from trainables.losses.triplet import Triplet, TripletHardest
+from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
 from trainables.losses.warp import WARP
 from trainables.plugins.blame import Blaming
 from trainables.plugins.in_use import run_offer

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
-from trainables.losses.learned import CLIP_TEMPERATURE, Learnable
-from trainables.losses.parameters import LearnableParameter, per_score, require_above_zero
+from trainables.losses.parameters import CLIP_TEMPERATURE, Learnable, LearnableParameter, per_score, require_above_zero
 
 
 @dataclass(frozen=True)

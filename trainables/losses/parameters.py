@@ -1,8 +1,25 @@
-"""Hyper-parameters of losses: a number, a tensor with one value per stacked trial, or ``learned``."""
+"""Hyper-parameters of losses: a number, a tensor with one value per stacked trial, or learned with the model.
+
+Hyper-parameters of losses that are learned with the model, as CLIP learns its temperature and SigLIP its bias.
+
+The class attribute ``learnable`` of a loss maps the name of each hyper-parameter that can be learned to a
+``Learnable``. Such a hyper-parameter may be set to ``learned`` instead of a number. The optimiser then steps a raw
+number w, and the hyper-parameter is exp(w) where it must be above 0, else w itself. After each step, w is clamped to
+its bounds. A loss with a learned hyper-parameter can only be computed after ``with_values`` has replaced the word
+``learned`` by a number, which a trial does in every step.
+
+References:
+    [Radford2021] Radford et al., Learning Transferable Visual Models From Natural Language Supervision, section 2.5.
+        arXiv:2103.00020: the logarithm of the scale 1/t is learned from log(1/0.07), and the scale is at most 100.
+    [Zhai2023] Zhai et al., Sigmoid Loss for Language Image Pre-Training, section 3.2. arXiv:2303.15343: the scale from
+        10, the bias from -10.
+"""
 
 import math
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,7 +31,7 @@ Parameter = float | Tensor
 """A number, or a tensor of the leading shape (...) of the similarities."""
 
 LearnableParameter = Parameter | Literal["learned"]
-"""A ``Parameter``, or the word for a learned parameter; see ``trainables.losses.learned``."""
+"""A ``Parameter``, or the word for a learned parameter; see ``trainables.losses.parameters``."""
 
 
 def require_above_zero(name: str, value: LearnableParameter, *, learnable: bool = False) -> None:
@@ -71,3 +88,67 @@ def _require(name: str, value: object, rule: str, holds: Callable[[float], bool]
     for number in numbers_of(name, value):
         if not holds(number):
             raise ConfigError(f"{name} must be {rule}, got {number}")
+
+
+L = TypeVar("L")
+
+
+@dataclass(frozen=True)
+class Learnable:
+    """How a hyper-parameter is learned.
+
+    Attributes:
+        initial: Value before the first step.
+        minimum: Lowest value.
+        maximum: Highest value.
+        is_logarithmic: Whether the optimiser steps the logarithm of the value; ``minimum`` is then above 0.
+    """
+
+    initial: float
+    minimum: float = -math.inf
+    maximum: float = math.inf
+    is_logarithmic: bool = False
+
+    def raw(self, value: float) -> float:
+        """Return the raw number w of a value."""
+        return math.log(value) if self.is_logarithmic else value
+
+    def value(self, raw: Tensor) -> Tensor:
+        """Return the value of each w, in the shape of ``raw``."""
+        return raw.exp() if self.is_logarithmic else raw
+
+    def bounds(self) -> tuple[float, float]:
+        """Return the lowest and the highest w."""
+        return self.raw(self.minimum), self.raw(self.maximum)
+
+    def __str__(self) -> str:
+        """Return the text that the list of losses shows."""
+        of = " on its logarithm" if self.is_logarithmic else ""
+        bounded = (self.minimum, self.maximum) != (-math.inf, math.inf)
+        return f"from {self.initial:.4g}{of}{f', within [{self.minimum:g}, {self.maximum:g}]' if bounded else ''}"
+
+
+CLIP_TEMPERATURE = Learnable(initial=0.07, minimum=0.01, maximum=1.0, is_logarithmic=True)
+"""[Radford2021]. A step of log t is the negative of the same step of the log-scale log 1/t. The lower bound 1 of the
+scale comes from open_clip, which clamps the log-scale to [0, log 100].
+"""
+
+
+def learnable_of(loss: object) -> Mapping[str, Learnable]:
+    """Return the learnable hyper-parameters of a loss or of a loss class, by name."""
+    found: Mapping[str, Learnable] = getattr(loss, "learnable", {})
+    return found
+
+
+def learned_names(loss: object) -> list[str]:
+    """Return the names of a loss's hyper-parameters that are set to ``learned``, in the order of its fields."""
+    made: Any = loss
+    return [one.name for one in fields(made) if isinstance(value := getattr(loss, one.name), str) and value == LEARNED]
+
+
+def with_values(loss: L, values: Mapping[str, Any]) -> L:
+    """Return a copy of a loss with other hyper-parameters, which are not checked, because they may need a gradient."""
+    changed = copy(loss)
+    for name, value in values.items():
+        object.__setattr__(changed, name, value)
+    return changed

@@ -21,8 +21,13 @@ from torch.nn.functional import logsigmoid
 
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
-from trainables.losses.learned import Learnable
-from trainables.losses.parameters import LearnableParameter, per_score, require_above_zero, require_finite_number
+from trainables.losses.parameters import (
+    Learnable,
+    LearnableParameter,
+    per_score,
+    require_above_zero,
+    require_finite_number,
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from trainables.losses import Loss
-from trainables.losses.learned import with_values
+from trainables.losses.parameters import with_values
 
 
 def stack_losses(losses: Sequence[Loss], device: torch.device) -> Loss:

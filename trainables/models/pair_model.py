@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from trainables.models.precision import computing_in_full, in_full
+from trainables.models.layers import computing_in_full, in_full
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.pair_scores import PairScores
 from trainables.plugins.blame import Blaming

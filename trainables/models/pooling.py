@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.models.gru import all_states
-from trainables.models.precision import computing_in_full, in_full
+from trainables.models.layers import computing_in_full, in_full
 
 POSITION_SIZE = 32
 """Dimensions of a positional encoding, and of the GRU that reads it [Chen2021, code]."""

@@ -8,13 +8,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from trainables.block_scores import BlockScores
 from trainables.config import Precision, TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.models.precision import computing, in_full
+from trainables.models.layers import computing, in_full
 from trainables.plugins.blame import Blaming
+from trainables.positive_ranks import BlockScores, Scores
 from trainables.representations import Sets
-from trainables.scores import Scores
 
 
 class RetrievalModel(nn.Module, ABC):

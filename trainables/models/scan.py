@@ -19,9 +19,8 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.cross_attention import Attention
 from trainables.models.gru import all_states
-from trainables.models.layers import linear
+from trainables.models.layers import computing_in_full, in_full, linear
 from trainables.models.pair_model import PairModel
-from trainables.models.precision import computing_in_full, in_full
 from trainables.representations import Sets
 
 

@@ -15,9 +15,8 @@ from trainables.model_parameters import FEATURES, MODEL_PARAMETERS, like
 from trainables.plugins.installed import installed_plugins, is_installed, providers, read_installed
 from trainables.plugins.offers import FEATURES as KNOWN_FEATURES
 from trainables.plugins.offers import Offer
-from trainables.plugins.outline import outline_of
+from trainables.plugins.outline import describe, offers_in, offers_of, outline_of, stop_running
 from trainables.plugins.plugin import Plugin, read_file
-from trainables.plugins.running import describe, offers_in, offers_of, stop_running
 
 _in_use: dict[str, Plugin] = {}
 _owners: dict[tuple[str, str], str] = {}

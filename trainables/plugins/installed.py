@@ -10,8 +10,8 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution,
 from pathlib import Path
 
 from trainables.errors import ConfigError
+from trainables.plugins.outline import TextModules
 from trainables.plugins.plugin import KINDS, Plugin, check_size
-from trainables.plugins.running import TextModules
 
 GROUP = "icr_orchestrator."
 

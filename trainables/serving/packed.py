@@ -5,10 +5,17 @@ model that compares sets, the vectors of all sets and ``images.lengths`` and ``c
 ``retriever.json`` (config, values of learned hyper-parameters of the loss, vocabulary, tokenizer, names). Nothing in it
 can run code, but for the model of a plug-in: the text of the plug-ins that a training depended on lies under
 ``plugins/``, and the text of a model's plug-in runs only for who trusts it.
+
+The plug-ins of a packed model: their text lies beside the model, and runs only if the user trusts it.
+
+The best model of a checkpoint as one safetensors file, which runs no code in the programs that read it.
 """
 
 import json
+import os
+import warnings
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +27,79 @@ from trainables.checkpoint import BEST, read_file
 from trainables.config import LEARNED, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
-from trainables.data.strings import Strings
+from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer
 from trainables.data.vocabulary import Vocabulary
-from trainables.errors import CheckpointError
+from trainables.errors import CheckpointError, ConfigError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
-from trainables.files import write_whole
-from trainables.json_files import read_state
+from trainables.files import read_state, write_whole
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
+from trainables.plugins.in_use import in_use, use
+from trainables.plugins.plugin import Plugin
 from trainables.representations import converted, to_tensors
-from trainables.serving.packed_plugins import write_plugins
+
+FOLDER = "plugins"
+
+
+def write_plugins(folder: Path, config: TrialConfig) -> list[dict[str, Any]]:
+    """Write the text of the plug-ins that a training depended on, and return their descriptions.
+
+    Args:
+        folder: Folder of the packed model.
+        config: Config of the training.
+    """
+    known = [plugin for plugin in in_use().values() if plugin.reference in config.plugins]
+    for plugin in known:
+        for path, text in plugin.files.items():
+            file = folder / FOLDER / plugin.name / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    return [{**asdict(plugin), "files": list(plugin.files)} for plugin in known]
+
+
+def use_packed(folder: Path, about: Mapping[str, Any], *, trust: bool) -> None:
+    """Take the packed plug-in of the model into use; for a model of ours, nothing runs.
+
+    Args:
+        folder: Folder of the packed model.
+        about: Content of ``retriever.json``.
+        trust: Whether the code may run.
+
+    Raises:
+        CheckpointError: If the code may not run, or has changed since it was packed.
+    """
+    model = about["config"]["model"]
+    offering = [one for one in about.get("plugins", ()) if model in one["offers"].get("models", {})]
+    for one in offering:
+        plugin = _read(folder, one)
+        loaded = in_use().get(plugin.name)
+        if loaded is not None and loaded.digest == plugin.digest:
+            continue
+        told = f"the model {model} of {folder} is code of the plug-in {plugin}, under {folder / FOLDER / plugin.name}"
+        if not trust:
+            raise CheckpointError(
+                f"{told}; it would run with your rights: read it, then say that you trust it (--trust-plugins, or "
+                f"trust_plugins=True in Python)"
+            )
+        warnings.warn(f"{told}; it runs now", stacklevel=3)
+        use([plugin])
+
+
+def _read(folder: Path, one: Mapping[str, Any]) -> Plugin:
+    """Return a packed plug-in; its text must not have changed."""
+    root = (folder / FOLDER).resolve()
+    try:
+        files = {}
+        for path in one["files"]:
+            file = (root / one["name"] / path).resolve()
+            if not file.is_relative_to(root):
+                raise CheckpointError(f"{folder}: its plug-in {one['name']} names a file outside: {path}")
+            files[path] = file.read_text(encoding="utf-8")
+        return Plugin(**{**one, "files": files})
+    except (OSError, KeyError, TypeError, ConfigError) as error:
+        raise CheckpointError(f"{folder}: damaged: {str(error).splitlines()[0]}; register the model again") from None
+
 
 FORMAT = 1
 MODEL, GALLERY, ABOUT = "model.safetensors", "gallery.safetensors", "retriever.json"
@@ -143,3 +212,34 @@ def build_unloaded(config: TrialConfig, vocabulary: Vocabulary, about: Mapping[s
         labels=np.zeros(0, dtype=np.int64) if about.get("has_one_modality") else None,
     )
     return build_model(config, Dataset(config.dataset, "", vocabulary, {"train": empty}), pretrained=False)
+
+
+def write_weights(checkpoint: Path, path: Path) -> None:
+    """Write the tensors of a checkpoint's best model, by their names in the model.
+
+    The file's metadata holds ``config`` (JSON of the ``TrialConfig``), ``digest`` of the data, ``epoch`` and ``value``
+    of the metric that selected it, and ``learned`` (JSON) where the loss learned hyper-parameters: the values that the
+    best model was trained with.
+
+    Args:
+        checkpoint: An ``epoch_NNNN`` directory.
+        path: Path of the file, in a folder that exists; the file appears whole or not at all.
+
+    Raises:
+        CheckpointError: If the checkpoint is damaged.
+    """
+    from safetensors.torch import save_file
+
+    payload = read_file(checkpoint, BEST)
+    told = {
+        "config": json.dumps(payload["config"]),
+        **{name: str(payload[name]) for name in ("digest", "epoch", "value")},
+    }
+    if LEARNED in payload:
+        told[LEARNED] = json.dumps(payload[LEARNED])
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in payload["model"].items()}, partial, metadata=told)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -2,6 +2,8 @@
 
 ``packed.py`` says what the folder of a packed model holds. MLflow finds ``_load_pyfunc`` here, which makes of such a
 folder a model that MLflow can serve.
+
+Input of a model for a new picture: its pixels, or features made like those of the model's dataset.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,17 +18,27 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trainables.config import TrialConfig
+from trainables.data.pictures.pixels import center_crop, decode
 from trainables.data.tfidf import read_extractor
 from trainables.data.vocabulary import UNKNOWN
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import evaluating
+from trainables.models.backbones import build_backbone, make_encoder, weights_digest
 from trainables.representations import Gallery, converted, from_tensors
-from trainables.serving.packed import GALLERY, MODEL, TEXT_EXTRACTOR, build_unloaded, read_about, vocabulary_of
-from trainables.serving.packed_plugins import use_packed
+from trainables.serving.packed import (
+    GALLERY,
+    MODEL,
+    TEXT_EXTRACTOR,
+    build_unloaded,
+    read_about,
+    use_packed,
+    vocabulary_of,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
 
 TOP = 10
 """Default number of answers."""
@@ -221,8 +233,6 @@ class Retriever:
     @property
     def reads_pictures(self) -> bool:
         """Whether a new picture can be encoded: by the model, or by the backbone of the dataset's features."""
-        from trainables.serving.picture_features import missing_origin
-
         return bool(self._model.crop_size) or missing_origin(self.about["origin"]) is None
 
     def _encode_features(self, features: np.ndarray) -> Gallery:
@@ -232,7 +242,6 @@ class Retriever:
         return self._encode(torch.from_numpy(features)[None])
 
     def _encode_picture(self, path: Path) -> Gallery:
-        from trainables.serving.picture_features import features_of_picture, pixels_of_picture
 
         if self._model.crop_size:
             return self._encode(torch.from_numpy(pixels_of_picture(path, self._model.crop_size).copy())[None])
@@ -311,3 +320,49 @@ def _load_pyfunc(path: str) -> Served:
 def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:
     found = scores.topk(min(max(top, 1), len(scores)))
     return [(int(index), float(score)) for score, index in zip(found.values, found.indices, strict=True)]
+
+
+def pixels_of_picture(path: Path, size: int) -> np.ndarray:
+    """Return the centre of a picture, shape (size, size, 3), uint8.
+
+    Raises:
+        DataError: If the file is no picture.
+    """
+    return center_crop(decode(path), size)
+
+
+def missing_origin(origin: Mapping[str, Any] | None) -> str | None:
+    """Return why no features can be made of a new picture like those of the dataset; ``None`` where they can.
+
+    Args:
+        origin: The JSON beside the dataset's features.
+    """
+    if origin is None or "backbone" not in origin:
+        return "it is not known how the dataset's features were made"
+    if (weights := str(origin["weights"])) not in ("DEFAULT", "none"):
+        made_by = f"{origin['backbone']} with weights {weights}"
+        return f"the features come from {made_by}, which are not packed with the model"
+    return None
+
+
+def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str) -> np.ndarray:
+    """Return the features of a picture by the backbone that made a dataset's features, float32.
+
+    Args:
+        path: A picture.
+        origin: The JSON beside the dataset's features.
+        kind: ``global``, shape (D,), or ``regions``, shape (R, D).
+
+    Raises:
+        DataError: If the file is no picture, or the backbone is unknown, missing or changed.
+    """
+    problem = missing_origin(origin)
+    if origin is None or problem is not None:
+        raise DataError(f"{path}: {problem}; ask with an image's id")
+    name, weights = str(origin["backbone"]), str(origin["weights"])
+    backbone = build_backbone(name, weights, seed=int(origin.get("seed", 0)))
+    if weights_digest(backbone) != origin.get("weights_digest"):
+        raise DataError(f"{path}: {name} with weights {weights} is not what it was when the features were made")
+    crop = pixels_of_picture(path, backbone.image_size).copy()
+    encode = make_encoder(backbone, (kind,), torch.device("cpu"))
+    return encode(crop[None])[kind][0].astype(np.float32)

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from orchestrator.cli import main
-from orchestrator.experiment.changed_keys import changed_keys
 from orchestrator.experiment.experiment import (
     load_experiment,
     load_trial_config,
     shipped_experiments,
 )
+from orchestrator.experiment.journalled import changed_keys
 from orchestrator.experiment.measures import METRICS
 from orchestrator.experiment.yaml_files import Document, override, read_yaml
 from search_spaces import Range, Values

@@ -97,9 +97,9 @@ def test_usual_parameters_are_those_of_the_constructors() -> None:
     from inspect import signature
 
     from trainables.models.head import HeadModel
-    from trainables.models.region_reasoning import RegionReasoning
     from trainables.models.scan import SCAN
     from trainables.models.vsepp import VSEPP
+    from trainables.models.vsrn import RegionReasoning
     from trainables.models.wsabie import WSABIE
 
     models = (WSABIE, RegionReasoning, VSEPP, HeadModel, SCAN)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.journal.epoch_lines import read_epoch
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.metrics import Metrics
+from orchestrator.journal.metrics import Metrics, read_epoch
 from orchestrator.journal.records import parse
 from tests.support.long_journals import write_journal
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.journal.history import NoStartError
 from orchestrator.journal.journal import Journal
-from orchestrator.journal.read_history import read_history
+from orchestrator.journal.reader import read_history
 
 
 def test_what_a_start_lacks_is_said_with_the_file(tmp_path: Path) -> None:

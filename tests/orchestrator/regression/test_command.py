@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.commands.regress import app, command_line
-from orchestrator.regression.shipped import shipped_suites
+from orchestrator.regression.suite import shipped_suites
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

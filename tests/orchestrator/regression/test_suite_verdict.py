@@ -10,20 +10,16 @@ import pytest
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.reference.published import RETRIEVAL, published_row
 from orchestrator.regression.accept import first_references
-from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, write_accepted
-from orchestrator.regression.causes import what_changed
+from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, what_changed, write_accepted
 from orchestrator.regression.changes import Finding
 from orchestrator.regression.junit import to_junit
-from orchestrator.regression.shipped import shipped_suites
-from orchestrator.regression.suite import load_suite
-from orchestrator.regression.terminal import print_result
+from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import judge_suite
-from orchestrator.regression.webpage import render_page
-from orchestrator.regression.words import causes_in_words, describe
+from orchestrator.regression.webpage import causes_in_words, describe, print_result, render_page
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
-from trainables.json_files import LARGEST_STATE
+from trainables.files import LARGEST_STATE
 
 OLD = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
 SAME = [301.0, 299.0, 302.0]

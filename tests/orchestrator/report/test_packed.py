@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.packed import DIGITS, FEWEST, PLACE, packed, rounded
+from orchestrator.report.render import DIGITS, FEWEST, PLACE, packed, rounded
 
 SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 LONG = st.lists(st.sampled_from([0, 1, "a"]), min_size=FEWEST, max_size=FEWEST + 1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.report.importance import FEWEST, main_effect, rank_correlation
-from orchestrator.report.surface import smooth
+from orchestrator.report.space_figures import smooth
 
 RANDOM = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.page import build_page
-from orchestrator.results.comparability import comparability
+from orchestrator.results.caveats import comparability
 from orchestrator.results.summary import summarise
 from tests.support.experiments import add_trial, make_experiment, start
 

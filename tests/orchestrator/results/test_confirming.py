@@ -10,7 +10,7 @@ from orchestrator.cli import main
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.forecast.dry_run import DryRun, dry_run
 from orchestrator.forecast.terminal import describe
-from orchestrator.journal.confirmation_plan import ConfirmationPlan
+from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.results.expected_best import (
+from orchestrator.results.equal_budget import (
     Curve,
     best_quantiles,
     chance_to_improve,

@@ -24,8 +24,7 @@ from orchestrator.tables.rows import rows_of
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
-from trainables.judgements.judged_metrics import judged_metrics, named_metrics
-from trainables.judgements.judged_ranks import DirectionRanks, JudgedRanks
+from trainables.judgements.judged_metrics import DirectionRanks, JudgedRanks, judged_metrics, named_metrics
 from trainables.ranks import Ranks
 
 IMAGES = 80

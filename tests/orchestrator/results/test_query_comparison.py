@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from orchestrator.results.query_comparison import DEPTHS, SHOWN, compare_queries
+from orchestrator.results.trial_comparison import DEPTHS, SHOWN, compare_queries
 from trainables.ranks import Ranks
 
 OWNER = np.repeat(np.arange(30, dtype=np.int32), 2)

@@ -16,7 +16,7 @@ from orchestrator.results.candidates import (
     Verdict,
 )
 from orchestrator.results.early_epochs import EarlyEpochs
-from orchestrator.results.equal_budget_answers import Crossing, EqualBudget, LossComparison, LossCurve
+from orchestrator.results.equal_budget import Crossing, EqualBudget, LossComparison, LossCurve
 from orchestrator.results.judged import JudgedVerdict
 from orchestrator.results.optimism import Incumbent, Optimism
 from orchestrator.results.race import Race, Round

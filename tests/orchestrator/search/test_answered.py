@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.search.answered import answered
+from orchestrator.search.resuming import answered
 from trainables.errors import UserError
 
 

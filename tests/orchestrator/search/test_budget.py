@@ -14,7 +14,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.record import Record
 from orchestrator.journal.records import parse
-from orchestrator.journal.spending import Spending
+from orchestrator.journal.running_time import Spending
 from orchestrator.journal.trial import TrialState
 from orchestrator.search import budget
 from orchestrator.search.budget import Meter

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.experiment.changed_keys import changed_keys
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.journalled import changed_keys
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal

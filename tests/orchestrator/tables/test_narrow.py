@@ -7,8 +7,7 @@ from rich.console import Console
 
 from orchestrator.tables import retrieval_table
 from orchestrator.tables.cells import grid
-from orchestrator.tables.narrow import narrowed, width_of
-from orchestrator.tables.terminal import draw
+from orchestrator.tables.terminal import draw, narrowed, width_of
 from tests.support.rows import ROWS
 
 WIDTHS = (80, 100, 160)

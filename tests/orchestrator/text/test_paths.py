@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.text.paths import path_text
+from orchestrator.text.terminal import path_text
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.text.program import as_typed, typed_program
-from orchestrator.text.terminal import say
+from orchestrator.text.terminal import as_typed, say, typed_program
 
 
 @pytest.fixture

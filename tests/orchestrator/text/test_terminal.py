@@ -25,8 +25,8 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.regression.changes import Finding as Slip
-from orchestrator.regression.terminal import print_result
 from orchestrator.regression.verdict import CellResult, SuiteResult
+from orchestrator.regression.webpage import print_result
 from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress
 from orchestrator.text.terminal import make_console
 from tests.support.experiments import add_trial, make_experiment, start

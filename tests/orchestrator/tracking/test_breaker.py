@@ -1,6 +1,6 @@
 """The circuit breaker, on a clock of the test's."""
 
-from orchestrator.tracking.breaker import Breaker
+from orchestrator.tracking.tracker import Breaker
 
 
 class Clock:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking.names import LONGEST, candidate_name, run_name, stored_metric, stored_value
+from orchestrator.tracking.description import LONGEST, candidate_name, run_name, stored_metric, stored_value
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 
 

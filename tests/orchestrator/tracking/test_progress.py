@@ -8,7 +8,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.tracking.progress import StudyCurve
+from orchestrator.tracking.store import StudyCurve
 from tests.support.experiments import make_experiment, start
 
 STATES = [TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.DIVERGED]

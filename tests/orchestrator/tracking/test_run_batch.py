@@ -8,8 +8,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
-from orchestrator.tracking.run_batch import LIMIT, RunBatch
-from orchestrator.tracking.runs import Run
+from orchestrator.tracking.runs import LIMIT, Run, RunBatch
 
 
 @dataclass

@@ -19,8 +19,7 @@ from orchestrator.tracking import Store, connection, default_uri
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.tracking.view import experiment_tags
-from orchestrator.winners.kept_ranks import ranks_file
-from orchestrator.winners.weights import weights_file
+from orchestrator.winners.test_split import ranks_file, weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.journal.directory import read_places
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.places import read_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.tuner import callback as module
 from orchestrator.tuner.actor import Step

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.journal.error_logs import keep_error
+from orchestrator.journal.directory import Place, keep_error, write_places
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
-from orchestrator.journal.places import Place, write_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.page import build_page
 from orchestrator.report.render import render

@@ -16,9 +16,8 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore
-from orchestrator.winners.kept_ranks import ranks_file
-from orchestrator.winners.test_split import evaluate_on_test
-from orchestrator.workload.contributions import measure_checkpoint
+from orchestrator.winners.test_split import evaluate_on_test, ranks_file
+from orchestrator.workload.evaluation import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
 from orchestrator.workload.workload import Evaluation
 from tests.support.experiments import add_trial

@@ -9,12 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.block_scores import BlockScores
 from trainables.errors import DataError
-from trainables.judgements.judged_metrics import judged_metrics, query_values
-from trainables.judgements.judged_ranks import JudgedRanks
+from trainables.judgements.judged_metrics import JudgedRanks, judged_metrics, query_values, rank_judged
 from trainables.judgements.judgements import JudgedQueries, Judgements, Pairs
-from trainables.judgements.ranking import rank_judged
+from trainables.positive_ranks import BlockScores
 
 
 def pairs_of(mask: np.ndarray) -> Pairs:

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from tests.trainables.losses.batches import batches, one_to_one, random_cosines
-from trainables.losses.selective import TripletSelHN
-from trainables.losses.triplet import Triplet, TripletHardest
+from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
 
 
 @settings(max_examples=30, deadline=None)

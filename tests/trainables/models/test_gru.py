@@ -7,7 +7,7 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from trainables.models.gru import final_states
-from trainables.models.text_encoder import TextEncoder
+from trainables.models.vsepp import TextEncoder
 
 
 def library_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:

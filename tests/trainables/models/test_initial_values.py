@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.models.region_reasoning import RegionReasoning
-from trainables.models.text_encoder import TextEncoder
-from trainables.models.vsepp import VSEPP
+from trainables.models.vsepp import VSEPP, TextEncoder
+from trainables.models.vsrn import RegionReasoning
 
 
 def initial(name: str) -> Tensor:

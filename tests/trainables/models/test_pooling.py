@@ -12,7 +12,7 @@ from trainables.errors import ConfigError
 from trainables.models import build_model
 from trainables.models.gru import all_states
 from trainables.models.pooling import POOLINGS, GeneralizedPooling
-from trainables.models.text_encoder import TextEncoder
+from trainables.models.vsepp import TextEncoder
 
 LENGTHS = torch.tensor([4, 1, 6, 4])
 

@@ -12,7 +12,7 @@ from trainables.data.batches import epoch_batches
 from trainables.data.resident import ResidentSplit
 from trainables.evaluation import similarities
 from trainables.models import build_model
-from trainables.models.precision import computing, computing_in_full, in_full
+from trainables.models.layers import computing, computing_in_full, in_full
 from trainables.seeding import generator
 from trainables.trial import run_trial
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainables.models.region_reasoning import GraphBlock, RegionReasoning
+from trainables.models.vsrn import GraphBlock, RegionReasoning
 
 
 def count(module: nn.Module) -> int:

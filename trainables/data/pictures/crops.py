@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data.pictures.images import image_folders, link_problem, list_images
-from trainables.data.strings import Strings
+from trainables.data.text_files import Strings
 from trainables.errors import DataError
 
 

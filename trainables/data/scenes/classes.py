@@ -30,7 +30,7 @@ from trainables.data.scenes.generate import split_of, write_once
 from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import COLOURS, SHAPES, draw_single, random_generator
 from trainables.errors import ConfigError, DataError
-from trainables.json_files import read_state
+from trainables.files import read_state
 
 VERSION = 1
 """Version of the generator, increased when equal seeds give other pictures or features."""

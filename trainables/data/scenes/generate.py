@@ -33,7 +33,7 @@ from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import SIDE, draw_scene
 from trainables.data.text_files import LARGEST_FILE
 from trainables.errors import ConfigError, DataError
-from trainables.json_files import read_state
+from trainables.files import read_state
 
 VERSION = 1
 """Version of the generator, increased when equal seeds give other pictures, captions or features."""
