@@ -99,7 +99,7 @@ def crossed_test(first: Runs, second: Runs) -> CrossedTest | None:
     images = first.shape[1]
     if images < 2:
         return None
-    parts = [_parts(runs) for runs in (first, second)]
+    parts = [variance_parts(runs) for runs in (first, second)]
     seeds, both = [part[0] for part in parts], sum(part[1] for part in parts)
     per_image = first.mean(0) - second.mean(0)
     over_images = float(per_image.var(ddof=1)) / images
@@ -121,8 +121,8 @@ def crossed_test(first: Runs, second: Runs) -> CrossedTest | None:
     )
 
 
-def _parts(runs: Runs) -> tuple[float, float]:
-    """Return A and C of a candidate; 0 and 0 where it has no seeds."""
+def variance_parts(runs: Runs) -> tuple[float, float]:
+    """Return A and C of a candidate with runs (S, I); 0 and 0 where it has no seeds."""
     seeds, images = runs.shape
     if seeds < 2:
         return 0.0, 0.0
