@@ -137,8 +137,8 @@ MUTATIONS = (
     Mutation(
         name="trials of a search ignore val_images",
         file="orchestrator/workload/training.py",
-        old="text=text, val_images=val_images)",
-        new="text=text)",
+        old="val_images=asked.val_images,",
+        new="val_images=None,",
         tests="tests/orchestrator/storage/test_datasets.py::test_a_trial_sees_the_val_images_that_it_asks_for",
     ),
 )
