@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.results.crossed import Runs
+from orchestrator.results.crossed import Runs, own_parts
 
 FEW = 10
 """Datasets below which a critical difference finds hardly anything; [Demsar2006] advises more than 10."""
@@ -116,8 +116,8 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
     if images < 2:
         return None
     per_image = np.stack([cell.mean(0) for cell in cells])
-    seeds, joint = np.array([_seed_parts(cell) for cell in cells]).T
-    kept: NDArray[np.float64] = np.kron(_centring(len(datasets)), _centring(len(losses))).astype(np.float64)
+    seeds, joint = np.array([own_parts(cell) for cell in cells]).T
+    kept = np.asarray(np.kron(_centring(len(datasets)), _centring(len(losses))), dtype=np.float64)
     spread = kept @ (np.cov(per_image) / images + np.diag(_of_seeds_alone(seeds, joint, np.diag(kept))))
     trace = max(float(np.trace(spread)), float(np.diag(kept) @ seeds))
     means = per_image.mean(1)
@@ -166,16 +166,6 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> MeanRanks | None:
 def _centring(count: int) -> NDArray[np.float64]:
     """Return the projection that subtracts the mean of so many numbers."""
     return np.eye(count) - 1 / count
-
-
-def _seed_parts(runs: Runs) -> tuple[float, float]:
-    """Return A and C of a cell; 0 and 0 for a cell of one run, whose spread over seeds is not known."""
-    seeds, images = runs.shape
-    if seeds < 2:
-        return 0.0, 0.0
-    left = runs - runs.mean(0) - runs.mean(1)[:, None] + runs.mean()
-    mean_square = float((left**2).sum()) / ((seeds - 1) * (images - 1))
-    return float(runs.mean(1).var(ddof=1)) / seeds, mean_square / (seeds * images)
 
 
 def _of_seeds_alone(

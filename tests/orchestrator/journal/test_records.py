@@ -29,7 +29,14 @@ MOVE = {"trial": "a", "from": "b", "params": {"margin": 0.2}, "config": {"schedu
 WARM = {"params": {"margin": 0.2}, "state": "finished", "values": [1.0]}
 
 EVENTS: dict[str, dict[str, Any]] = {
-    "experiment_started": {"experiment": {"name": "x"}, "data": {}, "environment": {}, "storage": None, "options": {}},
+    "experiment_started": {
+        "experiment": {"name": "x"},
+        "data": {},
+        "environment": {},
+        "storage": None,
+        "options": {},
+        "tokenizers": {"x": "words"},
+    },
     "suite_started": {"suite": {"name": "x"}},
     "warm_started": {"source": "past", "studies": {"s": [WARM]}, "passed_over": 2},
     "memory_measured": {"study": "s", "peak": 5, "room": 9},
@@ -82,6 +89,7 @@ def test_values_have_their_types() -> None:
     [
         ("experiment_started", "storage", None),
         ("experiment_started", "options", {}),
+        ("experiment_started", "tokenizers", {}),
         ("experiment_ended", "ended_by", None),
         ("trial_retried", "cause", None),
         ("test_evaluated", "ranks", None),

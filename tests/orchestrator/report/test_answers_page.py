@@ -46,6 +46,16 @@ def test_the_page_has_every_answer_with_picture_captions_and_score(root: Path, t
         assert said in text
 
 
+def test_every_caption_runs_in_the_direction_of_its_letters(root: Path, tmp_path: Path) -> None:
+    picture, _ = find_pictures("scenes", root)
+    found = found_answers([Answer("1", "", "", 0.5)], {"1": ["كلبان يركضان على العشب"]}, picture)
+    path = tmp_path / "answers.html"
+    write_answers(AnswersPage("icr-scenes version 1", "كلب", "", [], found), path)
+    text = path.read_text(encoding="utf-8")
+    assert '<h1 dir="auto">كلب</h1>' in text
+    assert '<p class="item-text" dir="auto">كلبان يركضان على العشب</p>' in text
+
+
 def test_of_captions_the_caption_itself_is_shown(root: Path) -> None:
     picture, _ = find_pictures("scenes", root)
     (found,) = found_answers([Answer("1", "scene_000001.jpg", "a red box", 0.5)], {}, picture)
