@@ -46,9 +46,15 @@ def test_what_stands_where() -> None:
         assert re.search(rf"^{name}\b", (ROOT / file).read_text(), re.M), (name, file)
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert [page for page in PAGES if f"]({page})" not in readme] == []
+def test_the_list_of_documents_leads_to_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = [page.removeprefix("docs/") for page in PAGES if page != "docs/README.md"]
+    assert [page for page in pages if f"]({page})" not in index] == []
+    assert "](docs/README.md)" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_has_a_hundred_lines_at_most() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 100
 
 
 @pytest.mark.parametrize("name", ["README.md", *PAGES])
