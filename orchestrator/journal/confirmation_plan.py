@@ -20,6 +20,7 @@ class ConfirmationPlan:
             on the dataset, or an earlier plan was replaced whose candidates could already be compared on val.
         first: Seeds of each candidate in the first round of a race; ``None`` in a fixed design, and in a race of an
             older version, which gave out its trainings by another rule.
+        level: Level of the verdict if nothing had been seen before; ``None`` in a plan of an older version.
     """
 
     dataset: str
@@ -29,6 +30,7 @@ class ConfirmationPlan:
     baseline: str | None
     looks: int
     first: int | None = None
+    level: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""

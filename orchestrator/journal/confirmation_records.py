@@ -21,6 +21,7 @@ class ConfirmationPlanned(Record):
         looks: How often values had been seen when the plan was made, >= 0: test was opened for repeats on the dataset,
             or a plan was replaced whose candidates could already be compared on val.
         first: Seeds of each candidate in the first round of a race, >= 2; without it a race is of an older version.
+        level: Level of the verdict if nothing had been seen before, in (0, 1); without it a fixed design has 0.04.
     """
 
     kind: ClassVar[str] = "confirmation_planned"
@@ -32,6 +33,7 @@ class ConfirmationPlanned(Record):
     baseline: str | None
     looks: int
     first: int | None = field(default=None, metadata={LEFT_OUT: True})
+    level: float | None = field(default=None, metadata={LEFT_OUT: True})
 
     @classmethod
     def of(cls, plan: ConfirmationPlan) -> "ConfirmationPlanned":
@@ -49,6 +51,7 @@ class ConfirmationPlanned(Record):
             self.baseline,
             self.looks,
             self.first,
+            self.level,
         )
 
 
