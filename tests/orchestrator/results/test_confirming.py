@@ -70,10 +70,10 @@ def search_cell(ledger: Ledger, experiment: Experiment, cell: Cell) -> None:
         ledger.report(trial, 6, {"val/rsum": mean}, TrialState.FINISHED)
 
 
-def train(ledger: Ledger, trial: Trial) -> None:
-    """Finish a training: a value that depends on its candidate and its seed alone."""
+def train(ledger: Ledger, trial: Trial, luck: float = 0.0) -> None:
+    """Finish a training: a value that depends on its candidate and its seed alone, and on luck."""
     mean = MEANS[ledger.history.trials[str(trial.candidate)].number]
-    value = mean + float(np.random.default_rng(trial.config.seed + round(mean)).normal())
+    value = mean + float(np.random.default_rng(trial.config.seed + round(mean)).normal()) + luck
     ledger.report(trial, 1, {"val/rsum": value}, TrialState.FINISHED)
 
 
@@ -236,7 +236,7 @@ def test_a_summary_of_four_datasets_runs_each_race_once(tmp_path: Path) -> None:
     assert run_race.cache_info().misses == len(datasets)
 
 
-def older(ledger: Ledger, seeds: dict[int, int], trainings: int) -> None:
+def older(ledger: Ledger, seeds: dict[int, int], trainings: int, lucky: int | None = None) -> None:
     """A race as an older version left it: its plan has no first round, and candidates left after few seeds."""
     (plan,) = current_plans(racing(trainings=trainings), ledger.history)
     record = plan.to_dict()
@@ -245,19 +245,21 @@ def older(ledger: Ledger, seeds: dict[int, int], trainings: int) -> None:
     for number, count in seeds.items():
         trial = ledger.history.trials[f"pets-vsepp-nt_xent-{number:04d}"]
         for index, seed in enumerate(fresh_seeds(0, count)):
-            train(ledger, ledger.plan(repeat(trial, index, seed), Stage.CONFIRM))
+            train(ledger, ledger.plan(repeat(trial, index, seed), Stage.CONFIRM), 2.0 if number == lucky else 0.0)
 
 
 def test_a_finished_race_of_an_older_version_is_judged_again_and_the_other_verdict_is_named(tmp_path: Path) -> None:
     experiment = racing(trainings=20, verdict="seeds")
     ledger = searched(tmp_path, experiment)
     start(ledger, experiment, options={})
-    older(ledger, {0: 6, 1: 2, 3: 2, 2: 6}, 20)
+    older(ledger, {0: 6, 1: 2, 3: 2, 2: 6}, 20, lucky=3)
     assert verdicts_of(ledger.history) == {}
     open_test(ledger, ledger.history.stage(Stage.CONFIRM))
     (verdict,) = verdicts_of(ledger.history).values()
     assert verdict.winner is not None
-    assert verdict.winner.candidate.label.endswith("0000"), "who had left cannot win"
+    assert verdict.winner.candidate.label.endswith("0000"), "a candidate that had left cannot win"
+    assert verdict.standings[1].candidate.label.endswith("0003")
+    assert verdict.standings[1].selected_by > verdict.winner.selected_by
     assert verdict.verdict is Verdict.TIE
     assert any("by that rule the verdict is better; now the winner must beat every" in one for one in verdict.warnings)
     assert (verdict.level, races_of(ledger.history)["pets"].older) == (RACE_LEVEL, True)
