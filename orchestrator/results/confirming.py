@@ -135,8 +135,8 @@ def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
     recorded = history.plans.get(wanted.dataset)
     if recorded is None:
         return wanted
-    unchanged = {"looks": wanted.looks, "baseline": wanted.baseline, "first": wanted.first, "level": wanted.level}
-    older = replace(recorded, **unchanged) == wanted
+    same_design = replace(wanted, looks=recorded.looks, baseline=recorded.baseline)
+    older = replace(same_design, first=recorded.first, level=recorded.level) == recorded
     if older and (recorded.first == wanted.first or _older_race(recorded, history).ended is not None):
         return recorded
     # The test split was opened for every training of the wanted plan, so no further look has to be planned.
