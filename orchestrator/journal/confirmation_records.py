@@ -26,6 +26,7 @@ class ConfirmationPlan:
             on the dataset, or an earlier plan was replaced whose candidates could already be compared on val.
         first: Seeds of each candidate in the first round of a race; ``None`` in a fixed design, and in a race of an
             older version, which gave out its trainings by another rule.
+        level: Level of the verdict if nothing had been seen before; ``None`` in a plan of an older version.
     """
 
     dataset: str
@@ -35,6 +36,7 @@ class ConfirmationPlan:
     baseline: str | None
     looks: int
     first: int | None = None
+    level: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
@@ -54,6 +56,7 @@ class ConfirmationPlanned(Record):
         looks: How often values had been seen when the plan was made, >= 0: test was opened for repeats on the dataset,
             or a plan was replaced whose candidates could already be compared on val.
         first: Seeds of each candidate in the first round of a race, >= 2; without it a race is of an older version.
+        level: Level of the verdict if nothing had been seen before, in (0, 1); without it a fixed design has 0.04.
     """
 
     kind: ClassVar[str] = "confirmation_planned"
@@ -65,6 +68,7 @@ class ConfirmationPlanned(Record):
     baseline: str | None
     looks: int
     first: int | None = field(default=None, metadata={LEFT_OUT: True})
+    level: float | None = field(default=None, metadata={LEFT_OUT: True})
 
     @classmethod
     def of(cls, plan: ConfirmationPlan) -> "ConfirmationPlanned":
@@ -82,6 +86,7 @@ class ConfirmationPlanned(Record):
             self.baseline,
             self.looks,
             self.first,
+            self.level,
         )
 
 

@@ -15,6 +15,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import Point, best_points, points_of, ranked
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
+from orchestrator.results.comparisons import LEVEL
+from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds
 from trainables.seeding import derive_seed
 
@@ -37,6 +39,7 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
             baseline=confirm.baseline or _id_of(published_default(history, dataset)),
             looks=history.confirm_looks.get(dataset, 0),
             first=first_seeds(confirm.trainings, len(names)) if confirm.trainings else None,
+            level=RACE_LEVEL if confirm.trainings else LEVEL,
         )
         for dataset, names in chosen.items()
     ]

@@ -19,10 +19,12 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import fresh_seeds, repeat, wanted_plans
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Entrant, Race, most_seeds, run_race
-from orchestrator.results.verdict import LEVEL
 
 RESERVE = 0.01
 """Level that all plans after the first plan of a confirmation may use together, beside the first plan's level."""
+
+OLDER_LEVEL = 0.04
+"""Level of a fixed design whose plan has no level, because an older version made it."""
 
 
 def current_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
@@ -41,8 +43,8 @@ def level_of_plan(level: float, looks_before: int) -> float:
         looks_before: Number of earlier looks at values of this confirmation, >= 0.
 
     Example:
-        >>> [level_of_plan(0.04, looks) for looks in (0, 1, 2)]
-        [0.04, 0.005, 0.0025]
+        >>> [level_of_plan(0.035, looks) for looks in (0, 1, 2)]
+        [0.035, 0.005, 0.0025]
     """
     return level if looks_before == 0 else RESERVE / 2**looks_before
 
@@ -102,8 +104,8 @@ def level_of(history: History, dataset: str) -> float:
     plan = history.plans.get(dataset)
     if plan is None:
         # An older version, which recorded no plans, confirmed: every look at test but the newest came before.
-        return level_of_plan(LEVEL, max(0, history.confirm_looks.get(dataset, 0) - 1))
-    return level_of_plan(LEVEL if plan.trainings is None else RACE_LEVEL, plan.looks)
+        return level_of_plan(OLDER_LEVEL, max(0, history.confirm_looks.get(dataset, 0) - 1))
+    return level_of_plan(plan.level or (OLDER_LEVEL if plan.trainings is None else RACE_LEVEL), plan.looks)
 
 
 def looked_before(history: History, dataset: str) -> list[str]:
@@ -133,7 +135,8 @@ def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
     recorded = history.plans.get(wanted.dataset)
     if recorded is None:
         return wanted
-    older = replace(recorded, looks=wanted.looks, baseline=wanted.baseline, first=wanted.first) == wanted
+    same_design = replace(wanted, looks=recorded.looks, baseline=recorded.baseline)
+    older = replace(same_design, first=recorded.first, level=recorded.level) == recorded
     if older and (recorded.first == wanted.first or _older_race(recorded, history).ended is not None):
         return recorded
     # The test split was opened for every training of the wanted plan, so no further look has to be planned.

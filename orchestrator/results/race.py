@@ -8,9 +8,9 @@ p-value of Welch's test on val. Nobody leaves: whoever falls back gets no seed u
 The race ends when the leader is ahead of every candidate at p <= ``CLEAR``, or when its trainings are used up. Test is
 opened then. The winner is *better* only where it beats every other candidate, with the seeds that each has, at
 ``LEVEL`` (``comparisons.py``). This level is below that of a fixed design, because a candidate whose first seeds were
-unlucky gets no seed that would correct them. A constant share of the trainings comes first, so that the error rate
-does not grow with the number of trainings. Error rates and power: ``docs/confirming.md``, measured by
-``python -m tests.benchmarks race``.
+unlucky gets no seed that would correct them, and because a lead that images caused may end a race early. A constant
+share of the trainings comes first, because without it the error rate grows with the number of trainings. Error rates
+and power: ``docs/confirming.md``, measured by ``python -m tests.benchmarks race``.
 
 A race is a function of the values so far: a race that was killed is computed again from its first round, with equal
 rounds. Older versions ran races by another rule, whose rounds are not computed again (``Race.older``).
@@ -35,8 +35,8 @@ LEAST = 3
 CLEAR = 0.001
 """Largest p-value of any comparison on val with which a race ends before its trainings are used up."""
 
-LEVEL = 0.0275
-"""Level of the verdict after a race, at which at most 4 % of races call a winner better that has an equal."""
+LEVEL = 0.0225
+"""Level of the verdict after a race, at which at most 4 % of simulated races call a winner better that has an equal."""
 
 
 @dataclass(frozen=True)

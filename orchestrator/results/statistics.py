@@ -15,6 +15,7 @@ References:
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -246,11 +247,21 @@ def bootstrap_interval(values: Sample, *, seed: int, resamples: int = 9999) -> I
     mean, error = float(values.mean()), _standard_error(values)
     if not has_spread(values):
         return Interval(mean, mean)
-    generator = np.random.default_rng(seed)
-    drawn = values[generator.integers(0, n, (resamples, n))] + error * generator.standard_normal((resamples, n))
+    places, noise = _resampling(seed, n, resamples)
+    drawn = values[places] + error * noise
     studentised = (drawn.mean(axis=1) - mean) / (drawn.std(axis=1, ddof=1) / math.sqrt(n))
     low, high = np.quantile(studentised, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Interval(mean - float(high) * error, mean - float(low) * error)
+
+
+@lru_cache(maxsize=4)
+def _resampling(seed: int, n: int, resamples: int) -> tuple[NDArray[np.int64], Sample]:
+    """Return places of the drawn values and standard normal noise, shape (resamples, n), the same for all candidates.
+
+    Drawing them takes longer than the rest of the interval, and a verdict has an interval of each candidate.
+    """
+    generator = np.random.default_rng(seed)
+    return generator.integers(0, n, (resamples, n)), generator.standard_normal((resamples, n))
 
 
 def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False, False)) -> WelchTest | None:

@@ -125,7 +125,7 @@ def pair_row(case: str, effects: Effects, seeds: tuple[int, ...], studies: int) 
         ours += test.p <= LEVEL
         bootstrap += bootstrap_p(generator, runs[0], runs[1]) <= LEVEL
     shares = [100 * count / studies for count in (ours, bootstrap)]
-    return Row(f"different: {case}", "%", *shares, "crossed bootstrap", note=f"level {LEVEL:.0%}")
+    return Row(f"different: {case}", "%", *shares, "crossed bootstrap", note=f"level {LEVEL:.1%}")
 
 
 def bootstrap_p(generator: np.random.Generator, first: np.ndarray, second: np.ndarray) -> float:

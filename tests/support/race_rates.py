@@ -22,14 +22,21 @@ class Outcome:
     """What became of many studies.
 
     Attributes:
-        better: Whether the winner beat every other candidate, shape (studies,).
+        p: Largest p-value of the winner's leads over the others, 1 where it does not lead, shape (studies,).
+        level: Level of the verdict, or of each verdict.
         winner: Index of the winner, shape (studies,).
         counts: Seeds of each candidate, shape (studies, candidates).
     """
 
-    better: Array
+    p: Array
+    level: Array | float
     winner: Array
     counts: Array
+
+    @property
+    def better(self) -> Array:
+        """Whether the winner beat every other candidate, shape (studies,)."""
+        return self.p <= self.level
 
     @property
     def found(self) -> float:
@@ -63,12 +70,15 @@ class Scores:
 
     def means(self, counts: Array, rows: Array) -> Array:
         """Return the means of the first so many seeds, shape (rows, candidates)."""
-        return _pick(self.sums[rows], counts) / counts
+        return _pick(self.sums, counts, rows) / counts
+
+    def residuals(self, counts: Array, rows: Array) -> Array:
+        """Return the sums of the squared deviations from the means."""
+        return np.maximum(_pick(self.squares, counts, rows) - counts * self.means(counts, rows) ** 2, 1e-12)
 
     def errors(self, counts: Array, rows: Array) -> Array:
         """Return the squared standard errors of the means."""
-        squares = _pick(self.squares[rows], counts) - counts * self.means(counts, rows) ** 2
-        return np.maximum(squares, 1e-12) / (counts - 1) / counts
+        return self.residuals(counts, rows) / (counts - 1) / counts
 
     def lead_p(self, counts: Array, leader: Array, rows: Array) -> Array:
         """See ``Values``: Welch's test."""
@@ -80,35 +90,56 @@ class Scores:
 
 
 class Runs:
-    """Studies over seeds and images; seeds are given out by the means over the images.
+    """Studies over seeds and images, by their sufficient statistics; seeds are given out by the means over the images.
+
+    The value of a run on an image is the effect of the image, plus that of the seed, plus that of both together. What
+    is left of the joint effects without their mean over the images is independent of that mean: its mean over n seeds
+    is normal with a variance of 1 / n, and its sum of squares has a chi-squared distribution. So a study needs no run.
 
     Args:
-        runs: Shape (studies, candidates, seeds, images).
+        scores: Means over the images, shape (studies, candidates, seeds).
+        of_image: Effects of the images, shape (studies, candidates, images).
+        joint: Standard deviation of the joint effects of each candidate, shape (candidates,).
+        generator: Of the joint effects.
     """
 
-    def __init__(self, runs: Array) -> None:
-        self.studies, self.candidates, _, self.images = runs.shape
-        self.alone = Scores(runs.mean(-1))
-        self.squares = _running((runs**2).sum(-1))
-        nothing = np.zeros((self.studies, self.candidates, 1, self.images))
-        self.by_image = np.concatenate([nothing, runs.cumsum(2)], 2)
+    def __init__(self, scores: Array, of_image: Array, joint: Array, generator: np.random.Generator) -> None:
+        self.studies, self.candidates, self.images = of_image.shape
+        self.alone = Scores(scores)
+        self.of_image = of_image - of_image.mean(-1, keepdims=True)
+        self.joint, self.generator = joint, generator
+        left = generator.standard_normal(of_image.shape)
+        self.left = joint[:, None] * (left - left.mean(-1, keepdims=True))
 
     def lead_p(self, counts: Array, leader: Array, rows: Array) -> Array:
         """See ``Values``: the crossed test of ``orchestrator.results.crossed``."""
-        every, images, alone = np.arange(len(rows)), self.images, self.alone
-        means, seeds = alone.means(counts, rows), alone.errors(counts, rows)
-        by_image = np.take_along_axis(self.by_image[rows], counts[..., None, None], 2)[:, :, 0] / counts[..., None]
-        residual = _pick(self.squares[rows], counts) - counts * (by_image**2).sum(-1)
-        residual -= images * (_pick(alone.squares[rows], counts) - counts * means**2)
-        joint = np.maximum(residual, 0) / ((counts - 1) * (images - 1)) / (counts * images)
-        apart = (by_image[every, leader][:, None] - by_image).var(-1, ddof=1) / images
-        own, freedom = seeds[every, leader][:, None], counts[every, leader][:, None] - 1
-        both = seeds + own
-        total = np.maximum(np.maximum(both + apart - joint - joint[every, leader][:, None], apart), both)
-        rest = np.maximum(0, total - both)
-        ours, theirs = own * (1 + 2 / freedom), seeds * (1 + 2 / (counts - 1))
-        squares = ours**2 / freedom + theirs**2 / (counts - 1) + rest**2 / (images - 1)
-        return _one_way(means, leader, np.sqrt(total), (ours + theirs + rest) ** 2 / squares)
+        left = self.left[rows] / np.sqrt(counts)[..., None]
+        by_image = self.alone.means(counts, rows)[..., None] + self.of_image[rows] + left
+        squares = self.joint**2 * self.generator.chisquare((counts - 1) * (self.images - 1))
+        return crossed_lead_p(by_image, self.alone.residuals(counts, rows), squares, counts, leader)
+
+
+def crossed_lead_p(by_image: Array, residuals: Array, squares: Array, counts: Array, leader: Array) -> Array:
+    """Return the two-sided p-values of the leads of many studies, as ``orchestrator.results.crossed`` computes them.
+
+    Args:
+        by_image: Means over the seeds, shape (studies, candidates, images).
+        residuals: Sums over the seeds of the squared deviations of the means over the images, (studies, candidates).
+        squares: Sums of the squares of what seeds and images leave, shape (studies, candidates).
+        counts: Seeds of each candidate, shape (studies, candidates).
+        leader: Index of the leader, shape (studies,).
+    """
+    every, images = np.arange(len(by_image)), by_image.shape[-1]
+    seeds = residuals / (counts - 1) / counts
+    joint = squares / ((counts - 1) * (images - 1)) / (counts * images)
+    apart = (by_image[every, leader][:, None] - by_image).var(-1, ddof=1) / images
+    own, freedom = seeds[every, leader][:, None], counts[every, leader][:, None] - 1
+    both = seeds + own
+    total = np.maximum(np.maximum(both + apart - joint - joint[every, leader][:, None], apart), both)
+    rest = np.maximum(0, total - both)
+    ours, theirs = own * (1 + 2 / freedom), seeds * (1 + 2 / (counts - 1))
+    parts = ours**2 / freedom + theirs**2 / (counts - 1) + rest**2 / (images - 1)
+    return _one_way(by_image.mean(-1), leader, np.sqrt(total), (ours + theirs + rest) ** 2 / parts)
 
 
 def fixed(values: Values, trainings: int, level: float = FIXED_LEVEL) -> Outcome:
@@ -216,18 +247,18 @@ def draw_values(
     noise = generator.standard_normal(shape) if tails == "normal" else generator.standard_t(3, shape) / np.sqrt(3)
     if likeness is None:
         return Scores(means[:, None] + scale * noise)
-    common = generator.standard_normal((studies, 1, 1, images))
-    own = generator.standard_normal((studies, count, 1, images))
+    common = generator.standard_normal((studies, 1, images))
+    own = generator.standard_normal((studies, count, images))
     of_image = np.sqrt(images) * (np.sqrt(likeness) * common + np.sqrt(1 - likeness) * own)
-    together = np.sqrt(images / 2) * generator.standard_normal((*shape, images))
-    runs = scale[..., None] * (np.sqrt(0.5) * noise[..., None] + together)
-    return Runs(means[:, None, None] + of_image + runs)
+    together = generator.standard_normal(shape)
+    scores = means[:, None] + of_image.mean(-1, keepdims=True) + scale * (noise + together) / np.sqrt(2)
+    return Runs(scores, of_image, scale[:, 0] * np.sqrt(images / 2), generator)
 
 
 def _judged(values: Values, counts: Array, level: Array | float) -> Outcome:
     rows = np.arange(values.studies)
     winner = values.alone.means(counts, rows).argmax(1)
-    return Outcome(values.lead_p(counts, winner, rows).max(1) <= level, winner, counts)
+    return Outcome(values.lead_p(counts, winner, rows).max(1), level, winner, counts)
 
 
 def _one_way(means: Array, leader: Array, errors: Array, freedom: Array) -> Array:
@@ -243,5 +274,5 @@ def _running(values: Array) -> Array:
     return np.concatenate([np.zeros((*values.shape[:2], 1)), values.cumsum(-1)], -1)
 
 
-def _pick(sums: Array, counts: Array) -> Array:
-    return np.take_along_axis(sums, counts[..., None], 2)[..., 0]
+def _pick(sums: Array, counts: Array, rows: Array) -> Array:
+    return sums[rows[:, None], np.arange(sums.shape[1]), counts]

@@ -1,13 +1,14 @@
 """The next trainings of a confirmation, read from the journal: fixed designs, races, and the level that looks leave."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.forecast.dry_run import DryRun, dry_run
 from orchestrator.forecast.terminal import describe
 from orchestrator.journal.confirmation_records import ConfirmationPlan
@@ -18,6 +19,7 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import fresh_seeds, repeat
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.confirming import (
+    OLDER_LEVEL,
     RESERVE,
     current_plans,
     level_of,
@@ -46,8 +48,8 @@ MEANS = (50.0, 49.5, 40.0, 49.0)
 """Of the candidates over their seeds; the first candidate has the published settings."""
 
 
-def racing(**confirm: object) -> Experiment:
-    return make_experiment(losses=["nt_xent"], confirm={"top": 4, **confirm})
+def racing(datasets: Sequence[str] = ("pets",), **confirm: object) -> Experiment:
+    return make_experiment(datasets=list(datasets), losses=["nt_xent"], confirm={"top": 4, **confirm})
 
 
 def searched(folder: Path, experiment: Experiment) -> Ledger:
@@ -55,18 +57,23 @@ def searched(folder: Path, experiment: Experiment) -> Ledger:
     ledger = Ledger(folder / "journal.jsonl")
     start(ledger, experiment, options={})
     (cell,) = experiment.cells()
+    search_cell(ledger, experiment, cell)
+    return ledger
+
+
+def search_cell(ledger: Ledger, experiment: Experiment, cell: Cell) -> None:
+    """The trials of one study."""
     for number, mean in enumerate(MEANS):
         params = {"temperature": 0.1 + number / 100}
         trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
         ledger.report(trial, 1, {"val/rsum": mean}, TrialState.RUNNING)
         ledger.report(trial, 6, {"val/rsum": mean}, TrialState.FINISHED)
-    return ledger
 
 
-def train(ledger: Ledger, trial: Trial) -> None:
-    """Finish a training: a value that depends on its candidate and its seed alone."""
+def train(ledger: Ledger, trial: Trial, luck: float = 0.0) -> None:
+    """Finish a training: a value that depends on its candidate and its seed alone, and on luck."""
     mean = MEANS[ledger.history.trials[str(trial.candidate)].number]
-    value = mean + float(np.random.default_rng(trial.config.seed + round(mean)).normal())
+    value = mean + float(np.random.default_rng(trial.config.seed + round(mean)).normal()) + luck
     ledger.report(trial, 1, {"val/rsum": value}, TrialState.FINISHED)
 
 
@@ -157,6 +164,7 @@ def test_the_design_is_written_down_before_its_trainings_and_once(tmp_path: Path
         baseline="pets-vsepp-nt_xent-0000",
         looks=0,
         first=3,
+        level=RACE_LEVEL,
     )
 
 
@@ -214,28 +222,44 @@ def test_a_summary_runs_the_race_of_each_dataset_once(tmp_path: Path) -> None:
     assert run_race.cache_info().misses == 1
 
 
-def older(ledger: Ledger, seeds: dict[int, int], trainings: int) -> None:
+def test_a_summary_of_four_datasets_runs_each_race_once(tmp_path: Path) -> None:
+    datasets = ["pets", "birds", "boats", "trees"]
+    experiment = racing(trainings=20, datasets=datasets)
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    start(ledger, experiment, options={}, data={f"{dataset}:global": "d1" for dataset in datasets})
+    for cell in experiment.cells():
+        search_cell(ledger, experiment, cell)
+    confirm(ledger, experiment)
+    look(ledger)
+    run_race.cache_clear()
+    assert {one["used"] for one in Summary(ledger.history).to_dict()["races"].values()} == {20}
+    assert run_race.cache_info().misses == len(datasets)
+
+
+def older(ledger: Ledger, seeds: dict[int, int], trainings: int, lucky: int | None = None) -> None:
     """A race as an older version left it: its plan has no first round, and candidates left after few seeds."""
     (plan,) = current_plans(racing(trainings=trainings), ledger.history)
     record = plan.to_dict()
-    del record["first"]
+    del record["first"], record["level"]
     append(ledger, "confirmation_planned", **record)
     for number, count in seeds.items():
         trial = ledger.history.trials[f"pets-vsepp-nt_xent-{number:04d}"]
         for index, seed in enumerate(fresh_seeds(0, count)):
-            train(ledger, ledger.plan(repeat(trial, index, seed), Stage.CONFIRM))
+            train(ledger, ledger.plan(repeat(trial, index, seed), Stage.CONFIRM), 2.0 if number == lucky else 0.0)
 
 
 def test_a_finished_race_of_an_older_version_is_judged_again_and_the_other_verdict_is_named(tmp_path: Path) -> None:
     experiment = racing(trainings=20, verdict="seeds")
     ledger = searched(tmp_path, experiment)
     start(ledger, experiment, options={})
-    older(ledger, {0: 6, 1: 2, 3: 2, 2: 6}, 20)
+    older(ledger, {0: 6, 1: 2, 3: 2, 2: 6}, 20, lucky=3)
     assert verdicts_of(ledger.history) == {}
     open_test(ledger, ledger.history.stage(Stage.CONFIRM))
     (verdict,) = verdicts_of(ledger.history).values()
     assert verdict.winner is not None
-    assert verdict.winner.candidate.label.endswith("0000"), "who had left cannot win"
+    assert verdict.winner.candidate.label.endswith("0000"), "a candidate that had left cannot win"
+    assert verdict.standings[1].candidate.label.endswith("0003")
+    assert verdict.standings[1].selected_by > verdict.winner.selected_by
     assert verdict.verdict is Verdict.TIE
     assert any("by that rule the verdict is better; now the winner must beat every" in one for one in verdict.warnings)
     assert (verdict.level, races_of(ledger.history)["pets"].older) == (RACE_LEVEL, True)
@@ -257,8 +281,23 @@ def test_an_older_journal_without_plans_counts_how_often_test_was_opened(tmp_pat
     confirm(ledger, racing(seeds=2))
     look(ledger)
     ledger.history.plans.clear()
-    assert level_of(ledger.history, "pets") == LEVEL
+    assert level_of(ledger.history, "pets") == OLDER_LEVEL
     ledger.history.confirm_looks["pets"] = 2
+    assert level_of(ledger.history, "pets") == RESERVE / 2
+
+
+def test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict(tmp_path: Path) -> None:
+    experiment = racing(seeds=5)
+    ledger = searched(tmp_path, experiment)
+    (plan,) = current_plans(experiment, ledger.history)
+    record = plan.to_dict()
+    assert record.pop("level") == LEVEL < OLDER_LEVEL
+    append(ledger, "confirmation_planned", **record)
+    assert confirm(ledger, experiment) == 20, "the version alone is no reason for another plan"
+    look(ledger)
+    (verdict,) = verdicts_of(ledger.history).values()
+    assert verdict.level == level_of(ledger.history, "pets") == OLDER_LEVEL
+    confirm(ledger, racing(seeds=6))
     assert level_of(ledger.history, "pets") == RESERVE / 2
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from orchestrator.results.candidates import Candidate, Verdict
+from orchestrator.results.crossed import crossed_test
 from orchestrator.results.race import CLEAR, LEVEL, Entrant, Race, first_seeds, most_seeds, run_race
 from orchestrator.results.verdict import judge
-from tests.support.race_rates import Scores, departures, draw_values, fixed, race
+from tests.support.race_rates import Scores, crossed_lead_p, departures, draw_values, fixed, race
 
 METRIC = "val/rsum"
 SEEDS = tuple(range(100, 500))
@@ -126,6 +127,35 @@ def test_the_arrays_that_rates_are_simulated_with_follow_the_race(lead: float) -
 
 def _metrics(values: np.ndarray) -> dict[int, dict[str, float]]:
     return {SEEDS[index]: {METRIC: float(value)} for index, value in enumerate(values)}
+
+
+def test_the_arrays_over_seeds_and_images_are_the_crossed_test() -> None:
+    """Of raw runs, in which a candidate has as many seeds as a race gave it."""
+    generator, counts, images = np.random.default_rng(4), np.array([5, 3, 7]), 30
+    for _ in range(20):
+        runs = [50 + k + generator.standard_normal((count, images)) * (k + 1) for k, count in enumerate(counts)]
+        runs = [of + generator.standard_normal((len(of), 1)) + generator.standard_normal(images) for of in runs]
+        by_image = np.array([of.mean(0) for of in runs])
+        left = [of - of.mean(0) - of.mean(1, keepdims=True) + of.mean() for of in runs]
+        residuals = np.array([[len(of) * of.mean(1).var() for of in runs]])
+        squares = np.array([[(of**2).sum() for of in left]])
+        leader = int(by_image.mean(1).argmax())
+        p = crossed_lead_p(by_image[None], residuals, squares, counts[None], np.array([leader]))[0]
+        expected = [-1.0 if k == leader else crossed_test(runs[leader], runs[k]).p for k in range(3)]
+        assert p == pytest.approx(expected)
+
+
+def test_studies_over_images_have_the_spreads_of_their_runs() -> None:
+    """The sufficient statistics are those of runs whose effects of seed, image and both are as large as stated."""
+    count, images = np.array([[4, 4]]), 20
+    values = draw_values(np.random.default_rng(8), 20_000, np.zeros(2), 8, likeness=0.5, images=images)
+    rows = np.arange(values.studies)
+    counts = np.repeat(count, values.studies, 0)
+    # Over the seeds: half a variance of its own, half from the mean of the joint effects over the images.
+    assert values.alone.errors(counts, rows).mean() == pytest.approx(1 / 4, rel=0.02)
+    apart = values.alone.means(counts, rows)
+    assert (apart[:, 0] - apart[:, 1]).var() == pytest.approx(2 / 4 + 2 * 0.5, rel=0.03)
+    assert values.left.var(-1, ddof=1).mean() == pytest.approx(images / 2, rel=0.02)
 
 
 STUDIES = 2000

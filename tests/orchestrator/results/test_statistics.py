@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.results.statistics import (
     Interval,
     Measure,
+    _resampling,
     bootstrap_interval,
     hedges_g,
     holm,
@@ -83,6 +84,17 @@ def test_no_paired_test_without_spread(differences):
 def test_one_value_has_no_interval_and_equal_values_a_point():
     assert t_interval(np.array([1.0])) is bootstrap_interval(np.array([1.0]), seed=0) is None
     assert bootstrap_interval(np.array([2.0] * 3), seed=0) == t_interval(np.array([2.0] * 3)) == Interval(2.0, 2.0)
+
+
+def test_the_resamples_of_candidates_with_equally_many_seeds_are_drawn_once():
+    _resampling.cache_clear()
+    first, again, more = (
+        bootstrap_interval(np.array(values), seed=9, resamples=1000)
+        for values in ([1.0, 2.0, 4.0], [11.0, 12.0, 14.0], [1.0, 2.0, 4.0, 5.0])
+    )
+    assert _resampling.cache_info().misses == 2
+    assert (again.low, again.high) == pytest.approx((first.low + 10, first.high + 10))
+    assert more.high != first.high
 
 
 def test_two_values_are_too_few_for_a_bootstrap():

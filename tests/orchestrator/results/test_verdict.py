@@ -122,15 +122,15 @@ def test_no_number_of_candidates_beats_a_lone_rival_by_luck_more_often_than_stat
 @pytest.mark.parametrize(
     ("candidates", "seeds", "spreads", "not_a_tie", "beaten"),
     [
-        pytest.param(2, 5, 1.0, 0.034, 0.016, id="two candidates"),
-        pytest.param(2, 3, 1.0, 0.029, None, id="three seeds"),
-        pytest.param(2, 10, 1.0, 0.042, None, id="ten seeds"),
-        pytest.param(2, 5, [4.0, 1.0], 0.042, None, id="unequal spreads"),
-        pytest.param(4, 5, 1.0, 0.005, None, id="four candidates"),
-        pytest.param(12, 5, 1.0, 0.001, 0.019, id="twelve candidates"),
-        pytest.param(60, 5, 1.0, 0.0, 0.008, id="sixty candidates"),
-        pytest.param(12, 5, [4.0] * 11 + [1.0], None, 0.038, id="twelve, a quiet baseline"),
-        pytest.param(60, 5, [4.0] * 59 + [1.0], None, 0.032, id="sixty, a quiet baseline"),
+        pytest.param(2, 5, 1.0, 0.029, 0.015, id="two candidates"),
+        pytest.param(2, 3, 1.0, 0.023, None, id="three seeds"),
+        pytest.param(2, 10, 1.0, 0.035, None, id="ten seeds"),
+        pytest.param(2, 5, [4.0, 1.0], 0.038, None, id="unequal spreads"),
+        pytest.param(4, 5, 1.0, 0.002, None, id="four candidates"),
+        pytest.param(12, 5, 1.0, 0.0, 0.014, id="twelve candidates"),
+        pytest.param(60, 5, 1.0, 0.0, 0.009, id="sixty candidates"),
+        pytest.param(12, 5, [4.0] * 11 + [1.0], None, 0.035, id="twelve, a quiet baseline"),
+        pytest.param(60, 5, [4.0] * 59 + [1.0], None, 0.028, id="sixty, a quiet baseline"),
     ],
 )
 def test_the_rates_that_the_module_states(candidates, seeds, spreads, not_a_tie, beaten):
