@@ -289,12 +289,12 @@ def welch_p(first: Measure, second: Measure) -> float | None:
     Returns:
         A probability; ``None`` where a deviation is not known or a sample has one value, or neither has spread.
     """
-    deviations = first.sample_std, second.sample_std
-    if deviations[0] is None or deviations[1] is None:
+    first_std, second_std = first.sample_std, second.sample_std
+    if first_std is None or second_std is None:
         return None
-    if max(deviations) <= SAME * max(1.0, abs(first.mean), abs(second.mean)):
+    if max(first_std, second_std) <= SAME * max(1.0, abs(first.mean), abs(second.mean)):
         return None
-    variances = deviations[0] ** 2 / first.seeds, deviations[1] ** 2 / second.seeds
+    variances = first_std**2 / first.seeds, second_std**2 / second.seeds
     freedom = sum(variances) ** 2 / (variances[0] ** 2 / (first.seeds - 1) + variances[1] ** 2 / (second.seeds - 1))
     return two_sided((first.mean - second.mean) / math.sqrt(sum(variances)), freedom)
 
