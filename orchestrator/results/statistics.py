@@ -290,6 +290,26 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
     return WelchTest(difference, around(difference, error, freedom), two_sided(difference / error, freedom), parts)
 
 
+def welch_p(first: Measure, second: Measure) -> float | None:
+    """Return the two-sided p of Welch's test from the means and deviations of two samples [Welch1947].
+
+    Args:
+        first: The first candidate over its seeds.
+        second: The second candidate over its seeds.
+
+    Returns:
+        A probability; ``None`` where a deviation is not known or a sample has one value, or neither has spread.
+    """
+    first_std, second_std = first.sample_std, second.sample_std
+    if first_std is None or second_std is None:
+        return None
+    if max(first_std, second_std) <= SAME * max(1.0, abs(first.mean), abs(second.mean)):
+        return None
+    variances = first_std**2 / first.seeds, second_std**2 / second.seeds
+    freedom = sum(variances) ** 2 / (variances[0] ** 2 / (first.seeds - 1) + variances[1] ** 2 / (second.seeds - 1))
+    return two_sided((first.mean - second.mean) / math.sqrt(sum(variances)), freedom)
+
+
 def lead_p(difference: float, p: float | None) -> float:
     """Return the p-value that a lead counts with: 1 for no lead, or where there is no test."""
     return p if p is not None and difference > 0 else 1.0

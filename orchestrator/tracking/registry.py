@@ -3,7 +3,8 @@
 A version is a pyfunc with its loader, ``trainables.serving.retriever``: tensors as safetensors, all else as JSON, no
 pickle. This product itself reads only the tensors and the JSON from a registry, and runs no code of a registry.
 
-The alias points to the best version, see ``best_version.py``.
+The alias points to the best version; one that leads by no more than the seeds' noise is not better, see
+``best_version.py``.
 
 MLflow has neither a lock on a model nor a conditional change of an alias. Processes that share an output folder take
 turns. Machines that share a server may write between two requests of another machine, so each machine reads again
@@ -26,7 +27,7 @@ from orchestrator.tracking import (
     store_failures,
     without_password,
 )
-from orchestrator.tracking.best_version import best_version, number_of
+from orchestrator.tracking.best_version import best_version, number_of, spread_tags
 from orchestrator.tracking.packed_model import save_model
 from orchestrator.winners.champions import Champion, packed_champions
 from trainables.errors import UserError
@@ -148,7 +149,11 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
         client.create_registered_model(name, description=f"Answers a caption with images of {champion.dataset}.")
     source = f"{run.info.artifact_uri}/{ARTIFACT}"
     version = client.create_model_version(
-        name, source, run.info.run_id, tags=_tags(champion), description=about_version(champion)
+        name,
+        source,
+        run.info.run_id,
+        tags=_tags(champion) | spread_tags(champion.std, champion.seeds),
+        description=about_version(champion),
     )
     made = number_of(version)
     first = _find_version(client, name, champion) or made

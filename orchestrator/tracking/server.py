@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.text.terminal import say
 
@@ -79,6 +79,15 @@ def _served() -> re.Pattern[str]:
 SERVED = _served()
 """The paths that are passed on to MLflow; each must match as a whole."""
 
+WITHOUT_ASSISTANT = b"""<script>
+localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true");
+localStorage.setItem("mlflow.assistant.panelOpen_v1", "false");
+</script><style>[data-assistant-ui] { display: none !important; }</style>"""
+"""Before the scripts of MLflow's page: its assistant is not served, so neither its panel nor its button is shown."""
+
+VALIDATORS = (b"etag", b"last-modified", b"if-none-match", b"if-modified-since")
+"""Headers by which a browser would keep a page that it has, from before this change of the page."""
+
 
 class TrackingServer:
     """MLflow's application behind the allow-list and, where one is set, the token."""
@@ -94,7 +103,29 @@ class TrackingServer:
         if scope["type"] != "http":
             return
         answer = self._answer(Request(scope))
-        await (self._app if answer is None else answer)(scope, receive, send)
+        if answer is not None:
+            await answer(scope, receive, send)
+        elif scope["path"] == "/" and scope["method"] == "GET":
+            await self._send_page(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _send_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with MLflow's page without its assistant; answers that are no such page stay as they are."""
+        sent: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            sent.append(message)
+
+        headers = [(name, value) for name, value in scope["headers"] if name not in VALIDATORS]
+        await self._app({**scope, "headers": headers}, receive, keep)
+        start, body = sent[0], b"".join(message.get("body", b"") for message in sent[1:])
+        page = body.replace(b"<head>", b"<head>" + WITHOUT_ASSISTANT, 1)
+        left_out = (*VALIDATORS, b"content-length")
+        headers = [(name, value) for name, value in start["headers"] if name.lower() not in left_out]
+        length = (b"content-length", str(len(page)).encode())
+        await send({**start, "headers": [*headers, length]})
+        await send({"type": "http.response.body", "body": page})
 
     def _answer(self, request: Request) -> Response | None:
         """Return the response to a request that MLflow does not get; ``None`` for a request that is passed on."""

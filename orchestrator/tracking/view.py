@@ -115,11 +115,11 @@ def _view(history: History) -> dict[str, Any]:
     scores = [f"{metric}_best", at_best("val/i2t_r1"), at_best("val/t2i_r1")]
     columns = [
         *(f"tags.`{name}`" for name in (*several, "loss")),
+        # Before the hyper-parameters, which names of runs have as well: a window of 1280 pixels shows five columns.
+        *(f"metrics.`{name}`" for name in scores),
+        *(["metrics.`test/rsum`", "tags.`verdict`", "metrics.`seeds`"] if confirmed else []),
         *(f"params.`{name}`" for name in searched),
         "tags.`state`",
-        *(["metrics.`seeds`"] if confirmed else []),
-        *(f"metrics.`{name}`" for name in scores),
-        *(["metrics.`test/rsum`", "tags.`verdict`"] if confirmed else []),
         *(f"metrics.`{at_best(name)}`" for name in COUNTS),
     ]
     return {

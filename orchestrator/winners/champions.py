@@ -43,6 +43,9 @@ class Champion:
         verdict: The verdict on the model and the reason in a sentence; empty without a confirmation.
         test: Value of the metric on the test split, for a confirmed model the mean over the seeds; ``None`` where the
             test split was not opened for the model.
+        std: Standard deviation of ``value`` over the seeds (``ddof=0``), >= 0; ``None`` without a confirmation, for one
+            seed, and in packages of older versions.
+        seeds: Number of trainings over which ``value`` is a mean, >= 1.
     """
 
     dataset: str
@@ -56,6 +59,8 @@ class Champion:
     parameters: str = field(default="", compare=False)
     verdict: str = field(default="", compare=False)
     test: float | None = field(default=None, compare=False)
+    std: float | None = field(default=None, compare=False)
+    seeds: int = field(default=1, compare=False)
 
 
 def pack_champions(history: History, workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
@@ -97,6 +102,7 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     verdicts, metric = verdicts_of(history), history.metric
     winner, verdict = winners_of(history, verdicts)[dataset], verdicts.get(dataset)
     name = metric.removeprefix("val/")
+    best = verdict.winner if winner.confirmed and verdict is not None else None
     return Champion(
         dataset=Path(dataset).name,
         experiment=history.name,
@@ -108,4 +114,6 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
         parameters=values_text(winner.setting.parameters),
         verdict="" if verdict is None else f"{verdict.verdict}: {verdict.reason}",
         test=(winner.test or {}).get(name),
+        std=None if best is None else best.measures[metric].std,
+        seeds=winner.seeds,
     )

@@ -33,7 +33,7 @@ SHOWN = HOSTILE.replace("\x07", "\\x07").replace("\x1b", "\\x1b")
 OF_MLFLOW = ("AG Grid: ", "GL Driver Message", "ResizeObserver loop")
 """What MLflow's pages complain of on any store."""
 
-NOT_SERVED = ("/assistant/", "/users/current", "/gateway/", "/traces", "/ui-telemetry", "/workspaces", "/scorers")
+NOT_SERVED = ("/assistant/", "/users/current", "/gateway", "/traces", "/ui-telemetry", "/workspaces", "/scorers")
 """Parts of addresses that the pages ask for and that are not served; the console names each."""
 
 SECONDS = 120_000
@@ -177,6 +177,7 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
         page.set_viewport_size({"width": 1280, "height": 800})
         page.wait_for_timeout(1000)
         page.screenshot(path=screenshots / "mlflow-runs-1280.png")
+        assert cells(page, "metrics.`val/rsum_best`")[0] == "140", "also in a narrow window"
         page.set_viewport_size({"width": 1920, "height": 1000})
         assert page.locator("text=newer").count() >= 1
         assert cells(page, "attributes.`Run Name`")[0].endswith("\n0000 nt_xent τ=0.05")
@@ -196,6 +197,25 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
         } <= set(heads)
         assert SHOWN in page.locator("main, body").first.inner_text()
         assert "it ran" not in page.title()
+        assert shown.complaints == []
+
+
+def test_no_assistant_is_shown_where_mlflow_would_open_it(served: Served, browser: Browser, screenshots: Path) -> None:
+    with opened(browser, served.opens, width=1280) as shown:
+        page = shown.page
+        page.wait_for_selector("text=7 matching runs")
+        # What MLflow opens, it opens as soon as the page is drawn.
+        page.wait_for_function("localStorage.getItem('mlflow.assistant.panelOpen_v1') === 'false'")
+        page.screenshot(path=screenshots / "mlflow-first-load.png")
+        parts = page.locator("[data-assistant-ui]")
+        assert parts.count() >= 1, "the button is there, and hidden"
+        assert [part.is_visible() for part in parts.all()] == [False] * parts.count()
+        # Of a browser in which another MLflow on this port has been open.
+        page.evaluate("localStorage.setItem('mlflow.assistant.panelOpen_v1', 'true')")
+        page.reload()
+        page.wait_for_selector("text=7 matching runs")
+        assert [part.is_visible() for part in parts.all()] == [False] * parts.count()
+        assert page.get_by_text("MLflow Assistant").filter(visible=True).count() == 0
         assert shown.complaints == []
 
 

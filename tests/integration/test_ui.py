@@ -41,7 +41,8 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
         assert opens.startswith(f"http://127.0.0.1:{port}/?token=")
         token = opens.partition("token=")[2].partition("#")[0]
         fetch(f"http://127.0.0.1:{port}/health", started)
-        assert "MLflow" in fetch(f"http://127.0.0.1:{port}/", started, token)
+        page = fetch(f"http://127.0.0.1:{port}/", started, token)
+        assert "MLflow" in page and page.index("[data-assistant-ui] { display: none") < page.index("main.")
         children = psutil.Process(started.pid).children(recursive=True)
         listening = {link.laddr.ip for child in children for link in child.net_connections() if link.status == "LISTEN"}
         assert listening == {"127.0.0.1"}

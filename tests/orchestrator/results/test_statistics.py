@@ -17,6 +17,7 @@ from orchestrator.results.statistics import (
     measure,
     paired_p,
     t_interval,
+    welch_p,
     welch_test,
 )
 
@@ -44,6 +45,7 @@ def test_welch_is_scipys(first, second):
     assert got.p == pytest.approx(expected.pvalue, rel=1e-9)
     assert (got.interval.low, got.interval.high) == pytest.approx((low, high), rel=1e-9)
     assert got.difference == pytest.approx(np.mean(first) - np.mean(second))
+    assert welch_p(measure(np.array(first)), measure(np.array(second))) == pytest.approx(expected.pvalue, rel=1e-9)
 
 
 @pytest.mark.parametrize(("first", "second"), [row for row in SAMPLES if len(row.values[0]) == len(row.values[1])])
@@ -74,6 +76,7 @@ def test_student_interval_is_scipys(values):
 )
 def test_no_welch_test_without_spread(first, second):
     assert welch_test(np.array(first), np.array(second)) is None
+    assert welch_p(measure(np.array(first)), measure(np.array(second))) is None
 
 
 @pytest.mark.parametrize("differences", [[], [1.0], [2.0, 2.0, 2.0], [0.0, 0.0]], ids=str)

@@ -156,6 +156,43 @@ def test_after_a_tie_the_champion_keeps_its_alias_and_a_better_model_takes_it(ou
     assert champion(output) == 3
 
 
+@pytest.mark.parametrize(
+    ("lead", "changes", "takes"),
+    [
+        (1.0, {}, False),
+        (2.8, {}, False),
+        (3.0, {}, True),
+        (1.0, {"std": 0.1, "seeds": 10}, False),
+        (1.0, {"std": None}, True),
+        (1.0, {"confirmed": False}, False),
+        (100.0, {"confirmed": False}, False),
+        (-1.0, {}, False),
+    ],
+)
+def test_the_alias_moves_only_to_a_lead_beyond_the_noise_of_the_seeds(
+    output: Path, lead: float, changes: dict[str, Any], takes: bool
+) -> None:
+    # Welch's test has p = 0.045 at a lead of 2.8, and p = 0.034 at a lead of 3.
+    noisy = replace(LOW, confirmed=True, std=1.6667, seeds=5)
+    put(output, noisy)
+    challenger = put(output, replace(noisy, trial=HIGH.trial, value=LOW.value + lead, **changes))
+    assert challenger == registry.Registered("icr-pets", 2, takes)
+    assert put(output, noisy).is_champion is not takes, "also when the earlier one is registered again"
+
+
+def test_leads_within_the_noise_do_not_add_up(output: Path) -> None:
+    noisy = replace(LOW, confirmed=True, std=1.6667, seeds=5)
+    put(output, noisy)
+    assert not put(output, replace(noisy, trial=HIGH.trial, value=LOW.value + 2)).is_champion
+    # Compared with the champion, not with the second version.
+    assert put(output, replace(noisy, trial=HIGH.trial, value=LOW.value + 4)).is_champion
+
+
+def test_a_confirmed_version_takes_the_alias_from_a_higher_one_that_is_not(output: Path) -> None:
+    put(output, HIGH)
+    assert put(output, replace(LOW, confirmed=True, std=5.0, seeds=2)).is_champion
+
+
 def test_a_version_that_a_person_made_is_no_champion_of_ours(output: Path) -> None:
     put(output, LOW)
     client = MlflowClient(tracking_uri=default_uri(output), registry_uri=default_uri(output))

@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
-from starlette.responses import PlainTextResponse
+from starlette.applications import Starlette
+from starlette.responses import FileResponse, PlainTextResponse
+from starlette.routing import Route
 
-from orchestrator.tracking.server import CALLS, OBJECTS, SERVED, TOKEN, TrackingServer, parse
+from orchestrator.tracking.server import CALLS, OBJECTS, SERVED, TOKEN, WITHOUT_ASSISTANT, TrackingServer, parse
 
 LIST = """
 import json
@@ -77,12 +81,14 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [re.sub(r"<[^>]+>|{[^}]+}", "x", path) for path in json.loads(ended.stdout)]
 
 
+@pytest.mark.proof
 def test_every_route_of_mlflow_is_either_served_or_named_as_refused(routes: list[str]) -> None:
     fits = {path: [family for family in REFUSED if re.fullmatch(family, path)] for path in routes}
     assert [path for path in routes if bool(SERVED.fullmatch(path)) == bool(fits[path])] == []
     assert Counter(family for path in routes for family in fits[path]) == REFUSED
 
 
+@pytest.mark.proof
 def test_every_served_call_is_a_route_of_mlflow(routes: list[str]) -> None:
     listed = [f"{start}/{end}" for start, ends in CALLS.items() for end in ends.split()]
     assert [call for call in listed if not {f"/api/{call}", f"/ajax-api/{call}"} & set(routes)] == []
@@ -94,8 +100,8 @@ ASSISTANT = "/ajax-api/3.0/mlflow/assistant/config"
 SEARCH = "/ajax-api/2.0/mlflow/experiments/search"
 
 
-def status(path: str, *headers: tuple[str, str], token: str | None = None, query: str = "") -> tuple[int, str]:
-    """Return the status of an answer and the headers that redirect and set a cookie, of a server around "yes"."""
+def ask(server: TrackingServer, method: str, path: str, query: str, *headers: tuple[str, str]) -> list[dict[str, Any]]:
+    """Return the messages with which a server answers a request."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -106,13 +112,19 @@ def status(path: str, *headers: tuple[str, str], token: str | None = None, query
 
     scope = {
         "type": "http",
-        "method": "PUT",
+        "method": method,
         "path": path,
         "query_string": query.encode(),
         "headers": [(name.encode(), value.encode()) for name, value in headers],
         "server": ("127.0.0.1", 5000),
     }
-    asyncio.run(TrackingServer(PlainTextResponse("yes"), token)(scope, receive, send))
+    asyncio.run(server(scope, receive, send))
+    return sent
+
+
+def status(path: str, *headers: tuple[str, str], token: str | None = None, query: str = "") -> tuple[int, str]:
+    """Return the status of an answer and the headers that redirect and set a cookie, of a server around "yes"."""
+    sent = ask(TrackingServer(PlainTextResponse("yes"), token), "PUT", path, query, *headers)
     return sent[0]["status"], str([value for name, value in sent[0]["headers"] if name in (b"location", b"set-cookie")])
 
 
@@ -155,6 +167,37 @@ def test_with_a_token_nothing_but_the_health_check_is_answered_without_it() -> N
     assert code == 303
     assert "orchestrator_ui_5000=secret; HttpOnly; Path=/; SameSite=strict" in headers
     assert status(ASSISTANT, ("authorization", "Bearer secret"), token="secret")[0] == 404
+
+
+BUILD = Path(mlflow.__file__).parent / "server" / "js" / "build"
+"""MLflow's pages as they are installed."""
+
+
+def test_the_page_hides_the_assistant_before_the_scripts_of_mlflow_run() -> None:
+    application = Starlette(routes=[Route("/", lambda request: FileResponse(BUILD / "index.html"))])
+    # MLflow's own page has this tag; a browser that has kept that page must not go on with it.
+    (plain, *_) = ask(TrackingServer(application), "HEAD", "/", "")
+    tag = dict(plain["headers"])[b"etag"].decode()
+    start, content = ask(TrackingServer(application), "GET", "/", "", ("if-none-match", tag))
+    headers, page = dict(start["headers"]), content["body"]
+    assert start["status"] == 200
+    assert int(headers[b"content-length"]) == len(page)
+    assert b"etag" not in headers
+    assert 0 < page.index(WITHOUT_ASSISTANT) < page.index(b"<script defer")
+    assert page.replace(WITHOUT_ASSISTANT, b"") == (BUILD / "index.html").read_bytes()
+
+
+def test_mlflow_knows_its_assistant_by_the_names_that_hide_it() -> None:
+    scripts = b"".join(path.read_bytes() for path in BUILD.glob("static/js/main.*.js"))
+    for key in re.findall(rb'setItem\("(.+?)_v1"', WITHOUT_ASSISTANT):
+        assert b'key:"%s",version:1' % key in scripts
+    # Both the panel and the button that opens it.
+    assert scripts.count(b'"data-assistant-ui":"true"') >= 2
+
+
+def test_other_answers_than_the_page_are_passed_on_as_they_are() -> None:
+    start, content = ask(TrackingServer(PlainTextResponse("refused", 403)), "GET", "/", "")
+    assert (start["status"], content["body"]) == (403, b"refused")
 
 
 def test_a_server_that_others_reach_asks_for_an_account_or_a_token(
