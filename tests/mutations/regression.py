@@ -69,7 +69,7 @@ MUTATIONS = (
     Mutation(
         name="a race has the level of a fixed design",
         file="orchestrator/results/race.py",
-        old="LEVEL = 0.0225",
+        old="LEVEL = 0.02",
         new="LEVEL = 0.06",
         tests="tests/orchestrator/results/test_race.py::test_a_winner_with_an_equal_is_called_better_as_rarely_as_is_stated",
     ),
