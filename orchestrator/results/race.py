@@ -35,7 +35,7 @@ LEAST = 3
 CLEAR = 0.001
 """Largest p-value of any comparison on val with which a race ends before its trainings are used up."""
 
-LEVEL = 0.0225
+LEVEL = 0.02
 """Level of the verdict after a race, at which at most 4 % of simulated races call a winner better that has an equal."""
 
 

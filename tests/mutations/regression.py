@@ -69,9 +69,23 @@ MUTATIONS = (
     Mutation(
         name="a race has the level of a fixed design",
         file="orchestrator/results/race.py",
-        old="LEVEL = 0.0225",
+        old="LEVEL = 0.02",
         new="LEVEL = 0.06",
         tests="tests/orchestrator/results/test_race.py::test_a_winner_with_an_equal_is_called_better_as_rarely_as_is_stated",
+    ),
+    Mutation(
+        name="a fixed design of an older version has the level of a new one",
+        file="orchestrator/results/confirming.py",
+        old="OLDER_LEVEL = 0.04",
+        new="OLDER_LEVEL = 0.035",
+        tests="tests/orchestrator/results/test_confirming.py::test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict",
+    ),
+    Mutation(
+        name="the race of another dataset displaces that of the first",
+        file="orchestrator/results/race.py",
+        old="@lru_cache(maxsize=256)",
+        new="@lru_cache(maxsize=1)",
+        tests="tests/orchestrator/results/test_confirming.py::test_a_summary_of_four_datasets_runs_each_race_once",
     ),
     Mutation(
         name="a candidate that left a race wins",
