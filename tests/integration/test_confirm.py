@@ -13,6 +13,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import fresh_seeds
+from orchestrator.results.race import LEVEL
 from orchestrator.search.resuming import confirm_experiment
 from orchestrator.search.search import SearchResult, run_search
 from orchestrator.tracking import default_uri
@@ -124,20 +125,20 @@ def test_a_search_without_a_confirmation_gets_one(trials_run: None, output: Path
     assert_invariants(output)
 
 
-def test_a_race_gives_its_trainings_to_those_that_can_win(trials_run: None, output: Path) -> None:
+def test_a_race_ends_with_a_clear_lead_and_its_winner_is_judged_at_its_level(trials_run: None, output: Path) -> None:
     result = run(confirming(top=2, trainings=12), output)
     race = result.summary["races"]["pets"]
     history = read(output)
     repeats = history.stage(Stage.CONFIRM)
     assert race["used"] == len(repeats) < 12, "a lead of many standard deviations decides the race before"
-    assert race["ended"] == "the leader is better than all that it is compared with"
+    assert race["ended"] == f"on val {STUDY}-0001 is ahead of every candidate at p <= 0.001"
     assert {trial.id for trial in repeats} == set(history.tests), "all that were trained, and test opened once"
     assert result.summary["test_openings"] == {"pets": 1}
     (verdict,) = result.summary["verdicts"]
-    assert (verdict["winner"], verdict["verdict"], verdict["level"]) == (f"{STUDY}-0001", "better", race["level"])
+    assert (verdict["winner"], verdict["verdict"], verdict["level"]) == (f"{STUDY}-0001", "better", LEVEL)
     told = {name: own.get("race") for name, own in tags(output).items()}
-    assert told[f"{STUDY}-0001-seed0"] == "stayed to the end"
-    assert told[f"{STUDY}-0000-seed0"].startswith("left after ")
+    assert told[f"{STUDY}-0001-seed0"] == f"{race['seeds'][STUDY + '-0001']} seeds, leader"
+    assert told[f"{STUDY}-0000-seed0"] == f"{race['seeds'][STUDY + '-0000']} seeds, closest"
     assert told[STUDY + "-0001"] is None, "a trial of the search did not race"
     assert_invariants(output)
     before = len(read_journal(output / "tiny" / "journal.jsonl"))
