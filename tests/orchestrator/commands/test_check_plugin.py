@@ -8,6 +8,8 @@ from orchestrator.commands import plugins
 from orchestrator.commands.plugins import check_within
 from trainables.errors import ConfigError
 
+pytestmark = pytest.mark.proof
+
 
 @pytest.mark.parametrize(
     ("text", "message"),

@@ -305,6 +305,7 @@ def test_a_cluster_in_the_environment_is_not_joined_and_that_is_said(
 
 def test_a_second_start_is_refused_with_exit_code_3(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (root / "runs" / "scenes-smoke").mkdir(parents=True)
+    (root / "runs" / "scenes-smoke").chmod(0o700)
     with hold(root / "runs" / "scenes-smoke"):
         message = refuse(["search", "scenes-smoke", *ONE_STUDY], capsys, code=3)
     assert "already running: process" in message
@@ -314,6 +315,7 @@ def test_a_second_start_is_refused_with_exit_code_3(root: Path, capsys: pytest.C
 def test_a_damaged_journal_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = root / "runs" / "scenes-smoke"
     folder.mkdir(parents=True)
+    folder.chmod(0o700)
     (folder / "journal.jsonl").write_text("{}\n{}\n")
     assert "journal.jsonl: line 1: damaged" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
 
@@ -359,6 +361,7 @@ def test_checkpoints_whose_journal_was_cut_to_nothing_are_not_touched(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = save_epoch(root / "runs" / "scenes-smoke" / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
+    (root / "runs" / "scenes-smoke").chmod(0o700)
     (root / "runs" / "scenes-smoke" / "journal.jsonl").write_bytes(b"")
     assert "has no journal of it" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
     assert find_damage(kept) is None
