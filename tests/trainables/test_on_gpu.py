@@ -125,7 +125,10 @@ COUNTED = [(loss, "paper") for loss in LOSSES] + [(loss, "published") for loss i
 @pytest.mark.parametrize(("loss", "convention"), COUNTED)
 def test_contributions_are_counted_on_the_gpu(loss: str, convention: Convention) -> None:
     similarity = torch.linspace(-0.9, 0.9, 200)[torch.randperm(200, generator=torch.Generator().manual_seed(0))]
-    similarity, positives = similarity.reshape(10, 20), torch.arange(20) // 2 == torch.arange(10)[:, None]
+    # The published counters of SmoothAP are those of five captions an image.
+    images, captions = (10, 20) if convention == "paper" else (10, 50)
+    similarity = similarity.repeat(3)[: images * captions].reshape(images, captions)
+    positives = torch.arange(captions) // (captions // images) == torch.arange(images)[:, None]
     made = build_loss(loss)
     torch.manual_seed(1)
     here = count_contributions(made, similarity, positives, convention=convention)
