@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any, Protocol
 
 from trainables.config import LEARNED
@@ -187,7 +188,7 @@ class Domain:
 
 def is_number(value: Any) -> bool:
     """Say whether a value is a finite number; a truth value is not."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def one_of(*choices: Any) -> Domain:

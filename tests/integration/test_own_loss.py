@@ -32,6 +32,7 @@ def test_the_page_shows_the_example() -> None:
     assert code in page
 
 
+@pytest.mark.proof
 def test_the_example_is_checked_and_planned(capsys: pytest.CaptureFixture[str]) -> None:
     with plugins_gone_afterwards():
         experiment = load_experiment(str(EXAMPLE / "own-loss.yaml"))

@@ -297,6 +297,7 @@ def test_a_process_that_knows_no_plugin_summarises_the_search(
         assert not end.value.code and "pets" in capsys.readouterr().out
 
 
+@pytest.mark.proof
 def test_it_is_listed_and_checked_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,8 @@ from orchestrator.watch.overview import overview_of
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
 
+pytestmark = pytest.mark.proof
+
 
 @pytest.mark.parametrize(
     "part",
