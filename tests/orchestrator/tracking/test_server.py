@@ -103,9 +103,13 @@ SEARCH = "/ajax-api/2.0/mlflow/experiments/search"
 def ask(server: TrackingServer, method: str, path: str, query: str, *headers: tuple[str, str]) -> list[dict[str, Any]]:
     """Return the messages with which a server answers a request."""
     sent: list[dict[str, Any]] = []
+    received = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        if not received:
+            # A client that stays connected sends nothing more.
+            await asyncio.Event().wait()
+        return received.pop()
 
     async def send(message: Any) -> None:
         sent.append(message)

@@ -33,7 +33,10 @@ def digest_of(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("root") / "scenes"
-    assert generate_scenes(target, images=300, seed=3)
+    with pytest.MonkeyPatch.context() as patched:
+        # On one core the pictures are rendered in this process.
+        patched.setattr(os, "sched_getaffinity", lambda process: {0}, raising=False)
+        assert generate_scenes(target, images=300, seed=3)
     return target
 
 

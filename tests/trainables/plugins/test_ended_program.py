@@ -102,7 +102,11 @@ def test_code_that_ends_the_program_is_an_error_with_its_place(
 
 @pytest.mark.parametrize("ended", ["import sys\nsys.exit(0)", "@loss(space=exit())\ndef other(a): ..."])
 @pytest.mark.parametrize(
-    "command", [["check-plugin", "FILE"], ["search", "scenes-smoke", "--plugin", "FILE", "--dry-run"]]
+    "command",
+    [
+        pytest.param(["check-plugin", "FILE"], marks=pytest.mark.proof),
+        ["search", "scenes-smoke", "--plugin", "FILE", "--dry-run"],
+    ],
 )
 def test_a_file_that_ends_the_program_is_refused_by_every_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], ended: str
