@@ -36,12 +36,12 @@ import sys
 from orchestrator.journal import ledger
 from tests.faults.driver import DeadlyJournal, Death
 
-DeadlyJournal.death = Death("trial_ended", "torn")
+DeadlyJournal.death = Death("epoch", "torn")
 ledger.Journal = DeadlyJournal
 from orchestrator.cli import main
 main(sys.argv[1:])
 """
-"""The command line in a process that is killed while it writes that its first trial has ended."""
+"""The command line in a process that is killed while it writes the record of its first epoch."""
 
 COMMAND = "import sys; from orchestrator.cli import main; main(sys.argv[1:])"
 

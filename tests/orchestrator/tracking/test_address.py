@@ -102,7 +102,7 @@ def test_a_hidden_password_is_no_password(address: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_credentials")
-@pytest.mark.parametrize("address", ["http://me@host", "postgresql://me:pw@host/db", "databricks://profile"])
+@pytest.mark.parametrize("address", ["http://me@host", "postgresql+psycopg2://me:pw@host/db", "databricks://profile"])
 def test_other_addresses_stay_as_they_are(address: str, tmp_path: Path) -> None:
     assert choose_uri(address, tmp_path) == address
     assert PASSWORD not in os.environ

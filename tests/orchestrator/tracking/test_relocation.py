@@ -124,7 +124,7 @@ def test_repair_corrects_it_as_well_and_a_start_of_the_search_does(
     there = runs.with_name("there")
     runs.rename(there)
     (finding,) = tracking(there, capsys, "--repair")
-    assert (finding["state"], finding["way_out"]) == ("warn", "repaired")
+    assert (finding["state"], finding["way_out"]) == ("warn", "repaired: delivered")
     there.rename(runs)
     assert find_former_folders(default_uri(runs)) == [str(there)]
     Store(default_uri(runs), runs, "tiny")
@@ -177,7 +177,7 @@ def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: py
     assert tracking(runs, capsys) == []
     delete()
     (finding,) = tracking(runs, capsys, "--repair")
-    assert (finding["state"], finding["way_out"]) == ("warn", "repaired")
+    assert (finding["state"], finding["way_out"]) == ("warn", "repaired: delivered")
     assert len(client.search_runs([number])) == 2, "a study and its trial, once"
 
 
