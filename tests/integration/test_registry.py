@@ -124,7 +124,7 @@ def test_a_picture_file_of_the_dataset_is_found_by_its_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     register_all(default_uri(output), directory)
-    monkeypatch.setattr("trainables.data.dataset.open_dataset", lambda config, data_root: DATA)
+    monkeypatch.setattr("orchestrator.commands.retrieve.open_dataset", lambda config, data_root: DATA)
     for name, split in (("image80.jpg", "test"), ("image3.jpg", "train")):
         picture = tmp_path / name
         Image.new("RGB", (40, 60)).save(picture)
