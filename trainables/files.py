@@ -46,11 +46,12 @@ def aside(target: Path) -> Iterator[Path]:
 
     Example:
         >>> import tempfile
-        >>> target = Path(tempfile.mkdtemp()) / "model"
-        >>> with aside(target) as partial:
-        ...     (partial / "weights").touch()
-        ...     take_place(partial, target)
-        >>> [path.name for path in target.parent.rglob("*")]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     target = Path(folder) / "model"
+        ...     with aside(target) as partial:
+        ...         (partial / "weights").touch()
+        ...         take_place(partial, target)
+        ...     [path.name for path in target.parent.rglob("*")]
         ['model', 'weights']
     """
     partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
