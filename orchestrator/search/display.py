@@ -19,7 +19,7 @@ from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.record import Record
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialRetried, TrialStarted, has_ended
-from orchestrator.results.confirming import races_of
+from orchestrator.results.confirmation import races_of
 from orchestrator.results.race import describe_race, describe_round
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary

@@ -5,14 +5,14 @@ from tests.mutations.mutation import Mutation
 MUTATIONS = (
     Mutation(
         name="the verdict is on val instead of test",
-        file="orchestrator/results/confirmed.py",
+        file="orchestrator/results/confirmation.py",
         old="""question.metric or f"test/{selection.partition('/')[2]}\"""",
         new="question.metric or selection",
         tests="tests/orchestrator/results/test_confirmation.py",
     ),
     Mutation(
         name="a stopped baseline is preferred",
-        file="orchestrator/results/confirmation.py",
+        file="orchestrator/results/confirmation_plan.py",
         old="[*(point.first for point in ranked(points)), *best_first(stopped)]",
         new="[*best_first(stopped), *(point.first for point in ranked(points))]",
         tests="tests/orchestrator/results/test_confirmation.py",
@@ -47,14 +47,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="a further plan has the whole level",
-        file="orchestrator/results/confirming.py",
+        file="orchestrator/results/confirmation_plan.py",
         old="return level if looks_before == 0 else RESERVE / 2**looks_before",
         new="return level",
         tests="tests/orchestrator/results/test_confirming.py",
     ),
     Mutation(
         name="a plan that replaces one whose values were seen has the whole level",
-        file="orchestrator/results/confirming.py",
+        file="orchestrator/results/confirmation.py",
         old="recorded.looks + seen",
         new="recorded.looks",
         tests="tests/orchestrator/results/test_confirming.py::test_a_plan_that_replaces_one_whose_values_were_seen_pays_for_it",
@@ -75,17 +75,17 @@ MUTATIONS = (
     ),
     Mutation(
         name="a fixed design of an older version has the level of a new one",
-        file="orchestrator/results/confirming.py",
+        file="orchestrator/results/confirmation.py",
         old="OLDER_LEVEL = 0.04",
         new="OLDER_LEVEL = 0.035",
         tests="tests/orchestrator/results/test_confirming.py::test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict",
     ),
     Mutation(
-        name="the race of another dataset displaces that of the first",
-        file="orchestrator/results/race.py",
-        old="@lru_cache(maxsize=256)",
-        new="@lru_cache(maxsize=1)",
-        tests="tests/orchestrator/results/test_confirming.py::test_a_summary_of_four_datasets_runs_each_race_once",
+        name="the race of a dataset is run for each question",
+        file="orchestrator/results/confirmation.py",
+        old="    @cached_property\n    def race(self)",
+        new="    @property\n    def race(self)",
+        tests="tests/orchestrator/results/test_confirming.py::test_a_summary_runs_each_race_once_and_judges_each_dataset_once",
     ),
     Mutation(
         name="a candidate that left a race wins",

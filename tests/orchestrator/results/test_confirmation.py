@@ -8,9 +8,8 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.confirmation import choose_candidates, fresh_seeds, published_default
-from orchestrator.results.confirmed import champion_of, verdicts_of
-from orchestrator.results.confirming import current_plans, trainings_of
+from orchestrator.results.confirmation import confirmations, current_plans, trainings_of, verdicts_of
+from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.summary import summarise
 from orchestrator.results.verdict import Verdict
 from orchestrator.results.winner import find_champions
@@ -162,7 +161,7 @@ def test_the_seeds_decide_and_not_the_search(ledger: Ledger) -> None:
     (verdict,) = verdicts_of(ledger.history).values()
     assert (verdict.winner.candidate.label, verdict.verdict) == (first.id, Verdict.BETTER)
     assert [one.roles for one in verdict.comparisons] == [("runner_up",)], "the winner is the baseline itself"
-    champion = champion_of(ledger.history, verdict)
+    champion = confirmations(ledger.history)["pets"].champion
     assert champion.id == f"{first.id}-seed2"
     assert find_champions(ledger.history) == {"pets": champion}
     summary = summarise(ledger.history)
