@@ -20,8 +20,16 @@ from orchestrator.journal.begun_experiment import BegunConfirm
 from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
+from orchestrator.journal.points import differing, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.confirmation_plan import fresh_seeds, level_of_plan, published_default, repeat, wanted_plans
+from orchestrator.results.confirmation_plan import (
+    fresh_seeds,
+    level_of_plan,
+    published_default,
+    repeat,
+    share_runs,
+    wanted_plans,
+)
 from orchestrator.results.per_image import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Entrant, Race, most_seeds, run_race
@@ -184,6 +192,32 @@ class Confirmation:
         )
 
     @cached_property
+    def alike(self) -> Mapping[str, tuple[str, ...]]:
+        """Candidate -> further settings of the search that share its runs, because they trained alike in every epoch.
+
+        Settings that an older version trained again all the same have runs of their own.
+        """
+        confirm = self.history.experiment.confirm or BegunConfirm()
+        planned = self.plan.candidates if self.plan is not None else ()
+        labels = dict.fromkeys([*planned, *(str(trial.candidate) for trial in self._trained)])
+        searched = [point.first for point in points_of(self.history.stage(Stage.SEARCH))]
+        alike = {}
+        for label in labels:
+            sharing = [one.id for one in searched if share_runs(self.history.trials[label], one, confirm.each_of)]
+            if len(sharing) > 1 and labels.keys() & sharing == {label}:
+                alike[label] = tuple(name for name in sharing if name != label)
+        return alike
+
+    def _share_runs(self) -> list[str]:
+        """Return a sentence about each candidate whose runs are those of further settings."""
+        groups = [[self.history.trials[name] for name in (label, *others)] for label, others in self.alike.items()]
+        return [
+            f"{len(trials)} settings that differ in {' and '.join(differing(trials))} gave identical results in every "
+            f"epoch; only {trials[0].id!r} was confirmed"
+            for trials in groups
+        ]
+
+    @cached_property
     def verdict(self) -> DatasetVerdict:
         """The answer to the question of the experiment; the confirmation must be over."""
         return self.answer(Question())
@@ -227,8 +261,8 @@ class Confirmation:
         is_older = self.is_raced and self.race.older
         (before,) = ask(level=OLDER_RACE_LEVEL, everyone=False) if is_older else (verdict,)
         begun_before = [] if confirm.verdict or question.rule else [BEGUN_BEFORE]
-        warnings = (*verdict.warnings, *_otherwise(verdict, before), *begun_before, *problem, *self._looked_before())
-        return replace(verdict, warnings=warnings)
+        further = [*_otherwise(verdict, before), *begun_before, *problem, *self._looked_before(), *self._share_runs()]
+        return replace(verdict, warnings=(*verdict.warnings, *further))
 
     @cached_property
     def _baseline(self) -> tuple[str | None, list[str]]:
@@ -241,8 +275,9 @@ class Confirmation:
         default = published_default(self.history, self.dataset)
         if default is None:
             return None, ["no trial had the published settings of its loss, so there is no baseline; name one"]
-        known = any(candidate.label == default.id for candidate in self.candidates)
-        return (default.id, []) if known else (None, [f"the published settings, {default.id}, were not confirmed"])
+        labels = [candidate.label for candidate in self.candidates]
+        label = next((label for label in labels if default.id in (label, *self.alike.get(label, ()))), None)
+        return label, [] if label else [f"the published settings, {default.id}, were not confirmed"]
 
     def _looked_before(self) -> list[str]:
         """Return a sentence about earlier looks, which used part of the level; none at the first look."""

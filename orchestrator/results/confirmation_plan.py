@@ -4,8 +4,9 @@ The best value of a search is too high on average, because it is the highest of 
 judged by the values of fresh seeds, which all candidates share, so that runs of equal seeds can be paired.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
@@ -13,7 +14,7 @@ from orchestrator.experiment.journalled import experiment_of
 from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
-from orchestrator.journal.points import Point, best_points, points_of, ranked
+from orchestrator.journal.points import Point, best_points, points_of, ranked, trained_alike
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.results.comparisons import LEVEL
 from orchestrator.results.race import LEVEL as RACE_LEVEL
@@ -30,22 +31,42 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
     if confirm is None:
         return []
     candidates = choose_candidates(history, confirm.top, each=confirm.published == "each", each_of=confirm.each_of)
-    chosen: dict[str, list[str]] = {}
+    chosen: dict[str, list[Trial]] = {}
     for trial in candidates:
-        chosen.setdefault(trial.config.dataset, []).append(trial.id)
+        chosen.setdefault(trial.config.dataset, []).append(trial)
     return [
         ConfirmationPlan(
             dataset=dataset,
-            candidates=tuple(names),
+            candidates=tuple(trial.id for trial in trials),
             seeds=confirm.seeds,
             trainings=confirm.trainings,
-            baseline=confirm.baseline or _id_of(published_default(history, dataset)),
+            baseline=confirm.baseline or _published_id(history, trials, confirm.each_of),
             looks=history.confirm_looks.get(dataset, 0),
-            first=first_seeds(confirm.trainings, len(names)) if confirm.trainings else None,
+            first=first_seeds(confirm.trainings, len(trials)) if confirm.trainings else None,
             level=RACE_LEVEL if confirm.trainings else LEVEL,
         )
-        for dataset, names in chosen.items()
+        for dataset, trials in chosen.items()
     ]
+
+
+def _published_id(history: History, candidates: Sequence[Trial], each_of: str | None) -> str | None:
+    """Return the id of a dataset's published settings, or of the candidate whose runs they share."""
+    default = published_default(history, candidates[0].config.dataset)
+    if default is None:
+        return None
+    return next((trial.id for trial in candidates if share_runs(trial, default, each_of)), default.id)
+
+
+def share_runs(first: Trial, other: Trial, each_of: str | None) -> bool:
+    """Whether two trials of the search are one candidate: one trial, or settings that trained alike.
+
+    Args:
+        first: A trial of the search.
+        other: A trial of the search.
+        each_of: A searched parameter whose values are candidates of their own, even if they trained alike.
+    """
+    apart = each_of is not None and first.params.get(each_of) != other.params.get(each_of)
+    return first is other or (not apart and trained_alike(first, other))
 
 
 def level_of_plan(level: float, looks_before: int) -> float:
@@ -68,8 +89,9 @@ def level_of_plan(level: float, looks_before: int) -> float:
 def choose_candidates(history: History, top: int, *, each: bool = False, each_of: str | None = None) -> list[Trial]:
     """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
 
-    Trainings of one setting are one candidate, whose value is their mean. The published settings are the baseline;
-    their trial may have been stopped early, because the confirmation trains every candidate to its end.
+    Trainings of one setting are one candidate, whose value is their mean. Settings that trained alike in every epoch
+    are one candidate as well, the first, unless they were planned or trained again before. The published settings are
+    the baseline; their trial may have been stopped early, because the confirmation trains every candidate to its end.
 
     Args:
         history: History of the search.
@@ -78,18 +100,30 @@ def choose_candidates(history: History, top: int, *, each: bool = False, each_of
         each: Whether to add the published settings of each study, not only of each dataset.
     """
     searched = history.stage(Stage.SEARCH)
+    planned = {name for plan in history.plans.values() for name in plan.candidates}
+    planned |= {str(trial.candidate) for trial in history.stage(Stage.CONFIRM)}
+
+    def distinct(trials: Iterable[Trial]) -> Iterator[Trial]:
+        """Yield the first trial of each candidate: further trainings with equal seeds would give equal values."""
+        known: dict[str, Trial] = {}
+        for trial in trials:
+            is_known = any(share_runs(one, trial, each_of) for one in known.values()) and trial.id not in planned
+            if not is_known and trial.config.setting not in known:
+                known[trial.config.setting] = trial
+                yield trial
+
     chosen: list[Trial] = []
     for study in dict.fromkeys(trial.study for trial in searched):
         groups: dict[Any, list[Point]] = {}
         for point in best_points(history.study(study)):
             groups.setdefault(point.first.params.get(each_of) if each_of else None, []).append(point)
         for points in groups.values():
-            chosen += _distinct(point.first for point in points)[:top]
+            chosen += islice(distinct(point.first for point in points), top)
     datasets = dict.fromkeys(trial.config.dataset for trial in chosen)
     defaults = [published_default(history, name) for name in datasets]
     if each:
         defaults += [_preferred(points) for name in datasets for points in _published(history, name)]
-    return _distinct([*chosen, *(one for one in defaults if one is not None)])
+    return list(distinct([*chosen, *(trial for trial in defaults if trial is not None)]))
 
 
 def published_default(history: History, dataset: str) -> Trial | None:
@@ -142,15 +176,3 @@ def repeat(trial: Trial, index: int, seed: int) -> PlannedTrial:
         params=trial.params,
         candidate=trial.id,
     )
-
-
-def _id_of(trial: Trial | None) -> str | None:
-    return None if trial is None else trial.id
-
-
-def _distinct(trials: Iterable[Trial]) -> list[Trial]:
-    """Keep the first trial of each setting: trainings of one setting with equal seeds would give equal values."""
-    distinct: dict[str, Trial] = {}
-    for trial in trials:
-        distinct.setdefault(trial.config.setting, trial)
-    return list(distinct.values())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.experiment.experiment import Cell, Experiment
+from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
 from orchestrator.forecast.dry_run import DryRun, dry_run
 from orchestrator.forecast.terminal import describe
 from orchestrator.journal.confirmation_records import ConfirmationPlan
@@ -29,7 +29,7 @@ from orchestrator.results.confirmation import (
 )
 from orchestrator.results.confirmation_plan import RESERVE, fresh_seeds, level_of_plan, repeat
 from orchestrator.results.race import LEVEL as RACE_LEVEL
-from orchestrator.results.race import race_outcome, run_race
+from orchestrator.results.race import first_seeds, race_outcome, run_race
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary, summarise
 from orchestrator.results.verdict import LEVEL, Verdict, judge
@@ -370,6 +370,18 @@ def test_a_fixed_design_is_no_race(tmp_path: Path) -> None:
 def test_a_design_that_cannot_be_is_refused_before_the_search(confirm: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         racing(**confirm)
+
+
+@pytest.mark.parametrize("name", [name for name in shipped_experiments() if load_experiment(name).confirm])
+def test_an_experiment_that_ships_has_the_design_that_finds_more(name: str) -> None:
+    """A race from three candidates on, except where its first round would take all trainings, or each value counts."""
+    experiment = load_experiment(name)
+    design = experiment.confirm
+    trainings = sum(experiment.most_confirmations().values()) // len(experiment.datasets)
+    assert design is not None
+    if design.seeds is not None and design.each_of is None:
+        candidates = trainings // design.seeds
+        assert candidates < 3 or first_seeds(trainings, candidates) == design.seeds
 
 
 def test_another_design_takes_the_place_of_the_one_of_the_search(
