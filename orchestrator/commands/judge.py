@@ -12,7 +12,7 @@ from orchestrator.commands.options import DataRoot, ExperimentName, Json, Output
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.reader import read_history
 from orchestrator.results.candidates import Candidate, DatasetVerdict
-from orchestrator.results.confirmation import Confirmation, Question, confirmations
+from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.sentences import verdict_sentences
 from orchestrator.tables import render, retrieval_table, rows_of
 from orchestrator.tables.terminal import draw
@@ -49,7 +49,7 @@ def judge(
     known = {name: one for name, one in confirmations(history).items() if one.is_over}
     confirmation = known[_dataset(list(known), experiment, dataset)]
     added = [_read(confirmation, label, each, data_root) for label, each in folders.items()]
-    found = confirmation.answer(Question(rule=verdict, outside=added))
+    found = confirmation.judge(rule=verdict, outside=added)
     if as_json:
         print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
     else:

@@ -54,24 +54,6 @@ BEGUN_BEFORE = (
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question to a confirmation that is over; the defaults are the question of its experiment.
-
-    Attributes:
-        metric: Metric of the test split that decides; ``None`` for the metric that selects, on the test split.
-        images: Trial -> value of each image in this metric, shape (I,); ``None`` computes the values from the kept
-            ranks.
-        rule: What varies in the test that decides: ``seeds`` or ``seeds_and_images``; ``None`` for the journal's rule.
-        outside: Candidates that were trained elsewhere, with the metrics that select and decide.
-    """
-
-    metric: str | None = None
-    images: Mapping[str, Sample] | None = None
-    rule: str | None = None
-    outside: Sequence[Candidate] = ()
-
-
-@dataclass(frozen=True)
 class Confirmation:
     """The confirmation of a dataset so far; each answer is computed when it is first asked for, and kept.
 
@@ -219,8 +201,8 @@ class Confirmation:
 
     @cached_property
     def verdict(self) -> DatasetVerdict:
-        """The answer to the question of the experiment; the confirmation must be over."""
-        return self.answer(Question())
+        """The verdict by the metric and the rule of the experiment; the confirmation must be over."""
+        return self.judge()
 
     @property
     def champion(self) -> Trial | None:
@@ -234,33 +216,48 @@ class Confirmation:
         trials = [one for one in self.repeats if one.candidate == winner.candidate.label and _has_finished(one)]
         return max(trials, key=lambda trial: _at_best(trial)[metric])
 
-    def answer(self, question: Question) -> DatasetVerdict:
-        """Return the answer to a question; the confirmation must be over.
+    def judge(
+        self,
+        *,
+        metric: str | None = None,
+        images: Mapping[str, Sample] | None = None,
+        rule: str | None = None,
+        outside: Sequence[Candidate] = (),
+    ) -> DatasetVerdict:
+        """Return the verdict by another metric, by another rule or beside further candidates.
+
+        Args:
+            metric: Metric of the test split that decides; ``None`` for the metric that selects, on the test split.
+            images: Trial -> value of each image in this metric, shape (I,); ``None`` computes the values from the kept
+                ranks.
+            rule: What varies in the test that decides: ``seeds`` or ``seeds_and_images``; ``None`` for the journal's
+                rule.
+            outside: Candidates that were trained elsewhere, with the metrics that select and decide.
 
         Raises:
-            ConfigError: If a seed lacks the metric of the question.
+            ConfigError: If a seed lacks the metric.
             DataError: If kept ranks are damaged.
         """
         selection = self.history.metric
-        metric = question.metric or f"test/{selection.partition('/')[2]}"
+        decisive = metric or f"test/{selection.partition('/')[2]}"
         confirm = self.history.experiment.confirm or BegunConfirm()
         # A confirmation that began before the key ``verdict`` existed keeps the rule of its time: seeds alone decide.
-        rule = question.rule or confirm.verdict or "seeds"
-        images = self._kept_values(metric) if question.images is None else question.images
+        varying = rule or confirm.verdict or "seeds"
+        values = self._kept_values(decisive) if images is None else images
         baseline, problem = self._baseline
         ask = partial(
             judge,
-            [*(self._with_images(one, images) for one in self.candidates), *question.outside],
-            metric=metric,
+            [*(self._with_images(candidate, values) for candidate in self.candidates), *outside],
+            metric=decisive,
             selection=selection,
             baseline=baseline,
-            over_images=rule == "seeds_and_images",
-            smallest_difference=confirm.smallest_difference if question.metric is None else 0.0,
+            over_images=varying == "seeds_and_images",
+            smallest_difference=confirm.smallest_difference if metric is None else 0.0,
         )
         (verdict,) = ask(level=self.level)
         is_older = self.is_raced and self.race.older
         (before,) = ask(level=OLDER_RACE_LEVEL, everyone=False) if is_older else (verdict,)
-        begun_before = [] if confirm.verdict or question.rule else [BEGUN_BEFORE]
+        begun_before = [] if confirm.verdict or rule else [BEGUN_BEFORE]
         further = [*_otherwise(verdict, before), *begun_before, *problem, *self._looked_before(), *self._share_runs()]
         return replace(verdict, warnings=(*verdict.warnings, *further))
 
@@ -308,7 +305,7 @@ class Confirmation:
         return replace(candidate, images=images) if images.keys() == candidate.values.keys() else candidate
 
     def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Candidate:
-        """Return a model that was trained elsewhere as a candidate for a ``Question``.
+        """Return a model that was trained elsewhere as a candidate for ``judge``.
 
         Args:
             label: Label of the candidate.

@@ -19,7 +19,7 @@ import numpy as np
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.candidates import DatasetVerdict, weakest
-from orchestrator.results.confirmation import Confirmation, Question, confirmations
+from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.plain_words import share_text
 from orchestrator.results.statistics import Sample
 from trainables.judgements.judged_metrics import (
@@ -98,12 +98,10 @@ def _judge(confirmation: Confirmation, ranks: Mapping[str, JudgedRanks]) -> Judg
     metrics += [f"{metric}{CONDENSED}" for metric in metrics] if one.i2t.known.size else []
     prefix = f"test/judged_{one.name}"
     verdicts = {
-        metric: confirmation.answer(
-            Question(
-                metric=f"{prefix}/{metric}",
-                images={trial: image_values(of_trial, metric) for trial, of_trial in ranks.items()},
-                rule=verdict.decided_by,
-            )
+        metric: confirmation.judge(
+            metric=f"{prefix}/{metric}",
+            images={trial: image_values(of_trial, metric) for trial, of_trial in ranks.items()},
+            rule=verdict.decided_by,
         )
         for metric in metrics
     }

@@ -17,7 +17,7 @@ rounds. Older versions ran races by another rule, whose rounds are not computed 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -76,10 +76,6 @@ class Round:
     closest: str | None
     p: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the round as plain values for JSON."""
-        return {**vars(self), "seeds": dict(self.seeds), "means": dict(self.means)}
-
 
 @dataclass(frozen=True)
 class Race:
@@ -112,7 +108,7 @@ class Race:
             "ended": self.ended,
             "older": self.older,
             "seeds": dict(self.seeds),
-            "rounds": [one.to_dict() for one in self.rounds],
+            "rounds": list(map(asdict, self.rounds)),
         }
 
 

@@ -6,8 +6,8 @@ MUTATIONS = (
     Mutation(
         name="the verdict is on val instead of test",
         file="orchestrator/results/confirmation.py",
-        old="""question.metric or f"test/{selection.partition('/')[2]}\"""",
-        new="question.metric or selection",
+        old="""metric or f"test/{selection.partition('/')[2]}\"""",
+        new="metric or selection",
         tests="tests/orchestrator/results/test_confirmation.py",
     ),
     Mutation(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.render import render
+from orchestrator.results import confirmation
 from orchestrator.results.candidates import DatasetVerdict, Verdict
-from orchestrator.results.confirmation import Confirmation, Question, confirmations, verdicts_of
+from orchestrator.results.confirmation import Confirmation, confirmations, verdicts_of
 from orchestrator.results.judged import image_values, judged_verdicts
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary, summarise
+from orchestrator.results.verdict import judge
 from orchestrator.tables.judged import judged_tables
 from orchestrator.tables.rows import rows_of
 from tests.support.experiments import confirm_two_losses, make_experiment, start
@@ -110,6 +113,19 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     assert sentence.startswith("With the pairs that people judged to fit") and sentence.endswith(".")
 
 
+def test_a_summary_judges_once_and_once_by_each_judged_metric(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    confirmed(started, [judged_ranks(seed, 3.0 if seed < 3 else 9.0) for seed in range(6)])
+    calls = Mock(wraps=judge)
+    monkeypatch.setattr(confirmation, "judge", calls)
+    summary = Summary(started.history)
+    (judged,) = summary.to_dict()["judged"]["pets"]
+    assert statements("pets", summary)
+    assert [call.kwargs["metric"] for call in calls.call_args_list] == [
+        "test/rsum",
+        *(f"test/judged_flickr8k/{metric}" for metric in judged["verdicts"]),
+    ]
+
+
 def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
     (verdict,) = verdicts_of(started.history).values()
@@ -163,12 +179,12 @@ def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeyp
     confirmed(started, [judged_ranks(number, 3.0 if number < 3 else 9.0) for number in range(6)])
     (agreeing,) = judged_verdicts(confirmations(started.history)["pets"])
     assert agreeing.survives
-    whole = Confirmation.answer
+    whole = Confirmation.judge
 
-    def one_differs(confirmation: Confirmation, question: Question) -> DatasetVerdict:
-        verdict = whole(confirmation, question)
-        return replace(verdict, verdict=Verdict.TIE) if str(question.metric).endswith("/map_r") else verdict
+    def one_differs(own: Confirmation, *, metric: str | None = None, **further: Any) -> DatasetVerdict:
+        verdict = whole(own, metric=metric, **further)
+        return replace(verdict, verdict=Verdict.TIE) if str(metric).endswith("/map_r") else verdict
 
-    monkeypatch.setattr(Confirmation, "answer", one_differs)
+    monkeypatch.setattr(Confirmation, "judge", one_differs)
     (differing,) = judged_verdicts(confirmations(started.history)["pets"])
     assert not differing.survives
