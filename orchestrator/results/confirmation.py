@@ -181,7 +181,7 @@ class Confirmation:
         """
         confirm = self.history.experiment.confirm or BegunConfirm()
         planned = self.plan.candidates if self.plan is not None else ()
-        labels = dict.fromkeys([*planned, *(str(trial.candidate) for trial in self._trained)])
+        labels = dict.fromkeys([*planned, *(trial.candidate for trial in self._trained if trial.candidate)])
         searched = [point.first for point in points_of(self.history.stage(Stage.SEARCH))]
         alike = {}
         for label in labels:
@@ -190,13 +190,15 @@ class Confirmation:
                 alike[label] = tuple(name for name in sharing if name != label)
         return alike
 
-    def _share_runs(self) -> list[str]:
+    def _trained_alike(self) -> list[str]:
         """Return a sentence about each candidate whose runs are those of further settings."""
         groups = [[self.history.trials[name] for name in (label, *others)] for label, others in self.alike.items()]
         return [
-            f"{len(trials)} settings that differ in {' and '.join(differing(trials))} gave identical results in every "
-            f"epoch; only {trials[0].id!r} was confirmed"
+            f"{len(trials)} settings that differ in {' and '.join(names)} gave identical results in every epoch; "
+            f"only {trials[0].id!r} was confirmed"
             for trials in groups
+            # A setting that was trained twice is no finding.
+            if (names := differing(trials))
         ]
 
     @cached_property
@@ -258,7 +260,13 @@ class Confirmation:
         is_older = self.is_raced and self.race.older
         (before,) = ask(level=OLDER_RACE_LEVEL, everyone=False) if is_older else (verdict,)
         begun_before = [] if confirm.verdict or rule else [BEGUN_BEFORE]
-        further = [*_otherwise(verdict, before), *begun_before, *problem, *self._looked_before(), *self._share_runs()]
+        further = [
+            *_otherwise(verdict, before),
+            *begun_before,
+            *problem,
+            *self._looked_before(),
+            *self._trained_alike(),
+        ]
         return replace(verdict, warnings=(*verdict.warnings, *further))
 
     @cached_property

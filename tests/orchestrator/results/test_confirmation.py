@@ -162,6 +162,17 @@ def test_the_verdict_says_whose_runs_settings_share_and_the_baseline_may_share_r
     assert not any("no baseline" in warning or "not confirmed" in warning for warning in confirmation.verdict.warnings)
 
 
+def test_a_setting_that_was_trained_twice_is_no_finding(ledger: Ledger) -> None:
+    first, again, other = (
+        add_trial(ledger, [10.0, value], loss="triplet_sh", params={"margin": margin})
+        for margin, value in ((0.2, 20.0), (0.2, 20.0), (0.3, 15.0))
+    )
+    open_test(ledger, [add_repeat(ledger, trial, 0, 100, 20.0) for trial in (first, other)])
+    confirmation = confirmations(ledger.history)["pets"]
+    assert confirmation.alike == {first.id: (again.id,)}
+    assert not any("identical results" in warning for warning in confirmation.verdict.warnings)
+
+
 def test_a_confirmation_that_an_older_version_planned_or_began_keeps_candidates_that_trained_alike(
     ledger: Ledger,
 ) -> None:
