@@ -139,7 +139,7 @@ def test_the_end_of_a_search_says_the_answer(ledger: Ledger, capsys: pytest.Capt
         "pets · VSE++ · which loss?" + " " * 39 + "val rsum: sum of six recalls, 0–600",
         " loss        best setting  trials  trainings  best val rsum  to the best  verdict",
         " NT-Xent     τ = 0.1            2          1           30.0            –  unconfirmed",
-        " Triplet SH  τ = 0.1            1          1           20.0        −10.0  unconfirmed",
+        " Triplet SH  margin = 0.2       1          1           20.0        −10.0  unconfirmed",
         "NT-Xent (τ = 0.1) has the best val rsum of its search, 30.0 in one training.",
         "The best value of a search is usually too high: confirm it with fresh seeds.",
         "2 caveats; all answers: orchestrator summarise tiny",
