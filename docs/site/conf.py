@@ -23,6 +23,8 @@ include_patterns = [
     "README.md",
     "CHANGELOG.md",
     "docs/*.md",
+    "docs/evidence/*.md",
+    "docs/reference/*.md",
     "docs/studies/*.md",
     "docs/examples/**.py",
     "docs/site/api.md",
