@@ -32,8 +32,8 @@ LOST_WORDS = (
 )
 """Words and turns that a reader of English as a second language stumbles over."""
 
-ABBREVIATIONS = ("e.g", "i.e", "et al", "eq", "cf", "vs", "approx", "no", "sec", "tab", "fig")
-"""Abbreviations whose full stop ends no sentence, in lower case."""
+ABBREVIATED = re.compile(r"(?:^|[\s(])(?:(?i:e\.g|i\.e|et al|eq|cf|vs|approx|sec|tab|fig)|[A-Z])$")
+"""Text whose full stop ends no sentence: an abbreviation, or the initial of a name."""
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>```+).*?^(?P=indent)(?P=fence)\s*$", re.M | re.S)
 NO_TEXT = re.compile(r"^\s*(?:\||#|!\[|\[[^\]]+\]: |<!--|---\s*$|\[!\[| {4,}orchestrator )")
@@ -96,9 +96,7 @@ def _split(paragraph: str) -> list[str]:
     start = 0
     for mark in re.finditer(r"[.!?][)\"”']*\s+(?=[\"“(]?[A-Z0-9ΔτΑ-Ω])", paragraph):
         before = paragraph[start : mark.start()]
-        if re.search(rf"(?:^|[\s(])(?:{'|'.join(map(re.escape, ABBREVIATIONS))}|[A-Z])$", before, re.I) and (
-            mark.group().startswith(".")
-        ):
+        if mark.group().startswith(".") and ABBREVIATED.search(before):
             continue
         parts.append(paragraph[start : mark.end()].strip())
         start = mark.end()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.experiment.experiment import load_experiment
+from orchestrator.experiment.experiment import load_experiment, shipped_experiments
+from orchestrator.regression.suite import shipped_suites
 from tests.deploy.commands import check, in_markdown
 from tests.lost_words import cells, lost_words, sentences, words_of
 
@@ -140,6 +141,17 @@ def test_no_document_has_a_lost_word(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "path", [*shipped_experiments().values(), *shipped_suites().values()], ids=lambda path: path.stem
+)
+def test_the_manual_of_a_shipped_file_is_written_like_the_documents(path: Path) -> None:
+    comments = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    # Commands are indented.
+    manual = "\n".join("" if line.startswith("#   ") else line.removeprefix("#").strip() for line in comments)
+    faulty = [sentence for sentence in sentences(manual) if words_of(sentence) > 30 or lost_words(sentence)]
+    assert sentences(manual) and not faulty
+
+
+@pytest.mark.parametrize(
     ("markdown", "expected"),
     [
         ("One two. Three", ["One two.", "Three"]),
@@ -148,6 +160,7 @@ def test_no_document_has_a_lost_word(name: str) -> None:
             ["It is 3.5 here, e.g. there.", "Code comes.", "Code too"],
         ),
         ("Lee et al. 2018 say so, eq. 4 too", ["Lee et al. 2018 say so, eq. 4 too"]),
+        ("With k. Then A. Brown came", ["With k.", "Then A. Brown came"]),
         ("See. [cocos.md](cocos.md#a-b) has it.", ["See.", "Cocos.md has it."]),
         ("- one item\n- **two** items\n  of two lines\n1. third", ["one item", "two items of two lines", "third"]),
         ("Before:\n\n```sh\na. B. C.\n```\n\nAfter.", ["Before:", "After."]),
