@@ -5,6 +5,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,9 @@ def test_every_name_of_the_reference_is_documented() -> None:
         assert thing.__doc__ and thing.__doc__.strip(), name
 
 
-@pytest.fixture(scope="module")
+@cache
 def llms() -> str:
-    """The text of ``llms.txt``."""
+    """Return the text of ``llms.txt``, as the build of the site writes it."""
     specification = importlib.util.spec_from_file_location("llms", SITE / "llms.py")
     assert specification is not None and specification.loader is not None
     module = importlib.util.module_from_spec(specification)
@@ -63,20 +64,20 @@ def llms() -> str:
     return str(module.write_llms())
 
 
-def test_assistants_read_every_command_and_exit_code(llms: str) -> None:
+def test_assistants_read_every_command_and_exit_code() -> None:
     commands = list_commands(typer.main.get_command(app))
-    lines = {line for line in llms.splitlines() if line.startswith("- ")}
+    lines = {line for line in llms().splitlines() if line.startswith("- ")}
     for command in commands:
         takes_json = any(parameter.name == "--json" for parameter in command.parameters)
         assert f"- `{command.usage}{' [--json]' if takes_json else ''}`: {command.meaning}" in lines
     assert {f"- {code}: {meaning}" for code, meaning in EXIT_CODES} <= lines
 
 
-def test_assistants_read_a_summary_an_experiment_and_links_to_every_page(llms: str) -> None:
-    assert re.match(r"# icr-orchestrator\n\n> \S.*\n\n\S", llms)
-    experiment = re.findall(r"```yaml\n(.*?)```", llms, re.S)
+def test_assistants_read_a_summary_an_experiment_and_links_to_every_page() -> None:
+    assert re.match(r"# icr-orchestrator\n\n> \S.*\n\n\S", llms())
+    experiment = re.findall(r"```yaml\n(.*?)```", llms(), re.S)
     assert len(experiment) == 1 and experiment[0] in (ROOT / "docs" / "searching.md").read_text()
-    links = set(re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", llms, re.M))
+    links = set(re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", llms(), re.M))
     assert links == set(DOCUMENTS) - {"README.md", "CHANGELOG.md", "docs/README.md"}
 
 
