@@ -217,9 +217,12 @@ class DatasetVerdict:
         reason: One sentence about the verdict.
         standings: The candidates with a finished seed, the winner first.
         comparisons: The winner with the runner-up, the rival, the baseline, and the closest other unless it is beaten.
+        others: The winner with the other candidates that can be tested; their p-values are not corrected.
         warnings: Sentences about the limits of the verdict, e.g. missing seeds.
         level: Corrected p-values up to this level count as a difference; earlier looks at test used the rest of it.
         decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
+        images: Number of test images where they decide; ``None`` where the seeds alone decide.
+        baseline: Label of the baseline; ``None`` where no candidate is the baseline.
         compared: A sentence about the comparison; empty for a single candidate.
         found: A sentence about the finding of each comparison.
         would_change: Sentences about what would change the verdict; empty if unknown.
@@ -235,6 +238,9 @@ class DatasetVerdict:
     warnings: tuple[str, ...]
     level: float
     decided_by: str = "seeds"
+    images: int | None = None
+    baseline: str | None = None
+    others: tuple[Comparison, ...] = ()
     compared: str = ""
     found: tuple[str, ...] = ()
     would_change: tuple[str, ...] = ()

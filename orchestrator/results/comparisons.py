@@ -82,11 +82,18 @@ _Tests = dict[str, _Test | None]
 
 
 def compare(ranked: Sequence[Candidate], rules: Rules) -> tuple[Comparison, ...]:
-    """Compare the winner with its opponents, and with the closest of the other candidates unless all are beaten.
+    """Compare the winner with every other candidate that can be tested.
+
+    Runner-up, rival and baseline have roles, and so has the closest of the other candidates unless all are beaten; the
+    p-values of the others are not corrected. Where ``rules.everyone`` is not set, only candidates with a role are
+    compared.
 
     Args:
         ranked: Candidates, the winner first; with values of images for every seed where ``rules.over_images`` is set.
         rules: Rules of the verdict.
+
+    Returns:
+        The comparisons with roles, runner-up first, then the others in the order of the ranking.
     """
     opponents = find_opponents(ranked, rules.baseline)
     named = [other.label for other, _ in opponents]
@@ -103,8 +110,9 @@ def compare(ranked: Sequence[Candidate], rules: Rules) -> tuple[Comparison, ...]
     chances = {other.label: _could_have_won(ranked, roles) for other, roles in opponents}
     on_test_set = _correct(ranked, on_test_set, chances, rules)
     over_images = _correct(ranked, over_images, chances, rules)
+    shown = {other.label for other, _ in opponents}
     comparisons = []
-    for other, roles in opponents:
+    for other, roles in [*opponents, *((one, ()) for one in others if one.label not in shown)]:
         comparison = _on_test_set((ranked[0], other), roles, rules, on_test_set[other.label])
         test, images = crossed[other.label], over_images[other.label]
         if test is not None and images is not None:

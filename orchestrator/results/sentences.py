@@ -1,10 +1,10 @@
 """Sentences about a dataset's winner, for people: its values, its comparisons, and warnings."""
 
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing
+from orchestrator.results.confirmation import OUTSIDE
 from orchestrator.results.equal_budget import describe_budgets
 from orchestrator.results.judged import describe_judged
 from orchestrator.results.optimism import describe_optimism
-from orchestrator.results.outside import OUTSIDE
 from orchestrator.results.race import describe_race
 from orchestrator.results.statistics import Interval
 from orchestrator.results.summary import Summary

@@ -16,7 +16,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_winners
 from trainables.errors import UserError
 from trainables.ranks import Ranks

@@ -134,7 +134,9 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
     lacking = [one.label for one in ranked if not one.images] if rules.over_images else []
     if lacking:
         rules = replace(rules, over_images=False)
-    comparisons = compare(ranked, rules)
+    tested = compare(ranked, rules)
+    comparisons = tuple(comparison for comparison in tested if comparison.roles)
+    baseline = find_candidate(ranked, rules.baseline)
     verdict, reason = _overall(ranked, comparisons)
     return DatasetVerdict(
         dataset=dataset,
@@ -150,6 +152,9 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
             *_missing_baseline(dataset, ranked, rules.baseline),
         ),
         decided_by="seeds_and_images" if rules.over_images else "seeds",
+        images=ranked[0].image_runs().shape[1] if rules.over_images and ranked else None,
+        baseline=None if baseline is None else baseline.label,
+        others=tuple(comparison for comparison in tested if not comparison.roles),
         compared=what_was_compared(ranked, rules) if comparisons else "",
         found=tuple(what_was_found(ranked[0].label, one) for one in comparisons),
         would_change=tuple(what_would_change(one, rules.level) for one in comparisons if one.detectable),

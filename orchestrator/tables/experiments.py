@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points
 from orchestrator.journal.reader import read_history
-from orchestrator.results.confirmed import metrics_of
+from orchestrator.results.confirmation import metrics_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary

@@ -15,7 +15,7 @@ from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.candidates import DatasetVerdict, Standing
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
 from orchestrator.tracking.artifacts import protocol_of
 from search_spaces.space import is_number

@@ -13,7 +13,7 @@ from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import confirmations
 from orchestrator.results.winner import find_champions, winners_of
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
@@ -99,8 +99,9 @@ def read_champion(folder: Path) -> Champion | None:
 
 def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     """Return the description of the winner of a dataset, whose model the given trial trained."""
-    verdicts, metric = verdicts_of(history), history.metric
-    winner, verdict = winners_of(history, verdicts)[dataset], verdicts.get(dataset)
+    confirmed, metric = confirmations(history), history.metric
+    winner, confirmation = winners_of(history, confirmed)[dataset], confirmed.get(dataset)
+    verdict = confirmation.verdict if confirmation is not None and confirmation.is_over else None
     name = metric.removeprefix("val/")
     best = verdict.winner if winner.confirmed and verdict is not None else None
     return Champion(

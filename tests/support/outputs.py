@@ -14,7 +14,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialEnded
 from orchestrator.report.page import Extras, Page, build_page
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.summary import summarise
 from orchestrator.results.winner import find_champions
 from orchestrator.search.display import PlainDisplay, Progress, print_summary, trials_table

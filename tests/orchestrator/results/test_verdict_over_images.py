@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.results.confirmed import BEGUN_BEFORE, verdicts_of
+from orchestrator.results.confirmation import BEGUN_BEFORE, verdicts_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import LEVEL, Candidate, DatasetVerdict, Verdict, judge

@@ -18,7 +18,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.confirming import current_plans, trainings_of
+from orchestrator.results.confirmation import current_plans, trainings_of
 from orchestrator.results.summary import summarise
 from orchestrator.results.winner import find_winners
 from orchestrator.search.display import print_summary

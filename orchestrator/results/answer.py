@@ -1,0 +1,153 @@
+"""An answer: a question about an experiment, the sentence that answers it, its numbers, a table and notes.
+
+``results`` makes answers and nothing else; each form of output (terminal, HTML, Markdown, LaTeX, CSV, JSON) has one
+renderer in ``views``, which can show any answer. Sentences are made here, once, with the texts of ``text.wording``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+TEXT = "text"
+"""Unit of a column of texts."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A measured number.
+
+    Attributes:
+        value: The number, in the unit of its column.
+        deviation: Sample standard deviation (``ddof=1``) over the seeds, in the same unit; ``None`` if unknown.
+        low: Lower end of the 95 % confidence interval; ``None`` without an interval.
+        high: Upper end.
+    """
+
+    value: float
+    deviation: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+Cell = str | int | float | Quantity | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        key: Name of the column for programs, unique in its table.
+        heading: Heading for people.
+        unit: How the values are shown: ``text``, ``p``, ``probability``, ``share``, ``count``, ``seconds``, ``number``
+            or the name of a metric, see ``wording.cell_text``.
+        signed: Whether the values are differences, shown with a sign.
+        shows: What of a ``Quantity`` is shown: ``value`` with its deviation; ``both``, with the interval behind it; or
+            ``apart``, with the interval in a column of its own.
+        hidden: Whether only programs read the column (CSV, JSON).
+        group: Heading above the headings of several columns, such as ``i2t``; may be empty.
+        latex: Heading in LaTeX where it differs; may be empty.
+        decimals: Digits after the point; ``None`` for those of the unit.
+    """
+
+    key: str
+    heading: str
+    unit: str = TEXT
+    signed: bool = False
+    shows: str = "value"
+    group: str = ""
+    latex: str = ""
+    decimals: int | None = None
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        columns: The columns.
+        rows: A cell for each column; ``None`` is a cell without a value.
+        title: Title; may be empty.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as plain values for JSON: a mapping for each row, by the keys of the columns."""
+        rows = [{column.key: plain(cell) for column, cell in zip(self.columns, row, strict=True)} for row in self.rows]
+        return {"title": self.title, "columns": {column.key: column.heading for column in self.columns}, "rows": rows}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question.
+
+    Attributes:
+        key: Name of the question for programs, such as ``loss``; stable.
+        dataset: The dataset that the answer is about; empty if it is about the experiment.
+        question: The question, as people ask it.
+        headline: The answer in one sentence; empty where the table says all.
+        verdict: ``better``, ``tie``, ``worse``, ``untested``, ``unconfirmed``, or empty where nothing was tested.
+        closest: Label of the candidate whose comparison decides; empty without a comparison.
+        numbers: Name -> number, the most important first.
+        table: A table; ``None`` without one.
+        notes: Further sentences, the most important first.
+        figure: Key of the figure that draws ``data``; empty without a figure.
+        data: What the figure needs, as plain values for JSON.
+    """
+
+    key: str
+    dataset: str
+    question: str
+    headline: str
+    verdict: str = ""
+    closest: str = ""
+    numbers: Mapping[str, float | int | None] = field(default_factory=dict)
+    table: Table | None = None
+    notes: tuple[str, ...] = ()
+    figure: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The headline and the notes."""
+        return [sentence for sentence in (self.headline, *self.notes) if sentence]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain values for JSON."""
+        return {
+            "key": self.key,
+            "dataset": self.dataset,
+            "question": self.question,
+            "headline": self.headline,
+            "verdict": self.verdict,
+            "closest": self.closest,
+            "numbers": dict(self.numbers),
+            "table": None if self.table is None else self.table.to_dict(),
+            "notes": list(self.notes),
+            "data": dict(self.data),
+        }
+
+
+def plain(cell: Cell) -> Any:
+    """Return a cell as a plain value for JSON; a quantity becomes a mapping of what is known of it."""
+    if not isinstance(cell, Quantity):
+        return cell
+    return {name: value for name, value in vars(cell).items() if value is not None}
+
+
+def table_of(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title: str = "") -> Table:
+    """Return a table without the columns that are empty in every row.
+
+    Raises:
+        ValueError: If a row has another number of cells than there are columns.
+    """
+    if any(len(row) != len(columns) for row in rows):
+        raise ValueError("each row needs a cell for each column")
+    kept = [place for place in range(len(columns)) if any(row[place] not in (None, "") for row in rows)]
+    return Table(
+        tuple(columns[place] for place in kept), tuple(tuple(row[place] for place in kept) for row in rows), title
+    )

@@ -1,0 +1,240 @@
+"""All answers of an experiment, in the order in which people ask: first over the datasets, then for each dataset.
+
+Over several datasets: the winners, whether the order of losses is the same everywhere, and the mean ranks. Of a dataset
+whose confirmation is over: ``questions``. Before that: the best of each loss in the search, called unconfirmed.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from orchestrator.journal.points import Point, best_points
+from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
+from orchestrator.results.candidates import DatasetVerdict, Standing
+from orchestrator.results.crossed import Runs
+from orchestrator.results.datasets import LEVEL, interaction_test, mean_ranks
+from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions, quantity_of
+from orchestrator.results.summary import Summary
+from orchestrator.text.values import count_text
+from orchestrator.text.wording import (
+    listed,
+    number_text,
+    p_equals,
+    printed,
+    setting_text,
+)
+
+UNCONFIRMED = "unconfirmed"
+"""Verdict of the best of a search, before a confirmation."""
+
+WINNERS, ORDER, RANKS = "winners", "order", "ranks"
+"""Keys of the answers over several datasets."""
+
+
+def answers_of(summary: Summary) -> list[Answer]:
+    """Return all answers about losses and coefficients of an experiment in any state."""
+    found = over_datasets(summary) if len(summary.datasets) > 1 else []
+    return [*found, *(answer for dataset in summary.datasets for answer in dataset_answers(summary, dataset))]
+
+
+def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
+    """Return the answers to a dataset's questions; the first is the headline of the dataset."""
+    verdict = summary.verdicts.get(dataset)
+    if verdict is None:
+        return [unconfirmed(summary, dataset)]
+    return _questions(summary, verdict).answers()
+
+
+def headline_of(summary: Summary, dataset: str) -> Answer:
+    """Return the answer that stands for a dataset: which loss, or else which coefficients."""
+    return dataset_answers(summary, dataset)[0]
+
+
+def _questions(summary: Summary, verdict: DatasetVerdict) -> Questions:
+    confirm = summary.history.experiment.confirm
+    return Questions(verdict, published=confirm is None or not confirm.baseline)
+
+
+def unconfirmed(summary: Summary, dataset: str) -> Answer:
+    """Return the best of each loss in a search whose best trials have not been confirmed."""
+    metric, best = summary.metric, _best_of_losses(summary, dataset)
+    question = "Which loss?" if len(best) > 1 else "Which coefficients?"
+    if not best:
+        waiting = "No trial has been trained to its end yet."
+        return Answer(WHICH_LOSS, dataset, question, waiting, UNCONFIRMED)
+    values = [point.mean(metric) or 0.0 for point in best]
+    first, count = best[0], len(best[0].finished)
+    trainings = "one training" if count == 1 else f"the mean of {count} trainings"
+    setting = setting_text(first.first.parameters)
+    name = printed(first.first.config.loss) + (f" ({setting})" if setting else "")
+    reached = f"{number_text(values[0], metric)} in {trainings}"
+    headline = f"{name} has the best {metric.replace('/', ' ')} of its search, {reached}."
+    several_models = len({point.first.config.model for point in best}) > 1
+    columns = [
+        Column("trial", "trial", hidden=True),
+        Column("model", "model", hidden=not several_models),
+        Column("loss", "loss", hidden=True),
+        Column("name", "loss"),
+        Column("setting", "best setting"),
+        Column("trials", "trials", unit="count"),
+        Column("seeds", "trainings", unit="count"),
+        Column("value", f"best {metric.replace('/', ' ')}", unit=metric),
+        Column("difference", "to the best", unit=metric, signed=True),
+        Column("verdict", "verdict"),
+    ]
+    searched = [trial.config for trial in summary.history.trials.values() if trial.candidate is None]
+    rows: list[Sequence[Cell]] = []
+    for point, value in zip(best, values, strict=True):
+        config = point.first.config
+        tried = sum((c.dataset, c.model, c.loss) == (dataset, config.model, config.loss) for c in searched)
+        model = printed(config.model) if several_models else config.model
+        about = (point.first.id, model, config.loss, printed(config.loss), setting_text(point.first.parameters))
+        gap = None if point is first else value - values[0]
+        rows.append((*about, tried, len(point.finished), value, gap, UNCONFIRMED))
+    return Answer(
+        WHICH_LOSS if len(best) > 1 else WHICH_COEFFICIENTS,
+        dataset,
+        question,
+        headline,
+        UNCONFIRMED,
+        numbers={"value": values[0]},
+        table=table_of(columns, rows),
+        notes=("The best value of a search is usually too high: confirm it with fresh seeds.",),
+    )
+
+
+def _best_of_losses(summary: Summary, dataset: str) -> list[Point]:
+    """Return the best point of each model and loss of a dataset's search, the best first."""
+    best: dict[tuple[str, str], Point] = {}
+    for point in best_points(summary.history.trials.values()):
+        config = point.first.config
+        if config.dataset == dataset:
+            best.setdefault((config.model, config.loss), point)
+    return list(best.values())
+
+
+def over_datasets(summary: Summary) -> list[Answer]:
+    """Return the winners of all datasets, and whether the order of losses is the same on all of them."""
+    confirmed = {dataset: verdict for dataset, verdict in summary.verdicts.items() if verdict.winner is not None}
+    found = [_winners(summary)]
+    runs = {dataset: _image_runs(verdict) for dataset, verdict in confirmed.items()}
+    scores = {
+        dataset: {loss: standing.result.mean for loss, standing in _best_standings(verdict).items()}
+        for dataset, verdict in confirmed.items()
+    }
+    return [*found, *_order(runs), *_mean_ranks(scores)]
+
+
+def _winners(summary: Summary) -> Answer:
+    columns = [
+        Column("dataset", "dataset"),
+        Column("candidate", "candidate", hidden=True),
+        Column("loss", "loss", hidden=True),
+        Column("name", "winner"),
+        Column("setting", "setting"),
+        Column("result", "mean", unit=summary.metric, shows="both"),
+        Column("lead", "lead over the best other loss", unit=summary.metric, signed=True, shows="both"),
+        Column("verdict", "verdict"),
+    ]
+    rows: list[Sequence[Cell]] = []
+    said: list[str] = []
+    for dataset in summary.datasets:
+        answer, verdict = headline_of(summary, dataset), summary.verdicts.get(dataset)
+        if verdict is None or verdict.winner is None:
+            table = answer.table
+            cells = dict(zip((column.key for column in table.columns), table.rows[0], strict=True)) if table else {}
+            known = (cells.get(key) for key in ("trial", "loss", "name", "setting"))
+            rows.append((printed(dataset), *known, cells.get("value"), None, answer.verdict))
+            continue
+        winner, numbers = verdict.winner.candidate, answer.numbers
+        difference = numbers.get("difference") if answer.key == WHICH_LOSS else None
+        lead = None if difference is None else Quantity(difference, None, numbers.get("low"), numbers.get("high"))
+        name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
+        about = (printed(dataset), winner.label, winner.loss, name, setting)
+        rows.append((*about, quantity_of(verdict.winner), lead, answer.verdict))
+        said.append(f"{name} on {printed(dataset)}" + ("" if answer.verdict == "better" else f" ({answer.verdict})"))
+    headline = f"{listed(said)}." if said else "No dataset has been confirmed yet."
+    return Answer(WINNERS, "", "Which loss wins on each dataset?", headline, table=table_of(columns, rows))
+
+
+def _best_standings(verdict: DatasetVerdict) -> dict[str, Standing]:
+    """Return loss -> its best candidate by val."""
+    best: dict[str, Standing] = {}
+    for standing in verdict.standings:
+        best.setdefault(standing.candidate.loss, standing)
+    return best
+
+
+def _image_runs(verdict: DatasetVerdict) -> dict[str, Runs]:
+    """Return loss -> the values per seed and image of its best candidate, where they are known."""
+    runs: dict[str, Runs] = {}
+    for standing in verdict.standings:
+        candidate = standing.candidate
+        if candidate.loss not in runs and candidate.images:
+            runs[candidate.loss] = candidate.image_runs()
+    return runs
+
+
+def _order(runs: Mapping[str, Mapping[str, Runs]]) -> list[Answer]:
+    """Return whether the order of losses differs between datasets; none where it cannot be tested."""
+    found = interaction_test(runs)
+    if found is None:
+        return []
+    differs = found.p <= LEVEL
+    losses = count_text(len(found.losses), "loss")
+    answer = "The order of losses differs between datasets" if differs else "A different order of losses is not shown"
+    headline = f"{answer}: interaction of loss and dataset, {p_equals(found.p)} ({losses})."
+    largest = max(
+        ((abs(found.effects[row, column]), row, column) for row, column in np.ndindex(*found.effects.shape)),
+    )
+    _, row, column = largest
+    effect = number_text(float(found.effects[row, column]), signed=True)
+    note = (
+        f"Largest effect: {printed(found.losses[column])} on {printed(found.datasets[row])}, {effect} beside the means "
+        f"of its loss and its dataset."
+    )
+    return [
+        Answer(
+            ORDER,
+            "",
+            "Does the same loss win everywhere?",
+            headline,
+            numbers={"p": found.p, "statistic": found.statistic},
+            notes=(note,) if differs else (),
+        )
+    ]
+
+
+def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
+    """Return the mean ranks of the losses over the datasets; none where fewer than two datasets have verdicts."""
+    found = mean_ranks(scores)
+    if found is None:
+        return []
+    best, *_ = found.mean_ranks
+    tied = found.tied_with_best()
+    difference = number_text(found.critical_difference)
+    headline = f"{printed(best)} has the best mean rank, {number_text(found.mean_ranks[best])}."
+    rest = len(found.mean_ranks) - len(tied)
+    apart = f"{count_text(rest, 'loss')} differ from it significantly" if rest else "no loss differs significantly"
+    few = f" {found.datasets} datasets are few for this test." if found.is_few else ""
+    columns = [
+        Column("loss", "loss", hidden=True),
+        Column("name", "loss"),
+        Column("mean_rank", "mean rank", unit="rank", decimals=1),
+        *(Column(dataset, printed(dataset), unit="rank", decimals=1) for dataset in scores),
+    ]
+    rows: list[Sequence[Cell]] = [
+        (loss, printed(loss), rank, *(values[loss] for values in scores.values()))
+        for loss, rank in found.mean_ranks.items()
+    ]
+    return [
+        Answer(
+            RANKS,
+            "",
+            "Which losses are best on average?",
+            headline,
+            numbers={"critical_difference": found.critical_difference},
+            table=table_of(columns, rows),
+            notes=(f"The critical difference of mean ranks is {difference}: {apart}.{few}",),
+        )
+    ]

@@ -1,0 +1,434 @@
+"""The questions that people ask of a dataset, in their order, and the answers with their statistics.
+
+    (a) Which loss?              the winner against the best candidate of every other loss (and model)
+    (b) Which coefficients?      the winner against the other settings of its loss
+    (c) Better than published?   the winner against the baseline
+    (d) What would settle it?    the smallest detectable difference, and how many seeds would detect a measured one
+
+All rest on the tests of one verdict (``verdict.judge``): the winner, which val chose, against every other candidate.
+(a) and (b) are intersections: the winner beats them only where it leads every candidate of another loss, or every other
+setting of its loss, at the level of the verdict. In (a) and (c) any of several candidates could have been the winner;
+so the p-value of a lead is at least the probability that the luckiest of them leads as far (``statistics.best_of_p``):
+in (a) of the candidates of the winner's loss, in (c) of all candidates but the baseline. The p-values of the rows of a
+table are Holm-adjusted. How often each answer is wrong: ``python -m tests.benchmarks questions``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
+from orchestrator.results.statistics import POWER, best_of_p, holm
+from orchestrator.text.values import count_text
+from orchestrator.text.wording import (
+    basis_text,
+    interval_text,
+    listed,
+    metric_name,
+    number_text,
+    p_equals,
+    printed,
+    probability_text,
+    setting_text,
+    share_text,
+)
+
+MOSTLY = 0.5
+"""Share of the uncertainty from which on a part of it is named: smaller shares are not estimated well apart."""
+
+OPPOSITE = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+
+WHICH_LOSS, WHICH_COEFFICIENTS, PUBLISHED, SETTLE = "loss", "coefficients", "published", "settle"
+"""Keys of the answers."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The winner against several other candidates.
+
+    Attributes:
+        verdict: ``better`` where the winner leads every other candidate at the level, else the weakest outcome.
+        p: The largest p-value of a lead where the winner is better, else the adjusted p of ``closest``; ``None`` where
+            nothing was tested.
+        closest: The comparison that decides; ``None`` where there is no other candidate.
+        adjusted: Label -> adjusted p-value of each shown candidate that was tested.
+    """
+
+    verdict: Verdict
+    p: float | None
+    closest: Comparison | None
+    adjusted: Mapping[str, float]
+
+    def outcome(self, comparison: Comparison, level: float) -> Verdict:
+        """Return how the winner compares with a shown candidate."""
+        p = self.adjusted.get(comparison.label)
+        if p is None:
+            return comparison.verdict
+        if p > level:
+            return Verdict.TIE
+        return Verdict.BETTER if comparison.difference > 0 else Verdict.WORSE
+
+
+def deciding_p(comparison: Comparison) -> float | None:
+    """Return the unadjusted p-value of the test that decides; ``None`` where there was no test."""
+    return comparison.welch_p if comparison.over_images is None else comparison.over_images.p
+
+
+def hold_contest(comparisons: Sequence[Comparison], shown: Sequence[str], chances: int, level: float) -> Contest:
+    """Return how the winner compares with all candidates of a question.
+
+    Args:
+        comparisons: The winner with each candidate of the question.
+        shown: Labels of the candidates whose own outcome is shown, in the order of the table.
+        chances: Number of candidates of which the luckiest could have been the winner, >= 1.
+        level: Level of the verdict.
+    """
+    by_label = {comparison.label: comparison for comparison in comparisons}
+    tested = {label: p for label in shown if (p := deciding_p(by_label[label])) is not None}
+    adjusted = {
+        label: max(p, best_of_p(tested[label], chances)) if by_label[label].difference > 0 else p
+        for label, p in zip(tested, holm(list(tested.values())), strict=True)
+    }
+    leads = {comparison.label: _lead(comparison, chances) for comparison in comparisons}
+    largest = max(leads.values(), default=1.0)
+    if leads and largest <= level:
+        closest = max(comparisons, key=lambda comparison: leads[comparison.label])
+        rows = {label: largest if p > level else p for label, p in adjusted.items()}
+        return Contest(Verdict.BETTER, largest if tested else None, closest, rows)
+    contest = Contest(Verdict.UNTESTED, None, None, adjusted)
+    order = (Verdict.WORSE, Verdict.UNTESTED, Verdict.TIE, Verdict.BETTER)
+    weakest = min(
+        (by_label[label] for label in shown),
+        key=lambda comparison: (order.index(contest.outcome(comparison, level)), -leads[comparison.label]),
+        default=None,
+    )
+    if weakest is None:
+        return contest
+    outcome = contest.outcome(weakest, level)
+    if outcome is Verdict.BETTER:
+        # Every shown candidate is beaten, and one that is not shown is not.
+        weakest, outcome = max(comparisons, key=lambda comparison: leads[comparison.label]), Verdict.TIE
+    return replace(contest, verdict=outcome, closest=weakest, p=adjusted.get(weakest.label, deciding_p(weakest)))
+
+
+def _lead(comparison: Comparison, chances: int) -> float:
+    p = deciding_p(comparison)
+    if p is None:
+        return 0.0 if comparison.verdict is Verdict.BETTER else 1.0
+    return max(p, best_of_p(p, chances)) if comparison.difference > 0 else 1.0
+
+
+class Questions:
+    """The answers to a dataset's questions, from its verdict.
+
+    Args:
+        verdict: The verdict on the dataset.
+        published: Whether the baseline is the published setting; else it was named by the user.
+    """
+
+    def __init__(self, verdict: DatasetVerdict, *, published: bool = True) -> None:
+        self.verdict, self._published = verdict, published
+        self._standings = {standing.candidate.label: standing for standing in verdict.standings}
+        self._comparisons = {
+            comparison.label: comparison
+            for standing in verdict.standings[1:]
+            for comparison in (*verdict.comparisons, *verdict.others)
+            if comparison.label == standing.candidate.label
+        }
+        candidates = [standing.candidate for standing in verdict.standings]
+        self._several_models = len({candidate.model for candidate in candidates}) > 1
+        self._winner = candidates[0] if candidates else None
+
+    def answers(self) -> list[Answer]:
+        """Return the answers that the dataset has, the headline's first."""
+        found = (self.which_loss(), self.which_coefficients(), self.better_than_published(), self.what_would_settle())
+        return [answer for answer in found if answer is not None]
+
+    def which_loss(self) -> Answer | None:
+        """Return the answer to (a); ``None`` where all candidates have one model and loss."""
+        winner = self._winner
+        if winner is None:
+            return self._answer(WHICH_LOSS, "Which loss?", "No training of any candidate finished.", Verdict.UNTESTED)
+        others = [candidate for candidate in self._candidates if self._kind(candidate) != self._kind(winner)]
+        if not others:
+            return None
+        best = {self._kind(candidate): candidate for candidate in reversed(others)}
+        shown = [candidate for candidate in others if best[self._kind(candidate)] is candidate]
+        contest = self._contest(others, shown, chances=len(self._candidates) - len(others))
+        names = {candidate.label: self.loss_name(candidate) for candidate in (winner, *others)}
+        question = "Which model and loss?" if self._several_models else "Which loss?"
+        headline = self._headline(contest, names, "every other loss" if len(shown) > 1 else "")
+        return replace(
+            self._answer(WHICH_LOSS, question, headline, self._outcome(contest)),
+            **self._facts(contest),
+            table=self._table([winner, *shown], contest, names),
+            notes=(*self._beaten(contest, shown, names), *self._new_images(contest), *self._limits()),
+        )
+
+    def which_coefficients(self) -> Answer | None:
+        """Return the answer to (b); ``None`` where the winner's loss has a single candidate and others compete."""
+        winner = self._winner
+        if winner is None:
+            return None
+        others = [candidate for candidate in self._candidates[1:] if self._kind(candidate) == self._kind(winner)]
+        if not others:
+            alone = "Only one candidate was confirmed, so nothing was compared."
+            question = "Which coefficients?"
+            is_alone = len(self._candidates) == 1
+            return self._answer(WHICH_COEFFICIENTS, question, alone, Verdict.UNTESTED) if is_alone else None
+        names = self.setting_names([winner, *others])
+        contest = self._contest(others, others, chances=1)
+        every = f"every other setting of {printed(winner.loss)}" if len(others) > 1 else ""
+        headline = self._headline(contest, names, every)
+        is_only_question = len(others) == len(self._candidates) - 1
+        return replace(
+            self._answer(
+                WHICH_COEFFICIENTS,
+                f"Which coefficients of {printed(winner.loss)}?",
+                headline,
+                self._outcome(contest),
+            ),
+            **self._facts(contest),
+            table=self._table([winner, *others], contest, names),
+            notes=(
+                *self._beaten(contest, others, names),
+                *((*self._new_images(contest), *self._limits()) if is_only_question else ()),
+            ),
+        )
+
+    def better_than_published(self) -> Answer | None:
+        """Return the answer to (c); ``None`` without a baseline among the candidates."""
+        winner, label = self._winner, self.verdict.baseline
+        if winner is None or label is None:
+            return None
+        what = "published settings" if self._published else "baseline"
+        question = f"Better than the {what}?"
+        candidate = self._standings[label].candidate
+        named = f"the {what} ({self.full_name(candidate)})"
+        if candidate is winner:
+            return self._answer(PUBLISHED, question, f"The winner is {named}.", Verdict.TIE)
+        contest = self._contest([candidate], [candidate], chances=len(self._candidates) - 1)
+        headline = self._headline(contest, {winner.label: "the winner", label: named}, "")
+        return replace(
+            self._answer(PUBLISHED, question, headline[:1].upper() + headline[1:], self._outcome(contest)),
+            **self._facts(contest),
+            notes=self._new_images(contest),
+        )
+
+    def what_would_settle(self) -> Answer | None:
+        """Return the answer to (d); ``None`` where no answer is open."""
+        sentences: dict[str, str] = {}
+        for answer in (self.which_loss(), self.which_coefficients(), self.better_than_published()):
+            label = answer.closest if answer is not None and answer.verdict == Verdict.TIE else ""
+            if label in self._comparisons:
+                sentences.setdefault(label, self._settle(self._comparisons[label]))
+        sentences = {label: sentence for label, sentence in sentences.items() if sentence}
+        if not sentences:
+            return None
+        headline, *notes = sentences.values()
+        return replace(
+            self._answer(SETTLE, "What would settle the open questions?", headline, ""),
+            notes=(*notes, f"A detectable difference is found in {share_text(POWER)} of studies of this size."),
+        )
+
+    @property
+    def _candidates(self) -> list[Candidate]:
+        return [standing.candidate for standing in self.verdict.standings]
+
+    def _kind(self, candidate: Candidate) -> tuple[str, str]:
+        return candidate.model, candidate.loss
+
+    def _answer(self, key: str, question: str, headline: str, verdict: str) -> Answer:
+        return Answer(key, self.verdict.dataset, question, headline, str(verdict))
+
+    def _contest(self, others: Sequence[Candidate], shown: Sequence[Candidate], *, chances: int) -> Contest:
+        tested = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
+        labels = [candidate.label for candidate in shown if candidate.label in self._comparisons]
+        return hold_contest(tested, labels, chances, self.verdict.level)
+
+    def _outcome(self, contest: Contest) -> Verdict:
+        """Return the verdict of a contest; a winner that lost seeds, as all candidates did, beats nobody."""
+        lost = self._winner is not None and self._winner.missing
+        return Verdict.UNTESTED if lost and contest.verdict is not Verdict.WORSE else contest.verdict
+
+    def loss_name(self, candidate: Candidate) -> str:
+        """Return the printed name of a candidate's loss, after its model where models differ."""
+        name = printed(candidate.loss)
+        return f"{printed(candidate.model)} {name}" if self._several_models else name
+
+    def full_name(self, candidate: Candidate) -> str:
+        """Return a candidate's loss with its setting."""
+        setting = setting_text(candidate.parameters)
+        return f"{self.loss_name(candidate)}, {setting}" if setting else self.loss_name(candidate)
+
+    def setting_names(self, candidates: Sequence[Candidate]) -> dict[str, str]:
+        """Return label -> the hyper-parameters in which candidates differ, of all where the values are equal."""
+        keys = list(dict.fromkeys(key for candidate in candidates for key in candidate.parameters))
+        values = {key: [candidate.parameters.get(key) for candidate in candidates] for key in keys}
+        differing = [key for key in keys if any(value != values[key][0] for value in values[key])]
+        names = {one.label: setting_text(one.parameters, differing or None) or "default" for one in candidates}
+        unique = len(set(names.values())) == len(candidates)
+        return names if unique else {one.label: f"{names[one.label]} ({one.label})" for one in candidates}
+
+    def _headline(self, contest: Contest, names: Mapping[str, str], every: str) -> str:
+        """Return the sentence of a contest.
+
+        Args:
+            contest: The contest.
+            names: Label -> name of the winner and the others.
+            every: What a winner that beats all of several candidates beats; empty for a single candidate.
+        """
+        assert self._winner is not None
+        first, closest = names[self._winner.label], contest.closest
+        if closest is None:
+            return f"{first} could not be compared: the other candidates lost their seeds."
+        second, outcome = names[closest.label], self._outcome(contest)
+        if outcome is Verdict.UNTESTED and self._winner.missing:
+            return f"{first} leads, and every candidate lost a seed: the remaining seeds may flatter it."
+        gap = number_text(abs(closest.difference), self.verdict.metric)
+        evidence = self._evidence(closest, contest.p)
+        basis = basis_text([len(self._winner.values), len(self._values(closest))], self.verdict.images)
+        unit = metric_name(self.verdict.metric)
+        if outcome is Verdict.BETTER and every:
+            return f"{first} beats {every}; closest is {second}: {self._signed(closest)} {unit}{evidence} ({basis})."
+        if outcome is Verdict.BETTER:
+            return f"{first} beats {second} by {gap} {unit}{evidence} ({basis})."
+        if outcome is Verdict.WORSE:
+            return f"{first} was best on val and is worse on test than {second}: {self._signed(closest)}{evidence}."
+        if outcome is Verdict.TIE:
+            return f"{first} and {second} do not differ significantly: {self._signed(closest)}{evidence}."
+        return f"{first} and {second} differ by {self._signed(closest)} {unit}, untested: {closest.reason}."
+
+    def _values(self, comparison: Comparison) -> Mapping[int, Mapping[str, float]]:
+        return self._standings[comparison.label].candidate.values
+
+    def _signed(self, comparison: Comparison) -> str:
+        return number_text(comparison.difference, self.verdict.metric, signed=True)
+
+    def _evidence(self, comparison: Comparison, p: float | None) -> str:
+        """Return interval and p-value of a comparison after a comma; empty where nothing was tested."""
+        interval = comparison.interval if comparison.over_images is None else comparison.over_images.interval
+        if interval is None or p is None:
+            return f", {comparison.reason}" if comparison.reason else ""
+        ends = interval_text(interval.low, interval.high, self.verdict.metric)
+        return f", 95 % CI {ends}, {p_equals(p)}"
+
+    def _facts(self, contest: Contest) -> dict[str, Any]:
+        closest = contest.closest
+        return {} if closest is None else {"numbers": self._numbers(contest, closest), "closest": closest.label}
+
+    def _numbers(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
+        images = closest.over_images
+        interval = closest.interval if images is None else images.interval
+        return {
+            "difference": closest.difference,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "p": contest.p,
+            "p_unadjusted": deciding_p(closest),
+            "probability_on_new_images": images.probability if images else None,
+            "smallest_detectable_difference": closest.detectable.smallest if closest.detectable else None,
+            "seeds_needed": closest.detectable.seeds if closest.detectable else None,
+        }
+
+    def _table(self, candidates: Sequence[Candidate], contest: Contest, names: Mapping[str, str]) -> Table:
+        metric = self.verdict.metric
+        columns = [
+            Column("candidate", "candidate", hidden=True),
+            Column("model", "model", hidden=True),
+            Column("loss", "loss", hidden=True),
+            Column("name", "loss" if self._names_losses(candidates) else "setting"),
+            Column("setting", "best setting"),
+            Column("seeds", "seeds", unit="count"),
+            Column("result", "mean ± sd", unit=metric, shows="apart"),
+            Column("difference", "against the winner", unit=metric, signed=True, shows="both"),
+            Column("p", "p", unit="p"),
+            Column("verdict", "verdict"),
+        ]
+        rows = [self._row(candidate, contest, names) for candidate in candidates]
+        if not self._names_losses(candidates):
+            rows = [(*row[:4], None, *row[5:]) for row in rows]
+        return table_of(columns, rows)
+
+    def _names_losses(self, candidates: Sequence[Candidate]) -> bool:
+        return len({self._kind(candidate) for candidate in candidates}) > 1
+
+    def _row(self, candidate: Candidate, contest: Contest, names: Mapping[str, str]) -> tuple[Cell, ...]:
+        standing, comparison = self._standings[candidate.label], self._comparisons.get(candidate.label)
+        head = (candidate.label, candidate.model, candidate.loss, names[candidate.label])
+        about = (*head, setting_text(candidate.parameters) or "default", len(candidate.values), quantity_of(standing))
+        if candidate is self._winner:
+            return (*about, None, None, "winner")
+        if comparison is None:
+            return (*about, None, None, str(Verdict.UNTESTED))
+        interval = comparison.interval if comparison.over_images is None else comparison.over_images.interval
+        ends = (-interval.high, -interval.low) if interval else (None, None)
+        outcome = contest.outcome(comparison, self.verdict.level)
+        verdict = str(OPPOSITE.get(outcome, outcome))
+        return (*about, Quantity(-comparison.difference, None, *ends), contest.adjusted.get(candidate.label), verdict)
+
+    def _beaten(self, contest: Contest, shown: Iterable[Candidate], names: Mapping[str, str]) -> list[str]:
+        """Name the candidates that a winner beats although it does not beat all."""
+        if contest.verdict is Verdict.BETTER or self._winner is None:
+            return []
+        compared = [(one, self._comparisons[one.label]) for one in shown if one.label in self._comparisons]
+        beaten = [
+            names[candidate.label]
+            for candidate, comparison in compared
+            if contest.outcome(comparison, self.verdict.level) is Verdict.BETTER
+        ]
+        winner = names[self._winner.label]
+        if len(beaten) > 3:
+            return [f"{winner} beats {count_text(len(beaten), 'other')} of {len(compared)}; see the table."]
+        return [f"{winner} beats {listed(beaten)}."] if beaten else []
+
+    def _new_images(self, contest: Contest) -> tuple[str, ...]:
+        closest = contest.closest
+        if closest is None or closest.over_images is None:
+            return ()
+        images = closest.over_images
+        sentence = (
+            f"On new test images of this kind the winner is better than the closest with probability "
+            f"{probability_text(images.probability)}"
+        )
+        if images.smallest_difference > 0:
+            smallest = f"{images.smallest_difference:g} {metric_name(self.verdict.metric)}"
+            sentence += f", by at least {smallest} with {probability_text(images.probability_of_smallest)}"
+        return (f"{sentence}.",)
+
+    def _limits(self) -> tuple[str, ...]:
+        """Return what limits the verdict: how the winner was chosen, and the warnings of the verdict."""
+        alone = () if self.verdict.images is not None else ("The test varies the seeds alone, on these test images.",)
+        return (*alone, *(f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in self.verdict.warnings))
+
+    def _settle(self, comparison: Comparison) -> str:
+        """Return what would settle a tie; empty where nothing was tested."""
+        detectable, images = comparison.detectable, comparison.over_images
+        if detectable is None or self._winner is None:
+            return ""
+        metric = self.verdict.metric
+        names = self.setting_names([self._winner, self._standings[comparison.label].candidate])
+        pair = (self._winner, self._standings[comparison.label].candidate)
+        first, second = (
+            (self.loss_name(candidate) for candidate in pair)
+            if self._names_losses(pair)
+            else (names[candidate.label] for candidate in pair)
+        )
+        smallest = number_text(detectable.smallest, metric)
+        said = f"{first} against {second}: the smallest detectable difference is {smallest}"
+        if comparison.difference <= 0:
+            return f"{said}."
+        gap = number_text(comparison.difference, metric)
+        if images is not None and images.share_of_images >= MOSTLY:
+            share = share_text(images.share_of_images)
+            return f"{said}; {share} of the uncertainty is the choice of test images, which more seeds do not reduce."
+        needed = f"{detectable.seeds} seeds each would detect {gap}" if detectable.seeds is not None else ""
+        return f"{said}; {needed or f'no affordable number of seeds would detect {gap}'}."
+
+
+def quantity_of(standing: Standing) -> Quantity:
+    """Return a candidate's result: mean, sample standard deviation, and Student's 95 % interval of the mean."""
+    interval = standing.student
+    ends = (interval.low, interval.high) if interval else (None, None)
+    return Quantity(standing.result.mean, standing.result.sample_std, *ends)

@@ -1,0 +1,164 @@
+"""Numbers and names as people read them: the only place where a number of a result becomes a text.
+
+A minus is the sign U+2212. Numbers have the digits that their error allows; a difference has a sign.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from orchestrator.reference.published import DATASETS, LOSSES, MODELS
+from orchestrator.text.values import FRACTIONS, count_text, duration_text, short_names, value_text, visible
+
+MISSING = "–"
+
+PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ours in names.items()} | {
+    "flickr8k": "Flickr8k",
+    "flickr8k_zh": "Flickr8k (Chinese)",
+    "flickr8k_ar": "Flickr8k (Arabic)",
+    "triplet": "Triplet",
+    "triplet_sh": "Triplet SH",
+    "wsabie": "WSABIE",
+    "scan": "SCAN",
+    "gsmn": "GSMN",
+    "polynomial_self": "Polynomial (self)",
+    "polynomial_relative": "Polynomial (relative)",
+    "warp": "WARP",
+    "sigmoid": "Sigmoid",
+    "decoupled": "Decoupled contrastive",
+    "multi_similarity": "Multi-Similarity",
+    "circle": "Circle",
+    "triplet_selhn": "Triplet SelHN",
+    "gradient_weights": "Gradient weights",
+}
+"""Our name of a dataset, a model or a loss -> its name in papers."""
+
+METRICS = {
+    "rsum": "sum of the six recalls, 0 to 600, chance {chance:.1f}",
+    "map_r": "mAP@R, 0 to 1",
+    "map5": "mAP@5, 0 to 1",
+}
+"""Ending of a metric -> what it measures."""
+
+SMALLEST_P = 0.001
+
+
+def printed(name: str) -> str:
+    """Return the name of a dataset, a model or a loss in papers; of a path its last part.
+
+    Example:
+        >>> printed("nt_xent"), printed("data/mine"), printed("my_loss")
+        ('NT-Xent', 'mine', 'my_loss')
+    """
+    last = PurePath(name).name or name
+    return PRINTED.get(name) or PRINTED.get(last) or one_line(last)
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, its control characters made visible."""
+    return " ".join(visible(text).split())
+
+
+def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = None) -> str:
+    """Return hyper-parameters as ``name = value``, separated by commas.
+
+    Args:
+        parameters: Name -> value.
+        only: Names that are shown; ``None`` shows all.
+
+    Example:
+        >>> setting_text({"temperature": 0.1, "training.learning_rate": 0.002})
+        'τ = 0.1, learning rate = 0.002'
+    """
+    wanted = parameters if only is None else {name: parameters[name] for name in only if name in parameters}
+    named = short_names(wanted)
+    return one_line(", ".join(f"{name.replace('_', ' ')} = {value_text(value)}" for name, value in named.items()))
+
+
+def decimals_of(unit: str) -> int:
+    """Return the digits after the point of a metric: three of a fraction, one of a percentage or a sum of them."""
+    return 3 if unit.endswith((*FRACTIONS, "map_r", "map_r_condensed")) else 1
+
+
+def number_text(value: float, unit: str = "", *, signed: bool = False, decimals: int | None = None) -> str:
+    """Return a value of a metric with its digits.
+
+    Example:
+        >>> number_text(115.38, "test/rsum", signed=True), number_text(-3.04, "val/rsum"), number_text(0.4123, "map_r")
+        ('+115.4', '−3.0', '0.412')
+    """
+    digits = decimals_of(unit) if decimals is None else decimals
+    text = f"{round(value, digits) + 0.0:{'+' if signed else ''},.{digits}f}"
+    return text.replace("-", "−")
+
+
+def interval_text(low: float, high: float, unit: str = "", *, signed: bool = False, decimals: int | None = None) -> str:
+    """Return an interval in brackets, such as ``[110.9, 119.8]``."""
+    ends = (number_text(end, unit, signed=signed, decimals=decimals) for end in (low, high))
+    return f"[{', '.join(ends)}]"
+
+
+def p_text(p: float) -> str:
+    """Return a p-value in two digits, never as 0.
+
+    Example:
+        >>> p_text(0.00012), p_text(0.0061), p_text(0.214)
+        ('< 0.001', '0.006', '0.21')
+    """
+    if p < SMALLEST_P:
+        return f"< {SMALLEST_P}"
+    return f"{p:.3f}" if p < 0.0995 else f"{p:.2f}"
+
+
+def p_equals(p: float) -> str:
+    """Return a p-value in a sentence: ``p < 0.001`` or ``p = 0.21``."""
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def probability_text(probability: float) -> str:
+    """Return a probability with two digits, never as 0 or 1.
+
+    Example:
+        >>> probability_text(0.934), probability_text(0.9996), probability_text(0.001)
+        ('0.93', 'above 0.99', 'below 0.01')
+    """
+    if probability > 0.99:
+        return "above 0.99"
+    return "below 0.01" if probability < 0.01 else f"{probability:.2f}"
+
+
+def share_text(share: float) -> str:
+    """Return a share as a percentage."""
+    return f"{share:.0%}".replace("%", " %")
+
+
+def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: int | None = None) -> str:
+    """Return a number in its unit, see ``results.answer.Column``."""
+    shown = {
+        "p": p_text,
+        "probability": probability_text,
+        "share": share_text,
+        "count": lambda count: f"{count:,.0f}",
+        "seconds": duration_text,
+        "number": value_text,
+    }.get(unit)
+    return number_text(value, unit, signed=signed, decimals=decimals) if shown is None else shown(value)
+
+
+def metric_name(metric: str) -> str:
+    """Return a metric without its split: ``rsum`` of ``test/rsum``."""
+    return metric.partition("/")[2] or metric
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def basis_text(seeds: Iterable[int], images: int | None) -> str:
+    """Return what a comparison rests on, such as ``3 seeds × 1,000 test images``."""
+    counts = sorted(set(seeds))
+    runs = count_text(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    return runs if images is None else f"{runs} × {images:,} test images"
