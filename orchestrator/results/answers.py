@@ -1,5 +1,7 @@
 """All answers of an experiment, in the order in which people ask: first over the datasets, then for each dataset.
 
+A dataset's answers are those about losses and coefficients, and then those of ``analyses``.
+
 Over several datasets: the winners, whether the order of losses is the same everywhere, and the mean ranks. Of a dataset
 whose confirmation is over: ``questions``. Before that: the best of each loss in the search, called unconfirmed.
 """
@@ -14,6 +16,7 @@ from orchestrator.results.candidates import DatasetVerdict, Standing
 from orchestrator.results.crossed import Runs
 from orchestrator.results.datasets import LEVEL, interaction_test, mean_ranks
 from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions, quantity_of
+from orchestrator.results.race import describe_race
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
@@ -32,9 +35,21 @@ WINNERS, ORDER, RANKS = "winners", "order", "ranks"
 
 
 def answers_of(summary: Summary) -> list[Answer]:
-    """Return all answers about losses and coefficients of an experiment in any state."""
-    found = over_datasets(summary) if len(summary.datasets) > 1 else []
-    return [*found, *(answer for dataset in summary.datasets for answer in dataset_answers(summary, dataset))]
+    """Return all answers of an experiment in any state."""
+    answers = over_datasets(summary) if len(summary.datasets) > 1 else []
+    for dataset in summary.datasets:
+        answers += [*dataset_answers(summary, dataset), *analyses_of(summary, dataset)]
+    return answers
+
+
+def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
+    """Return what the analyses say about a dataset, and how a race gave out its seeds."""
+    trends, judged = summary.trends.get(dataset, ()), summary.judged.get(dataset, ())
+    answers = summary.analyses.answers(dataset, summary.verdicts.get(dataset), trends, judged)
+    if dataset in summary.races:
+        headline, *notes = (f"{said}." for said in describe_race(summary.races[dataset], summary.metric))
+        answers.insert(0, Answer("race", dataset, "How were the seeds given out?", headline, notes=tuple(notes)))
+    return answers
 
 
 def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:

@@ -15,8 +15,9 @@ least the probability that the luckiest of k candidates leads an equal as far (`
          two best of each may be equal, and the winner is the luckiest of all of them
     (c)  the number of all candidates but the baseline
 
-A row of a table is a comparison of its own, which nobody named beforehand: there k is the number of all candidates that
-could have won in its place, and the p-values of the rows are Holm-adjusted.
+A row of a table is a comparison that nobody named beforehand, of any two candidates that could be the winner and the
+other one. So the p-values of the rows are Holm-adjusted, and k is there in (a) the number of candidates of other losses
+than the row's, and in (b) the number of settings of the loss, times the losses that the winner does not beat.
 
 RATES_PLACEHOLDER
 """
@@ -207,7 +208,7 @@ class Questions:
             return self._answer(WHICH_COEFFICIENTS, question, alone, Verdict.UNTESTED) if is_alone else None
         names = self.setting_names([winner, *others])
         rivals = 1 + len(self._unbeaten_losses())
-        contest = self._contest(others, dict.fromkeys(_labels(others), len(others) * rivals), chances=2 * rivals)
+        contest = self._contest(others, dict.fromkeys(_labels(others), (1 + len(others)) * rivals), chances=2 * rivals)
         headline = self._headline(contest, names, self._every(f"setting of {printed(winner.loss)}", others))
         is_only_question = len(others) == len(self._candidates) - 1
         return replace(
@@ -242,7 +243,7 @@ class Questions:
         return replace(
             self._answer(PUBLISHED, question, headline[:1].upper() + headline[1:], self._outcome(contest)),
             **self._facts(contest),
-            notes=self._new_images(contest),
+            notes=self._new_images(contest, f"the {what}"),
         )
 
     def what_would_settle(self) -> Answer | None:
@@ -455,13 +456,13 @@ class Questions:
             return [f"{winner} beats {count_text(len(beaten), 'other')} of {len(compared)}; see the table."]
         return [f"{winner} beats {listed(beaten)}."] if beaten else []
 
-    def _new_images(self, contest: Contest) -> tuple[str, ...]:
+    def _new_images(self, contest: Contest, other: str = "the closest") -> tuple[str, ...]:
         closest = contest.closest
         if closest is None or closest.over_images is None:
             return ()
         images = closest.over_images
         sentence = (
-            f"On new test images of this kind the winner is better than the closest with probability "
+            f"On new test images of this kind the winner is better than {other} with probability "
             f"{probability_text(images.probability)}"
         )
         if images.smallest_difference > 0:

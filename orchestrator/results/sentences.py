@@ -1,9 +1,8 @@
 """Sentences about a dataset's winner, for people: its values, its comparisons, and warnings."""
 
+from orchestrator.results.analyses import describe_optimism, equal_budget_answer
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing
-from orchestrator.results.equal_budget import describe_budgets
-from orchestrator.results.judged import describe_judged
-from orchestrator.results.optimism import describe_optimism
+from orchestrator.results.judged import judged_answer
 from orchestrator.results.outside import OUTSIDE
 from orchestrator.results.race import describe_race
 from orchestrator.results.statistics import Interval
@@ -26,16 +25,19 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     verdict = summary.verdicts.get(dataset)
     sentences = [UNCONFIRMED] if verdict is None else _in_words(verdict)
     sentences += [sentence for trend in summary.trends.get(dataset, ()) for sentence in describe_trend(trend)]
-    sentences += describe_judged(summary.judged.get(dataset, ()))
+    judged = judged_answer(dataset, summary.judged.get(dataset, ()))
+    sentences += judged.sentences if judged else []
     if brief:
         return sentences
     sentences += [] if verdict is None else _in_numbers(verdict)
     if dataset in summary.races:
         sentences += describe_race(summary.races[dataset], summary.metric)
-    if dataset in summary.equal_budget:
-        sentences += describe_budgets(summary.equal_budget[dataset])
-    if dataset in summary.optimism:
-        sentences += describe_optimism(summary.optimism[dataset])
+    if dataset in summary.analyses.equal_budget:
+        sentences += equal_budget_answer(dataset, summary.analyses.equal_budget[dataset]).sentences
+    optimism = summary.analyses.optimism.get(dataset)
+    if optimism is not None and optimism["excess"] is not None:
+        winner = None if verdict is None or verdict.winner is None else verdict.winner.candidate.label
+        sentences += describe_optimism(optimism, winner)
     opened = summary.test_openings.get(dataset, 0)
     sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
     return [*sentences, *caveats_of(dataset, summary)]

@@ -1,6 +1,6 @@
 """The expected best value of each loss at equal numbers of trials, as a table."""
 
-from orchestrator.results.equal_budget import LossCurve
+from orchestrator.results.equal_budget import Json
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary
 from orchestrator.tables.layouts import Column, Layout
@@ -23,8 +23,8 @@ def equal_budget_tables(summary: Summary, experiment: str = "") -> list[Table]:
         summary: Summary of the experiment.
         experiment: Name of the experiment, if tables of several experiments stand together.
     """
-    found = summary.equal_budget
-    most = max((loss.candidates for each in found.values() for loss in each.losses), default=0)
+    found = summary.analyses.equal_budget
+    most = max((loss["candidates"] for each in found.values() for loss in each["losses"]), default=0)
     if not most:
         return []
     budgets = [2**power for power in range(most.bit_length())][-BUDGETS:]
@@ -38,9 +38,9 @@ def equal_budget_tables(summary: Summary, experiment: str = "") -> list[Table]:
     rows = [
         _row(dataset, loss, number, budgets)
         for dataset, each in found.items()
-        for number, loss in enumerate(each.losses, start=1)
+        for number, loss in enumerate(each["losses"], start=1)
     ]
-    metrics = ", ".join(dict.fromkeys(each.metric for each in found.values()))
+    metrics = ", ".join(dict.fromkeys(each["metric"] for each in found.values()))
     return [Table(layout, tuple(rows), (f"{NOTE} Of {metrics}.",))]
 
 
@@ -52,12 +52,12 @@ def _columns(trials: int) -> tuple[Column, ...]:
     )
 
 
-def _row(dataset: str, loss: LossCurve, number: int, budgets: list[int]) -> Row:
-    places = {int(trials): place for place, trials in enumerate(loss.trials)}
+def _row(dataset: str, loss: Json, number: int, budgets: list[int]) -> Row:
+    places = {int(trials): place for place, trials in enumerate(loss["trials"])}
     measures = {
         f"best_of_{trials}{ending}": Measure(values[places[trials]], None, 1)
         for trials in budgets
         if trials in places
-        for ending, values in (("", loss.expected), ("_low", loss.low), ("_high", loss.high))
+        for ending, values in (("", loss["expected"]), ("_low", loss["low"]), ("_high", loss["high"]))
     }
-    return Row(dataset, loss.model, loss.loss, {}, measures, number=str(number))
+    return Row(dataset, loss["model"], loss["loss"], {}, measures, number=str(number))

@@ -1,7 +1,7 @@
 """The Pareto front of a search with several objectives, as a table."""
 
 from orchestrator.journal.points import Point
-from orchestrator.results.pareto import explain_front, values_at_best
+from orchestrator.results.analyses import explain_front, values_at_best
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary
 from orchestrator.tables import Row, Table

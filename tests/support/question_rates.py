@@ -76,7 +76,7 @@ def answer_studies(p: Array, means: Array, kinds: Array, baseline: int, level: f
     several = rivals.any(1)
     settings = _luckiest(p, 2 * unbeaten[:, None])
     coefficients = several & (np.where(rivals, settings, 0.0).max(1) <= level)
-    adjusted = _holm(_luckiest(p, (rivals.sum(1) * unbeaten)[:, None]), rivals)
+    adjusted = _holm(_luckiest(p, (own.sum(1) * unbeaten)[:, None]), rivals)
     coefficient_rows = rivals & ((adjusted <= level) | coefficients[:, None])
     # (c)
     against = _luckiest(p, np.array(candidates - 1))[:, baseline]
