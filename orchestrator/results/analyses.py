@@ -395,13 +395,14 @@ def describe_early_epochs(study: str, early: Json) -> list[str]:
     )
     tau = early["tau"].get(str(grace))
     if tau is None and first is None:
-        return [f"{name}: no epoch ranks trials like the last epoch, Kendall's τ is below {RANKED:g} {over}."]
+        return [f"No epoch of {name} ranks trials like the last epoch: Kendall's τ is below {RANKED:g} {over}."]
     if tau is None:
-        return [f"{name}: from epoch {first} on trials rank like in the last epoch, Kendall's τ ≥ {RANKED:g} {over}."]
+        said = f"From epoch {first} of {name} on, trials rank like in the last epoch"
+        return [f"{said}: Kendall's τ is at least {RANKED:g} {over}."]
     said = f"ranks trials like the last epoch: Kendall's τ = {number_text(tau, decimals=2)} {over}."
     if tau >= RANKED:
-        return [f"{name}: epoch {grace} {said}"]
-    said = f"{name}: epoch {grace} hardly {said}"
+        return [f"Epoch {grace} of {name} {said}"]
+    said = f"Epoch {grace} of {name} hardly {said}"
     if settings < SHARE * early["begun"]:
         return [said, "The scheduler chose these settings, which lowers τ; `scheduler.name: none` avoids this."]
     if first is None:

@@ -152,7 +152,7 @@ def _winners(summary: Summary) -> Answer:
         Column("verdict", "verdict"),
     ]
     rows: list[Sequence[Cell]] = []
-    said: list[str] = []
+    said: dict[str, list[str]] = {}
     for dataset in summary.datasets:
         answer, verdict = headline_of(summary, dataset), summary.verdicts.get(dataset)
         if verdict is None or verdict.winner is None:
@@ -167,8 +167,10 @@ def _winners(summary: Summary) -> Answer:
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
         about = (printed(dataset), winner.label, winner.loss, name, setting)
         rows.append((*about, quantity_of(verdict.winner), lead, answer.verdict))
-        said.append(f"{name} on {printed(dataset)}" + ("" if answer.verdict == "better" else f" ({answer.verdict})"))
-    headline = f"{listed(said)}." if said else "No dataset has been confirmed yet."
+        place = printed(dataset) + ("" if answer.verdict == "better" else f" ({answer.verdict})")
+        said.setdefault(name, []).append(place)
+    winners = [f"{name} on {listed(places)}" for name, places in said.items()]
+    headline = f"Winners: {'; '.join(winners)}." if winners else "No dataset has been confirmed yet."
     return Answer(WINNERS, "", "Which loss wins on each dataset?", headline, table=table_of(columns, rows))
 
 

@@ -38,7 +38,7 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
     for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
         count = sum(trial.state is state for trial in searched)
         if count:
-            sentences.append(f"{count_text(count, 'trial')} {str(state).replace('_', ' ')}; none of them can win.")
+            sentences.append(f"{count_text(count, 'trial')} {str(state).replace('_', ' ')}, which cannot win.")
     return sentences
 
 
@@ -61,7 +61,7 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
 
 def _running(trials: Sequence[Trial]) -> list[str]:
     count = sum(not trial.has_ended for trial in trials)
-    return [f"{count_text(count, 'trial')} not ended yet."] if count else []
+    return [f"{count_text(count, 'trial')} {'has' if count == 1 else 'have'} not ended yet."] if count else []
 
 
 def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:

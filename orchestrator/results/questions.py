@@ -54,6 +54,8 @@ OPPOSITE = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
 WHICH_LOSS, WHICH_COEFFICIENTS, PUBLISHED, SETTLE = "loss", "coefficients", "published", "settle"
 """Keys of the answers."""
 
+THE_WINNER = "the winner"
+
 
 @dataclass(frozen=True)
 class Contest:
@@ -184,8 +186,8 @@ class Questions:
             # A setting that val ranks lower decides: it has a row of its own.
             hidden = self._standings[contest.closest.label].candidate
             place = next(place for place, best in enumerate(shown) if self._kind(best) == self._kind(hidden))
+            names |= {one.label: self.full_name(one) for one in (shown[place], hidden)}
             shown.insert(place + 1, hidden)
-            names[hidden.label] = self.full_name(hidden)
         question = "Which model and loss?" if self._several_models else "Which loss?"
         headline = self._headline(contest, names, self._every("loss", shown))
         return replace(
@@ -239,11 +241,11 @@ class Questions:
             return self._answer(PUBLISHED, question, f"The winner is {named}.", Verdict.TIE)
         chances = len(self._candidates) - 1
         contest = self._contest([candidate], {label: chances}, chances=chances)
-        headline = self._headline(contest, {winner.label: "the winner", label: named}, "")
+        headline = self._headline(contest, {winner.label: THE_WINNER, label: named}, "")
         return replace(
             self._answer(PUBLISHED, question, headline[:1].upper() + headline[1:], self._outcome(contest)),
             **self._facts(contest),
-            notes=self._new_images(contest, f"the {what}"),
+            notes=self._new_images(contest),
         )
 
     def what_would_settle(self) -> Answer | None:
@@ -354,7 +356,9 @@ class Questions:
         if outcome is Verdict.BETTER:
             return f"{first} beats {second} by {gap} {unit}{evidence} ({basis})."
         if outcome is Verdict.WORSE:
-            return f"{first} was best on val and is worse on test than {second}: {self._signed(closest)}{evidence}."
+            # That the winner was chosen on val is said where it has a name.
+            chosen = "is" if first == THE_WINNER else "was best on val and is"
+            return f"{first} {chosen} worse on test than {second}: {self._signed(closest)}{evidence}."
         if outcome is Verdict.TIE:
             return f"{first} and {second} do not differ significantly: {self._signed(closest)}{evidence}."
         return f"{first} and {second} differ by {self._signed(closest)} {unit}, untested: {closest.reason}."
@@ -456,18 +460,18 @@ class Questions:
             return [f"{winner} beats {count_text(len(beaten), 'other')} of {len(compared)}; see the table."]
         return [f"{winner} beats {listed(beaten)}."] if beaten else []
 
-    def _new_images(self, contest: Contest, other: str = "the closest") -> tuple[str, ...]:
+    def _new_images(self, contest: Contest) -> tuple[str, ...]:
         closest = contest.closest
         if closest is None or closest.over_images is None:
             return ()
         images = closest.over_images
         sentence = (
-            f"On new test images of this kind the winner is better than {other} with probability "
+            f"On new test images of this kind the winner is better with probability "
             f"{probability_text(images.probability)}"
         )
         if images.smallest_difference > 0:
             smallest = f"{images.smallest_difference:g} {metric_name(self.verdict.metric)}"
-            sentence += f", by at least {smallest} with {probability_text(images.probability_of_smallest)}"
+            sentence += f", by at least {smallest} with probability {probability_text(images.probability_of_smallest)}"
         return (f"{sentence}.",)
 
     def _limits(self) -> tuple[str, ...]:
@@ -483,8 +487,8 @@ class Questions:
         metric = self.verdict.metric
         pair = (self._winner, self._standings[comparison.label].candidate)
         names = self.setting_names(pair)
-        if answer.key == WHICH_LOSS:
-            names = {candidate.label: self.loss_name(candidate) for candidate in pair}
+        if answer.key == WHICH_LOSS and answer.table is not None:
+            names = {row["candidate"]: row["name"] for row in answer.table.to_dict()["rows"]}
         if answer.key == PUBLISHED:
             published = "the published settings" if self._published else "the baseline"
             names = {self._winner.label: "The winner", comparison.label: published}

@@ -67,7 +67,7 @@ def test_a_grace_before_an_epoch_that_tells_is_warned_of() -> None:
     experiment = make_experiment(losses=["nt_xent"], training={"epochs": 4})
     summary = summarise(history_of(LATE, experiment))
     first, second = [said for said in summary["caveats"]["pets"] if "rank" in said or "stopped the best" in said]
-    assert first.startswith("NT-Xent: epoch 1 hardly ranks trials like the last epoch: Kendall's τ = ")
+    assert first.startswith("Epoch 1 of NT-Xent hardly ranks trials like the last epoch: Kendall's τ = ")
     assert second.endswith("set `overrides: [{losses: [nt_xent], grace_epochs: 3}]`.")
     told = summary["early_epochs"][STUDY]
     assert (told["settings"], told["grace_epochs"], told["first_telling_epoch"]) == (8, 1, 3)
@@ -78,23 +78,25 @@ ADVICE = [
     (
         {3: 0.7, 6: 0.8},
         3,
-        "NT-Xent: epoch 3 ranks trials like the last epoch: Kendall's τ = 0.70 over 9 of 10 settings.",
+        "Epoch 3 of NT-Xent ranks trials like the last epoch: Kendall's τ = 0.70 over 9 of 10 settings.",
     ),
     ({3: 0.1, 6: 0.2}, 3, "The scheduler may have stopped the best trials there; `scheduler.name: none` stops none."),
     (
         {3: 0.6, 6: 0.2, 9: 0.9},
         None,
-        "NT-Xent: from epoch 9 on trials rank like in the last epoch, Kendall's τ ≥ 0.5 over 9 of 10 settings.",
+        "From epoch 9 of NT-Xent on, trials rank like in the last epoch: "
+        "Kendall's τ is at least 0.5 over 9 of 10 settings.",
     ),
     (
         {3: 0.1},
         None,
-        "NT-Xent: no epoch ranks trials like the last epoch, Kendall's τ is below 0.5 over 9 of 10 settings.",
+        "No epoch of NT-Xent ranks trials like the last epoch: Kendall's τ is below 0.5 over 9 of 10 settings.",
     ),
     (
         {3: 0.1, 6: 0.8},
         7,
-        "NT-Xent: from epoch 6 on trials rank like in the last epoch, Kendall's τ ≥ 0.5 over 9 of 10 settings.",
+        "From epoch 6 of NT-Xent on, trials rank like in the last epoch: "
+        "Kendall's τ is at least 0.5 over 9 of 10 settings.",
     ),
 ]
 
@@ -125,7 +127,7 @@ def test_the_few_that_the_scheduler_chose_are_no_evidence_against_an_epoch() -> 
 
 def test_a_search_that_chose_the_loss_is_advised_of_one_grace() -> None:
     first, second = describe_early_epochs("s", early({1: 0.0, 2: 0.9}, 1, loss="any", begun=9))
-    assert first.startswith("s: epoch 1 hardly ranks trials") and first.endswith(" over 9 settings.")
+    assert first.startswith("Epoch 1 of s hardly ranks trials") and first.endswith(" over 9 settings.")
     assert second.endswith("set `scheduler.grace_epochs: 2`.")
 
 

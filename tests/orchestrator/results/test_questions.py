@@ -137,6 +137,11 @@ def test_a_setting_without_a_row_that_is_closest_gets_a_row_and_its_full_name() 
     assert list(rows(answer)) == ["n1", "t1", "t2"]
     assert [row["verdict"] for row in rows(answer).values()] == ["winner", "worse", "tie"]
     assert answer.numbers["p"] == pytest.approx(welch(candidates[0], candidates[2]))
+    assert answer.notes[0] == "NT-Xent beats Triplet SH, margin = 0.2."
+    settle = ask(candidates)["settle"]
+    assert settle.headline.startswith(
+        "NT-Xent against Triplet SH, margin = 0.4: the smallest detectable difference is "
+    )
 
 
 def test_a_winner_of_val_that_is_worse_on_test_is_called_worse() -> None:
