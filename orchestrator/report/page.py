@@ -32,13 +32,12 @@ from orchestrator.report.search_figures import learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, best_studies, by_dataset, names_of, studies_of
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
+from orchestrator.results.analyses import goals_of
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import comparability
 from orchestrator.results.confirmation import races_of
-from orchestrator.results.equal_budget import equal_budgets
-from orchestrator.results.judged import judged_sentences
-from orchestrator.results.optimism import optimism_of
-from orchestrator.results.pareto import goals_of
+from orchestrator.results.equal_budget import equal_budgets, optimism_of
+from orchestrator.results.judged import judged_answer, judged_verdicts
 from orchestrator.text.values import count_text, metric_text, values_text
 
 
@@ -175,7 +174,7 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
         verdicts=[
             replace(verdict, warnings=[*verdict.warnings, *compared.get(verdict.dataset, ())])
             for verdict in verdicts_of(
-                by_dataset(studies), extras.verdicts, names_of(studies), judged_sentences(history)
+                by_dataset(studies), extras.verdicts, names_of(studies), _judged(history, extras.verdicts)
             )
         ],
         columns=columns(metric, further),
@@ -189,6 +188,14 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
         contents=contents_of(studies),
         learns=learns(studies),
     )
+
+
+def _judged(history: History, verdicts: Sequence[DatasetVerdict]) -> dict[str, list[str]]:
+    """Return dataset -> sentences about people's judgements."""
+    answers = (
+        judged_answer(verdict.dataset, judged_verdicts(confirmations(history)[verdict.dataset])) for verdict in verdicts
+    )
+    return {one.dataset: [said.rstrip(".") for said in one.sentences] for one in answers if one is not None}
 
 
 def figure_makers(history: History, studies: Sequence[Study], extras: Extras) -> dict[str, Callable[[], Figure]]:

@@ -137,7 +137,7 @@ def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: 
     (verdict,) = page.verdicts
     assert verdict.headline == "triplet_sh 0000 wins"
     assert verdict.sentence.startswith("'triplet_sh 0000' is better than the runner-up and baseline 'nt_xent 0000'")
-    assert "nt_xent 0001 had reached more, val/rsum 40.0, and stopped early: it cannot win." in verdict.warnings
+    assert "nt_xent 0001 reached 40.0 val rsum, above the best, and stopped early: it cannot win." in verdict.warnings
     assert points(page.figures["trials"]) == 3
     assert {row.id: len([name for name, _ in row.details if name.startswith("seed ")]) for row in page.rows} == {
         first.id: 3,

@@ -18,7 +18,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results import confirmation
-from orchestrator.results.answers import further_answers, summarise
+from orchestrator.results.answers import analyses_of, summarise
 from orchestrator.results.confirmation import (
     OLDER_LEVEL,
     confirmations,
@@ -230,7 +230,7 @@ def test_a_summary_runs_each_race_once_and_judges_each_dataset_once(
     summary = Summary(ledger.history)
     assert {race["used"] for race in summary.to_dict()["races"].values()} == {20}
     for dataset in datasets:
-        assert further_answers(summary, dataset)
+        assert analyses_of(summary, dataset)
     assert (races.call_count, verdicts.call_count) == (len(datasets), len(datasets))
 
 
@@ -329,7 +329,7 @@ def test_status_and_summary_say_who_leads_and_who_is_closest(
     assert (told["ended"], told["rounds"][0]["leader"]) == (None, first.leader)
     confirm(ledger, RACING)
     look(ledger)
-    said = [text for answer in further_answers(Summary(ledger.history), "pets") for text in answer.sentences]
+    said = [text for answer in analyses_of(Summary(ledger.history), "pets") for text in answer.sentences]
     assert any(one.startswith("race: over after ") and "because the trainings are used up" in one for one in said)
     used = races_of(ledger.history)["pets"].used
     assert read_status(Followed(tmp_path)).stages[1].to_dict()["total"] == used
