@@ -34,7 +34,7 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
 """Our name of a dataset, a model or a loss -> its name in papers."""
 
 METRICS = {
-    "rsum": "sum of the six recalls, 0 to 600, chance {chance:.1f}",
+    "rsum": "sum of the six recalls, 0 to 600",
     "map_r": "mAP@R, 0 to 1",
     "map5": "mAP@5, 0 to 1",
 }
@@ -149,6 +149,24 @@ def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: in
 def metric_name(metric: str) -> str:
     """Return a metric without its split: ``rsum`` of ``test/rsum``."""
     return metric.partition("/")[2] or metric
+
+
+def measure_text(metric: str, chances: Iterable[float] = ()) -> str:
+    """Return what a metric measures; empty for a metric whose name says it.
+
+    Args:
+        metric: Name of the metric.
+        chances: Its values for a random ranking of each split that is shown, where they are known.
+
+    Example:
+        >>> measure_text("val/rsum", [3.199, 3.2])
+        'rsum: sum of the six recalls, 0 to 600, chance 3.2'
+    """
+    name = metric_name(metric)
+    if name not in METRICS:
+        return ""
+    chance = " or ".join(dict.fromkeys(f"{value:.1f}" for value in chances))
+    return f"{name}: {METRICS[name]}" + (f", chance {chance}" if chance and name == "rsum" else "")
 
 
 def listed(names: Iterable[str]) -> str:

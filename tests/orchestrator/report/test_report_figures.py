@@ -4,18 +4,18 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from orchestrator.report.experiments_page import Reported, build_experiments_page
+from orchestrator.report.verdict import bars, scale
 
 from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.report.experiments_page import Reported, build_experiments_page
 from orchestrator.report.page import Page, build_page
 from orchestrator.report.search_figures import FEW
 from orchestrator.report.space import searched
 from orchestrator.report.studies import studies_of
-from orchestrator.report.verdict import bars, scale
 from orchestrator.results.log_ranges import log_ranges
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search

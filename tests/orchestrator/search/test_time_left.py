@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from orchestrator.watch.now import stages_now
 
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger, PlannedTrial
@@ -17,7 +18,6 @@ from orchestrator.search.display import EvaluationProgress, Progress, evaluation
 from orchestrator.search.followed import Followed
 from orchestrator.search.status import EvaluationStatus, read_status
 from orchestrator.search.time_left import PlannedWork, TimeLeft, blended_rate, clock_text
-from orchestrator.watch.now import stages_now
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append
 

@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from orchestrator.watch.overview import overview_of
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.watch import experiments, overview, server
 from orchestrator.watch.experiments import Experiments
-from orchestrator.watch.overview import overview_of
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
 
