@@ -9,7 +9,7 @@ import PIL.Image
 import pytest
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.report.page import Extras, build_page
+from orchestrator.report.page import build_page
 from orchestrator.report.query_comparison import compared_queries, with_pictures
 from orchestrator.report.render import render
 from orchestrator.results.candidates import DatasetVerdict
@@ -79,7 +79,7 @@ def test_the_queries_that_one_loss_finds_are_shown_with_picture_and_caption(
     assert (lost.query.text, lost.first, lost.second) == (split.image_ids[1], "7", "6")
     (gained,) = t2i.gained
     assert (gained.query.text, gained.answer.text) == (split.captions[captions - 1], split.image_ids[images - 1])
-    page = build_page(ledger.history, Extras(verdicts=[verdict], compared=[shown]))
+    page = build_page(ledger.history, compared=[shown])
     assert (page.compared[0].first, page.compared[0].second) == ("nt_xent 0000", "triplet_sh 0000")
     text = render(page)
     assert "nt_xent 0000 beside triplet_sh 0000, query by query" in text

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.report.page import Extras, build_page
-from orchestrator.report.render import render
 from orchestrator.results import judged
 from orchestrator.results.candidates import DatasetVerdict, Verdict
 from orchestrator.results.confirmed import Question, verdicts_of
@@ -107,9 +105,6 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
         one.startswith("with the pairs that people judged to fit (Flickr8k's experts and crowd) the verdict survives")
         for one in said
     )
-    page = build_page(started.history, Extras(verdicts=[verdict]), drawn=False)
-    (sentence,) = page.verdicts[0].judged
-    assert sentence.startswith("With the pairs that people judged to fit") and sentence.endswith(".")
 
 
 def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Ledger) -> None:
@@ -151,15 +146,6 @@ def test_a_table_shows_the_candidates_with_judged_pairs(started: Ledger, tmp_pat
     shown = {column.metric for column in table.layout.columns}
     assert {"i2t_map_r", "t2i_r_precision", "rsum_annotated", "rsum_condensed"} <= shown
     assert all(metric in row.measures for row in table.rows for metric in shown)
-
-
-def test_the_report_says_whether_the_verdict_survives(started: Ledger, tmp_path: Path) -> None:
-    confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
-    page = build_page(started.history, Extras(verdicts=list(verdicts_of(started.history).values())))
-    (sentence,) = page.verdicts[0].judged
-    assert "the verdict does not survive" in sentence
-    assert not any(trial in sentence for trial in started.history.trials)
-    assert "With judged pairs" in render(page)
 
 
 def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
