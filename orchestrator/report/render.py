@@ -248,7 +248,8 @@ def _file(template: str, texts: list[Markup], plotly: str, **values: Any) -> str
     # The policy names the style attributes that the template has written, so it can only be made now.
     body, data, scripted = html.partition('<script type="application/json"')
     styles = [style, *(plotly_styles() if plotly else ())]
-    return body.replace(_POLICY, file_policy(body, [*texts, plotly], styles), 1) + data + scripted
+    policy = file_policy(body, [*texts, *([plotly] if plotly else ())], styles)
+    return body.replace(_POLICY, policy, 1) + data + scripted
 
 
 def templates(*folders: str) -> Environment:

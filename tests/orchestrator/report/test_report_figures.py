@@ -9,10 +9,13 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
+from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.page import Page, build_page
+from orchestrator.report.render import write_answers_page
 from orchestrator.report.search_figures import FEW
 from orchestrator.report.space import searched
 from orchestrator.report.studies import studies_of
+from orchestrator.results.answer import Answer, Column, table_of
 from orchestrator.results.log_ranges import log_ranges
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
@@ -110,10 +113,11 @@ def test_an_axis_is_logarithmic_where_the_space_is(
     assert searched(study).logs == {"training.learning_rate", *([name] if is_log else [])}
 
 
-def write(folder: Path, values: dict[str, float], *, confirmed: bool = False) -> Path:
+def write(folder: Path, values: dict[str, float], *, confirmed: bool = False, digest: str = "d1") -> Path:
     folder.mkdir(parents=True)
     ledger = Ledger(folder / JOURNAL_FILE)
-    start(ledger, make_experiment(name=folder.name, confirm={"top": 1, "seeds": 3} if confirmed else None))
+    experiment = make_experiment(name=folder.name, confirm={"top": 1, "seeds": 3} if confirmed else None)
+    start(ledger, experiment, data={"pets:global": digest})
     trials = [add_trial(ledger, [value], loss=loss) for loss, value in values.items()]
     if confirmed:
         repeats = [
@@ -140,3 +144,27 @@ def test_a_page_over_several_experiments_is_written_beside_their_own(
     assert text.count("NT-Xent beats Triplet SH by") == 2, "each shows its headline"
     assert "plotly" not in text
     assert "different versions" not in text
+    write(tmp_path / "three", {"nt_xent": 1.0}, digest="d2")
+    report_experiments([tmp_path / "one", tmp_path / "three"], tmp_path, data_root=None)
+    assert "different versions of pets" in paths[-1].read_text(encoding="utf-8")
+
+
+def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup(tmp_path: Path) -> None:
+    table = table_of(
+        [Column("name", "<i>cell"), Column("difference", "difference", "val/rsum", signed=True)], [("a<b", -2.0)]
+    )
+    answer = Answer("cell", "", "Is <b> slower?", "Yes & no.", "tie", numbers={"p": 0.0001, "low": None}, table=table)
+    write_answers_page("suite <x>", "Rerun", [answer], tmp_path / "a.html", facts=[("Cells", "1")], notes=["<script>"])
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    for part in (
+        "Is &lt;b&gt; slower?",
+        "Yes &amp; no.",
+        "&lt;i&gt;cell",
+        "a&lt;b",
+        "−2.0",
+        "&lt; 0.001",
+        "&lt;script&gt;",
+    ):
+        assert part in text, part
+    assert '<span class="badge tie">tie</span>' in text and "<dt>Cells</dt>" in text and "<dt>low</dt>" not in text
+    assert text.count("<script>") == 1 and "default-src 'none'" in text and "plotly" not in text
