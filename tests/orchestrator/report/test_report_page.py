@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,8 @@ from orchestrator.results.answer import Answer
 from orchestrator.text.values import duration_text, metric_text, visible, visible_values
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
+
+FORM = "%Y-%m-%d %H:%M:%S UTC"
 
 
 def author_with(*trials: tuple[str, float, str]) -> Author:
@@ -85,6 +88,14 @@ def test_before_a_trial_has_finished_the_values_so_far_are_shown() -> None:
     author.epoch("flickr8k-vsepp-nt_xent-0000", 2, {"val/rsum": 210.0, "time/epoch_seconds": 2.0}, "finished")
     answer, *_ = build_page(author.history).answers["flickr8k"]
     assert [(row[2], row[-1]) for row in rows_of(answer)] == [("nt_xent", "unconfirmed"), ("triplet_sh", "running")]
+
+
+def test_the_time_of_the_newest_record_moves_with_each_epoch() -> None:
+    author = author_with(("nt_xent", 200, "running"))
+    before = build_page(author.history, drawn=False).as_of
+    author.epoch("flickr8k-vsepp-nt_xent-0000", 2, {"val/rsum": 210.0, "time/epoch_seconds": 60.0})
+    after = build_page(author.history, drawn=False).as_of
+    assert datetime.strptime(after, FORM) - datetime.strptime(before, FORM) == timedelta(seconds=60)
 
 
 def test_of_equal_trials_the_earlier_one_leads() -> None:
