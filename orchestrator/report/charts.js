@@ -70,7 +70,13 @@ const charts = (() => {
 
   function clicked(event) {
     const text = event.points[0]?.text;
-    if (typeof text === "string") leaderboard.find(unescaped(text).split(": ")[0]);
+    if (typeof text === "string") leaderboard.find(unescaped(text));
+  }
+
+  // Traces have the ids of their trials; the leaderboard has the rest, once for all charts.
+  function withTrials(trace) {
+    if (!trace.hovertemplate?.includes("%{hovertext}")) return trace;
+    return { ...trace, hovertext: trace.text.map((id) => leaderboard.about(unescaped(id))) };
   }
 
   async function drawPanel(plot, panel) {
@@ -79,7 +85,8 @@ const charts = (() => {
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", sentence(panel));
     const first = !plot.classList.contains("js-plotly-plot");
-    await Plotly.react(plot, painted(panel.data, seen), painted(layout, seen), config);
+    const traces = painted(panel.data, seen).map(withTrials);
+    await Plotly.react(plot, traces, painted(layout, seen), config);
     if (first) plot.on("plotly_click", clicked);
     plot.dataset.drawn = "";
   }

@@ -151,7 +151,6 @@ def searches_figure(reported: Sequence[Reported]) -> Figure:
             )
             for label, traces in options.items()
         ],
-        absent="No trial of any of the experiments has been trained to its end yet.",
     )
 
 

@@ -18,17 +18,22 @@ import yaml
 from orchestrator.journal.history import History
 from orchestrator.journal.points import best_points
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.report.budget_figures import budget_figure, incumbent_figure, race_figure
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
-from orchestrator.report.early_figure import early_figure
 from orchestrator.report.figures import Figure
-from orchestrator.report.fronts import Front, front_figure, fronts_of
+from orchestrator.report.fronts import Front, fronts_of
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
-from orchestrator.report.learned_figure import learned_figure, learns
-from orchestrator.report.loss_figures import cocos_figure, weight_figure
+from orchestrator.report.loss_figures import cocos_figure, learned_figure, learns, weight_figure
 from orchestrator.report.queries import Queries
 from orchestrator.report.query_comparison import ComparedQueries
-from orchestrator.report.search_figures import learning_curves, over_trials
+from orchestrator.report.search_figures import (
+    budget_figure,
+    early_figure,
+    front_figure,
+    incumbent_figure,
+    learning_curves,
+    over_trials,
+    race_figure,
+)
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, best_studies, by_dataset, names_of, studies_of
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
@@ -165,7 +170,7 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
     compared = {Path(dataset).name: sentences for dataset, sentences in comparability(history).items()}
     trials = list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
-    further = [goal.metric for goal in goals_of(history)[1:]]
+    rows = leaderboard(studies)
     return Page(
         name=history.experiment.name or "experiment",
         description=" ".join(history.experiment.description.split()),
@@ -178,8 +183,8 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
                 by_dataset(studies), extras.verdicts, names_of(studies), judged_sentences(history)
             )
         ],
-        columns=columns(metric, further),
-        rows=leaderboard(studies, further),
+        columns=columns(metric, [goal.metric for goal in goals_of(history)[1:]], rows),
+        rows=rows,
         fronts=fronts_of(history, names_of(studies)),
         figures={key: make() for key, make in figure_makers(history, studies, extras).items()} if drawn else {},
         queries=list(extras.queries),
@@ -214,7 +219,7 @@ def figure_makers(history: History, studies: Sequence[Study], extras: Extras) ->
         "contours": lambda: space()["contours"],
         "weights": lambda: weight_figure(studies, ranking(extras.verdicts)),
         "cocos": lambda: cocos_figure(studies),
-        "front": lambda: front_figure(history, studies, names),
+        "front": lambda: front_figure(history, studies),
         "learned": lambda: learned_figure(studies),
         "spent": lambda: cost_figure(studies),
     }

@@ -274,8 +274,8 @@ def plain_rows(columns: Sequence[Column], rows: Iterable[Row]) -> list[dict[str,
     return [
         {
             "id": row.id,
-            "sort": [row.sort[key] for key in keys],
-            "shown": [row.shown[key] for key in keys],
+            "sort": [rounded(row.sort.get(key)) for key in keys],
+            "shown": [row.shown.get(key, "") for key in keys],
             "state": row.state,
             "study": row.study,
             "details": {
