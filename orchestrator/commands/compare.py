@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.commands.options import Json, Output, TrackingUri
-from orchestrator.commands.ui import HOST, PORT
 from orchestrator.results.trial_comparison import TrialComparison, compare_trials
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import format_parameters
@@ -21,6 +20,7 @@ from orchestrator.tracking import (
     sync_command,
     without_password,
 )
+from orchestrator.tracking.address import HOST, PORT
 from trainables.extras import require
 
 NAME = "A trial's id, experiment/trial, or an experiment, which stands for the best trial of its search."

@@ -177,7 +177,7 @@ def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]
 
 
 def _weight_line(drawn: _Drawn, weights: np.ndarray, peak: float) -> Json:
-    about = {"name": plain(drawn.name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
+    about: Json = {"name": plain(drawn.name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
     return line(POINTS.round(3).tolist(), weights.round(4).tolist(), **drawn.style, **about)
 
 
@@ -244,7 +244,7 @@ def _learned_lines(study: Study, name: str) -> list[Json]:
 
 def _learned_line(study: Study, trial: Trial, name: str, *, is_leader: bool) -> Json:
     epochs = [epoch for epoch in sorted(trial.epochs) if name in trial.epochs[epoch]]
-    about = {
+    about: Json = {
         "name": plain(study.label),
         "legendgroup": study.name,
         "showlegend": is_leader,

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
 from orchestrator.journal.points import best_points
 from orchestrator.journal.trial import Stage, Trial, TrialState
@@ -119,6 +120,7 @@ class Page:
         queries: Retrievals of the winner of each dataset, or the reason for missing retrievals.
         compared: The winner of each confirmed dataset and the best candidate of another loss, query by query.
         learns: Whether a hyper-parameter of a loss was learned with the model.
+        runs: The runs of the trials in MLflow, if they are known.
     """
 
     name: str
@@ -137,6 +139,7 @@ class Page:
     reproduction: Reproduction
     contents: list[Entry]
     learns: bool
+    runs: TrackedRuns | None
 
 
 @dataclass(frozen=True)
@@ -148,12 +151,14 @@ class Extras:
         queries: Retrievals of the winner of each dataset.
         compared: The winner of each confirmed dataset and another candidate, query by query.
         unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
+        runs: The runs of the trials in MLflow, if they are known.
     """
 
     verdicts: Sequence[DatasetVerdict] = ()
     queries: Sequence[Queries] = ()
     compared: Sequence[ComparedQueries] = ()
     unended: str = "not ended"
+    runs: TrackedRuns | None = None
 
 
 def build_page(history: History, extras: Extras | None = None, *, drawn: bool = True) -> Page:
@@ -193,6 +198,7 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
         reproduction=_reproduction(history),
         contents=contents_of(studies),
         learns=learns(studies),
+        runs=extras.runs,
     )
 
 

@@ -176,7 +176,9 @@ def write_experiments(page: ExperimentsPage, path: Path) -> None:
 
 def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is escaped."""
-    return _render("report.html.j2", page, {"rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN})
+    runs = None if page.runs is None else vars(page.runs)
+    rows = {"rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN}
+    return _render("report.html.j2", page, {**rows, "runs": runs})
 
 
 def render_experiments(page: ExperimentsPage) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -187,7 +188,7 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
         numbers, best = [trial.number for trial in done], highest_means(done)
         # The line goes on to the newest trial, because no better value has come since.
         numbers, best = [*numbers, max(trial.number for trial in study.trials)], [*best, best[-1]]
-        about = {"legendgroup": study.name, "showlegend": False, "hoverinfo": "skip"}
+        about: Json = {"legendgroup": study.name, "showlegend": False, "hoverinfo": "skip"}
         traces.append(line(numbers, best, color=colour(study), shape="hv", **about))
     return [trace for trace in traces if trace["x"]]
 
@@ -245,11 +246,11 @@ def _curves(study: Study) -> Panel:
     return Panel("", [*traces, _curve(first, study.name_of(first), colour(study), 3)], _epoch_axes([study]))
 
 
-def _curve(trial: Trial, name: str, color: str, width: float, **rest: object) -> Json:
+def _curve(trial: Trial, name: str, color: str, width: float, **rest: Any) -> Json:
     epochs = sorted(trial.epochs)
     values = [trial.epochs[epoch][trial.metric] for epoch in epochs]
     hover = f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>"
-    about = {"name": plain(name), "text": [plain(trial.id)] * len(epochs), "hovertemplate": hover}
+    about: Json = {"name": plain(name), "text": [plain(trial.id)] * len(epochs), "hovertemplate": hover}
     return line(epochs, values, color=color, width=width, **about, **rest)
 
 
@@ -279,7 +280,12 @@ def _metric(studies: Sequence[Study]) -> str:
 def _rank_agreement(study: Study) -> list[Json]:
     settings, taus = rank_correlations(points_of(study.trials))
     hover = f"{settings} settings<br>epoch %{{x}}: τ %{{y:.2f}}<extra></extra>"
-    about = {"name": plain(study.label), "legendgroup": study.name, "mode": "lines+markers", "hovertemplate": hover}
+    about: Json = {
+        "name": plain(study.label),
+        "legendgroup": study.name,
+        "mode": "lines+markers",
+        "hovertemplate": hover,
+    }
     values = [round(tau, 3) for tau in taus.values()]
     return [line(list(taus), values, color=colour(study), **about)] if taus else []
 
@@ -298,7 +304,7 @@ def _budget(dataset: str, budget: EqualBudget, unit: Unit, studies: Sequence[Stu
 def _band_and_line(loss: LossCurve, unit: Unit, color: str) -> list[Json]:
     x, name = loss.costs(unit), plain(loss.label)
     interval = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
-    about = {
+    about: Json = {
         "name": name,
         "legendgroup": name,
         "mode": "lines+markers" if len(x) <= 20 else "lines",
@@ -319,7 +325,7 @@ def _incumbents(search: Optimism) -> Panel:
     last = max(search.ended, leaders[-1].after)
     numbers = [*(leader.after for leader in leaders), last]
     values = [*(leader.value for leader in leaders), leaders[-1].value]
-    highest = {"name": "highest value of the search", "hovertemplate": "%{y:.4g}<extra></extra>"}
+    highest: Json = {"name": "highest value of the search", "hovertemplate": "%{y:.4g}<extra></extra>"}
     points = {
         "type": "scatter",
         "mode": "markers",
@@ -341,7 +347,7 @@ def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
     for place, label in enumerate(race.seeds):
         means = {entry.seeds[label]: entry.means[label] for entry in race.rounds if label in entry.means}
         name = plain(names.get(label, label))
-        about = {
+        about: Json = {
             "name": name,
             "mode": "lines+markers",
             "text": [plain(label)] * len(means),
@@ -376,7 +382,7 @@ def _goal_axis(goal: Goal) -> Json:
 
 def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, marker: str, color: str) -> Json:
     values = "%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
-    about = {
+    about: Json = {
         "name": name,
         "mode": mode,
         "text": [plain(point.first.id) for point in points],

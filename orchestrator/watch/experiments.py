@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.directory import JOURNAL_FILE, read_runs
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import find_holder
 from orchestrator.report.leaderboard import Row
@@ -126,7 +126,8 @@ class Watched:
     def extras(self) -> Extras:
         """Return the content of the page that is not in the history."""
         unended = "killed" if self.status().holder is None else "running"
-        return Extras(verdicts=list(verdicts_of(self.followed.history).values()), unended=unended)
+        verdicts = list(verdicts_of(self.followed.history).values())
+        return Extras(verdicts=verdicts, unended=unended, runs=read_runs(self.directory))
 
     def _make_view(self, status: Status) -> View:
         started = time.monotonic()

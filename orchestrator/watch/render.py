@@ -61,6 +61,7 @@ class Pages:
             "rowsShown": ROWS_SHOWN,
             "instance": instance,
             "name": view.status.name,
+            "runs": None if view.page.runs is None else vars(view.page.runs),
         }
         texts = [self._theme, *self._shared, self._stream, self._watch]
         return self._page("watch.html.j2", texts, page=view.page, now=now, data=embedded(data))
