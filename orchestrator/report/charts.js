@@ -50,6 +50,7 @@ const charts = (() => {
         margin: { l: 56, r: 16, t: 12, b: 36 },
         xaxis: lines,
         yaxis: lines,
+        coloraxis: { colorbar: { tickfont: { color: "--muted" }, title: { font: { size: 12, color: "--muted" } } } },
         legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
         hoverlabel: { bgcolor: "--surface", bordercolor: "--strong", font: { color: "--ink" } },
         hovermode: "closest",

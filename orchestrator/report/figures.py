@@ -149,14 +149,14 @@ def whole(title: str, highest: int) -> Json:
 
 
 def log_axis(title: str, values: Sequence[float]) -> Json:
-    """Return a logarithmic axis of positive values."""
-    places = log_ticks(min(values), max(values))
+    """Return a logarithmic axis of positive values, with as many ticks as a small drawing has room for."""
+    low, high = min(values), max(values)
+    places = log_ticks(low, high, (1, 2, 5) if high < 20 * low else (1, 3) if high < 1000 * low else (1,))
     return axis(title, type="log", tickvals=places, ticktext=[f"{value:g}" for value in places])
 
 
-def log_ticks(low: float, high: float) -> list[float]:
-    """Return the ticks of a logarithmic axis: decades, with 2 and 5 between them if there are few."""
-    steps = (1, 2, 5) if high < 200 * low else (1,)
+def log_ticks(low: float, high: float, steps: Sequence[int]) -> list[float]:
+    """Return the ticks of a logarithmic axis: the steps of each decade that the range touches."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [float(f"{step}e{decade}") for decade in decades for step in steps]
 
@@ -187,5 +187,11 @@ def colour_range(values: Sequence[float]) -> tuple[float, float]:
 def colour_scale(metric: str, values: Sequence[float]) -> Json:
     """Return the part of a layout that gives values their colours, with the scale beside the drawing."""
     low, high = colour_range(values)
-    bar = {"title": {"text": short(metric), "side": "right"}, "thickness": 10, "outlinewidth": 0, "len": 1, "x": 1.01}
+    bar = {
+        "title": {"text": plain(short(metric)), "side": "right"},
+        "thickness": 10,
+        "outlinewidth": 0,
+        "len": 1,
+        "x": 1.01,
+    }
     return {"coloraxis": {"colorscale": SCALE, "cmin": low, "cmax": high, "colorbar": bar}}

@@ -81,12 +81,12 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Co
     return [
         Column("trial", "Trial"),
         Column("value", short(metric), numeric=True),
+        Column("state", "State"),
         *(
             Column(key, key.removeprefix(PARAMETER), numeric=key in numbers, minor=True, off=key not in common)
             for key in parameters
         ),
         *(Column(key, _recall(key), numeric=True, minor=key not in further) for key in first),
-        Column("state", "State"),
         Column("epochs", "Epochs", numeric=True, minor=True),
         Column("seconds", "Time", numeric=True, minor=True),
         Column("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),

@@ -103,7 +103,9 @@ def number_ticks(values: Sequence[float], *, log: bool = False) -> list[tuple[fl
     low, high = min(values), max(values)
     if low == high:
         return [(0.5, f"{low:.3g}")]
-    between = [value for value in (log_ticks(low, high) if log else _round_values(low, high)) if low < value < high]
+    steps = (1, 2, 5) if high < 200 * low else (1,)
+    rounded = log_ticks(low, high, steps) if log else _round_values(low, high)
+    between = [value for value in rounded if low < value < high]
     places = scaled([low, *between, high], log=log)
     texts = [f"{low:.3g}", *(f"{value:g}" for value in between), f"{high:.3g}"]
     ticks = zip(places, texts, strict=True)
