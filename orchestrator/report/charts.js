@@ -51,7 +51,7 @@ const charts = (() => {
         xaxis: lines,
         yaxis: lines,
         coloraxis: { colorbar: { tickfont: { color: "--muted" }, title: { font: { size: 12, color: "--muted" } } } },
-        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 }, maxheight: 0.8 },
         hoverlabel: { bgcolor: "--surface", bordercolor: "--strong", font: { color: "--ink" } },
         hovermode: "closest",
         dragmode: coarse ? false : "zoom",
@@ -82,6 +82,7 @@ const charts = (() => {
 
   async function drawPanel(plot, panel) {
     const seen = new Map();
+    size(plot, panel);
     const layout = { ...panel.layout, template: template(), autosize: true, uirevision: "kept" };
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", sentence(panel));
@@ -90,6 +91,13 @@ const charts = (() => {
     await Plotly.react(plot, traces, painted(layout, seen), config);
     if (first) plot.on("plotly_click", clicked);
     plot.dataset.drawn = "";
+  }
+
+  // A long legend gets room of its own, so that it does not leave a narrow chart without any.
+  function size(plot, panel) {
+    const entries = panel.data.filter((trace) => trace.name && trace.showlegend !== false).length;
+    const lines = panel.layout.showlegend === false ? 0 : Math.ceil(entries / Math.max(1, Math.floor(plot.clientWidth / 180)));
+    plot.style.height = lines > 3 ? `calc(var(--height) + ${(lines - 3) * 24}px)` : "";
   }
 
   // Panels are there before they are drawn, at their height, so that nothing jumps.
@@ -131,6 +139,8 @@ const charts = (() => {
   }, { rootMargin: "500px 0px" });
 
   for (const figure of all) {
+    const first = figures[figure.dataset.figure]?.options[0];
+    if (first) figure.querySelectorAll(".plot").forEach((plot, index) => size(plot, first.panels[index]));
     near.observe(figure);
     figure.querySelector("select")?.addEventListener("change", () => draw(figure));
   }

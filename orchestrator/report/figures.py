@@ -91,6 +91,11 @@ def symbol(study: Study) -> str:
     return SYMBOLS[study.place % len(SYMBOLS)]
 
 
+def short_label(study: Study) -> str:
+    """Return the label of a study in a chart of one dataset."""
+    return study.label.removeprefix(f"{study.dataset} · ")
+
+
 def hollow(study: Study, trials: Sequence[Trial]) -> list[str]:
     """Return the marker of each trial: hollow if it was not trained to its end."""
     finished = symbol(study)
@@ -102,7 +107,7 @@ def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[An
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": plain(study.label),
+        "name": plain(short_label(study)),
         "legendgroup": study.name,
         "x": list(x),
         "y": list(y),
@@ -185,13 +190,13 @@ def colour_range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def colour_scale(metric: str, values: Sequence[float]) -> Json:
-    """Return the part of a layout that gives values their colours, with the scale beside the drawing."""
+    """Return the part of a layout that gives values their colours, with the scale beside the drawing.
+
+    Args:
+        metric: Title of the scale; may be empty.
+        values: The values.
+    """
     low, high = colour_range(values)
-    bar = {
-        "title": {"text": plain(short(metric)), "side": "right"},
-        "thickness": 10,
-        "outlinewidth": 0,
-        "len": 1,
-        "x": 1.01,
-    }
+    title = {"text": plain(short(metric)), "side": "right"}
+    bar = {"title": title, "thickness": 10, "outlinewidth": 0, "len": 1, "x": 1.01}
     return {"coloraxis": {"colorscale": SCALE, "cmin": low, "cmax": high, "colorbar": bar}}

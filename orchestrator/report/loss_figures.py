@@ -35,7 +35,7 @@ LEARNED = "loss/"
 DRAWN = 20
 """Most trials of a study whose learned hyper-parameters are drawn; the best trials are drawn."""
 WIDE = 20
-"""Ratio of the largest to the smallest learned value above which the axis is logarithmic."""
+"""Ratio of the largest to the smallest count or learned value above which the axis is logarithmic."""
 COUNTED = "in the counted epoch:<br>%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
 """Hover text of a trial's COCOS statistic beside the metric."""
 TRIPLET: tuple[str, dict[str, Any]] = ("triplet", {"margin": 0.2})
@@ -214,7 +214,14 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
     parts = [words, "" if rho is None else f"ρ = {rho:+.2f}, {len(pairs):,} trials"]
     caption = " · ".join(part for part in parts if part)
     title = name.removeprefix("i2t_").removeprefix("t2i_").replace("_", " ")
-    return Panel(caption, traces, {"xaxis": axis(title), "yaxis": axis(short(metric))})
+    counts = [count for count, _ in pairs]
+    horizontal = log_axis(title, counts) if counts and _is_wide(counts) else axis(title)
+    return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(short(metric))})
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    """Say whether values need a logarithmic axis, on which 0 has no place."""
+    return min(values) > 0 and max(values) > WIDE * min(values)
 
 
 def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
@@ -228,7 +235,7 @@ def _learned_panel(studies: Sequence[Study], name: str) -> Panel:
     traces = [trace for study in studies for trace in _learned_lines(study, name)]
     values = [value for trace in traces for value in trace["y"]]
     title = name.removeprefix(LEARNED)
-    vertical = log_axis(title, values) if min(values) > 0 and max(values) > WIDE * min(values) else axis(title)
+    vertical = log_axis(title, values) if _is_wide(values) else axis(title)
     last = max(epoch for trace in traces for epoch in trace["x"])
     return Panel("", traces, {"xaxis": whole("epoch", last), "yaxis": vertical})
 

@@ -27,6 +27,7 @@ from orchestrator.report.figures import (
     plain,
     shade,
     short,
+    short_label,
     whole,
 )
 from orchestrator.report.studies import Study, best_studies, by_dataset, leaders_of
@@ -224,7 +225,7 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
     ]
     # The curves of the leaders come last, so that no other curve hides them.
     bold = [
-        _curve(trial, study.label, colour(study), 2.5, legendgroup=study.name)
+        _curve(trial, short_label(study), colour(study), 2.5, legendgroup=study.name)
         for study in studies
         if (trial := leading[study.name]) is not None
     ]
@@ -281,7 +282,7 @@ def _rank_agreement(study: Study) -> list[Json]:
     settings, taus = rank_correlations(points_of(study.trials))
     hover = f"{settings} settings<br>epoch %{{x}}: τ %{{y:.2f}}<extra></extra>"
     about: Json = {
-        "name": plain(study.label),
+        "name": plain(short_label(study)),
         "legendgroup": study.name,
         "mode": "lines+markers",
         "hovertemplate": hover,

@@ -168,7 +168,8 @@ def _slice(space: Searched, name: str) -> Panel:
         "xaxis": space.axis(name),
         "yaxis": axis(short(space.metric)),
         "showlegend": False,
-        **colour_scale(space.metric, space.values),
+        # The metric is the title of the vertical axis already.
+        **colour_scale("", space.values),
     }
     return Panel("", [*_trend(space, name), dots(space.study, space.trials, values, space.values, **marker)], layout)
 
