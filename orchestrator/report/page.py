@@ -205,7 +205,6 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
 def figure_makers(history: History, studies: Sequence[Study], extras: Extras) -> dict[str, Callable[[], Figure]]:
     """Return key of a figure -> function that makes the figure."""
     names = names_of(studies)
-    budgets = cache(lambda: equal_budgets(history) if history.experiment else {})
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies)})
 
     def races() -> Figure:
@@ -215,8 +214,8 @@ def figure_makers(history: History, studies: Sequence[Study], extras: Extras) ->
     return {
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
-        "budget": lambda: budget_figure(budgets(), studies),
-        "incumbents": lambda: incumbent_figure(optimism_of(history) if history.experiment else {}),
+        "budget": lambda: budget_figure(_plain_values(equal_budgets, history), studies),
+        "incumbents": lambda: incumbent_figure(_plain_values(optimism_of, history)),
         "race": races,
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
@@ -229,6 +228,10 @@ def figure_makers(history: History, studies: Sequence[Study], extras: Extras) ->
         "learned": lambda: learned_figure(studies),
         "spent": lambda: cost_figure(studies),
     }
+
+
+def _plain_values(analysis: Callable[[History], Mapping[str, Any]], history: History) -> dict[str, Any]:
+    return {dataset: found.to_dict() for dataset, found in analysis(history).items()} if history.experiment else {}
 
 
 def _named(compared: ComparedQueries, names: Mapping[str, str]) -> ComparedQueries:

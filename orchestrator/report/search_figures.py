@@ -32,8 +32,7 @@ from orchestrator.report.figures import (
 )
 from orchestrator.report.studies import Study, best_studies, by_dataset, leaders_of
 from orchestrator.results.early_epochs import TELLING, rank_correlations
-from orchestrator.results.equal_budget import UNITS, EqualBudget, LossCurve, Unit
-from orchestrator.results.optimism import Optimism
+from orchestrator.results.equal_budget import UNITS
 from orchestrator.results.pareto import goals_of, pareto_fronts
 from orchestrator.results.race import Race
 
@@ -87,7 +86,7 @@ def early_figure(studies: Sequence[Study]) -> Figure:
     )
 
 
-def budget_figure(budgets: Mapping[str, EqualBudget], studies: Sequence[Study]) -> Figure:
+def budget_figure(budgets: Mapping[str, Json], studies: Sequence[Study]) -> Figure:
     """Return the expected best value of each loss over trials, epochs and hours, with bands.
 
     Args:
@@ -101,15 +100,15 @@ def budget_figure(budgets: Mapping[str, EqualBudget], studies: Sequence[Study]) 
         "of 10 draws. With all trials there is one draw, so the band closes there, whatever another search would give. "
         "Trials of a sampler that learns get better, so the left of its curve is too high.",
         options=[
-            Option(f"{Path(dataset).name}: {budget.name_of(unit)}", [_budget(dataset, budget, unit, studies)])
+            Option(f"{Path(dataset).name}: {_unit(budget, unit)}", [_budget(dataset, budget, unit, studies)])
             for dataset, budget in budgets.items()
             for unit in UNITS
-            if all(loss.costs(unit)[-1] > 0 for loss in budget.losses)
+            if all(loss[unit][-1] > 0 for loss in budget["losses"])
         ],
     )
 
 
-def incumbent_figure(searches: Mapping[str, Optimism]) -> Figure:
+def incumbent_figure(searches: Mapping[str, Json]) -> Figure:
     """Return the value of the search's leader over the search, beside the values that fresh seeds confirmed."""
     return Figure(
         key="incumbents",
@@ -119,7 +118,7 @@ def incumbent_figure(searches: Mapping[str, Optimism]) -> Figure:
         options=[
             Option(Path(dataset).name, [_incumbents(search)])
             for dataset, search in searches.items()
-            if any(incumbent.confirmed is not None for incumbent in search.incumbents)
+            if any(incumbent["confirmed"] is not None for incumbent in search["incumbents"])
         ],
     )
 
@@ -291,56 +290,59 @@ def _rank_agreement(study: Study) -> list[Json]:
     return [line(list(taus), values, color=colour(study), **about)] if taus else []
 
 
-def _budget(dataset: str, budget: EqualBudget, unit: Unit, studies: Sequence[Study]) -> Panel:
+def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> Panel:
     colours = {(study.dataset, study.model, study.loss): colour(study) for study in studies}
     traces: list[Json] = []
-    for place, loss in enumerate(budget.losses):
-        color = colours.get((Path(dataset).name, loss.model, loss.loss), shade(place))
+    for place, loss in enumerate(budget["losses"]):
+        color = colours.get((Path(dataset).name, loss["model"], loss["loss"]), shade(place))
         traces += _band_and_line(loss, unit, color)
-    most = max(loss.costs(unit)[-1] for loss in budget.losses)
-    horizontal = whole("trials", round(most)) if unit == "trials" else axis(budget.name_of(unit))
-    return Panel("", traces, {"xaxis": horizontal, "yaxis": axis(f"best {short(budget.metric)}")})
+    most = max(loss[unit][-1] for loss in budget["losses"])
+    horizontal = whole("trials", round(most)) if unit == "trials" else axis(_unit(budget, unit))
+    return Panel("", traces, {"xaxis": horizontal, "yaxis": axis(f"best {short(budget['metric'])}")})
 
 
-def _band_and_line(loss: LossCurve, unit: Unit, color: str) -> list[Json]:
-    x, name = loss.costs(unit), plain(loss.label)
+def _unit(budget: Json, unit: str) -> str:
+    return str(budget["hours_are"]) if unit == "hours" else unit
+
+
+def _band_and_line(loss: Json, unit: str, color: str) -> list[Json]:
+    x, low, high, name = loss[unit], loss["low"], loss["high"], plain(loss["label"])
     interval = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
     about: Json = {
         "name": name,
         "legendgroup": name,
         "mode": "lines+markers" if len(x) <= 20 else "lines",
-        "customdata": list(zip(loss.low, loss.high, strict=True)),
+        "customdata": list(zip(low, high, strict=True)),
         "hovertemplate": f"{name}<br>%{{x:.4g}}: %{{y:.4g}} {interval}<extra></extra>",
         "marker": {"color": color, "size": 5},
     }
-    soft = color.replace("--c", "--soft")
     return [
-        band(x, loss.low, loss.high, soft, legendgroup=name, showlegend=False),
-        line(x, loss.expected, color=color, width=2.5, **about),
+        band(x, low, high, color.replace("--c", "--soft"), legendgroup=name, showlegend=False),
+        line(x, loss["expected"], color=color, width=2.5, **about),
     ]
 
 
-def _incumbents(search: Optimism) -> Panel:
-    leaders = search.incumbents
-    confirmed = [(leader, leader.confirmed) for leader in leaders if leader.confirmed is not None]
-    last = max(search.ended, leaders[-1].after)
-    numbers = [*(leader.after for leader in leaders), last]
-    values = [*(leader.value for leader in leaders), leaders[-1].value]
+def _incumbents(search: Json) -> Panel:
+    leaders = search["incumbents"]
+    confirmed = [leader for leader in leaders if leader["confirmed"] is not None]
+    last = max(search["ended"], leaders[-1]["after"])
+    numbers = [*(leader["after"] for leader in leaders), last]
+    values = [*(leader["value"] for leader in leaders), leaders[-1]["value"]]
     highest: Json = {"name": "highest value of the search", "hovertemplate": "%{y:.4g}<extra></extra>"}
+    seeds = "%{customdata[0]} fresh seeds, %{customdata[1]:.3g} less than in the search"
     points = {
         "type": "scatter",
         "mode": "markers",
         "name": "the leader with fresh seeds",
-        "x": [leader.after for leader, _ in confirmed],
-        "y": [mean for _, mean in confirmed],
-        "text": [plain(leader.trial) for leader, _ in confirmed],
-        "customdata": [[leader.seeds, leader.value - mean] for leader, mean in confirmed],
-        "hovertemplate": f"{ABOUT}<br>%{{y:.4g}} over %{{customdata[0]}} fresh seeds, %{{customdata[1]:.3g}} less"
-        "<extra></extra>",
+        "x": [leader["after"] for leader in confirmed],
+        "y": [leader["confirmed"] for leader in confirmed],
+        "text": [plain(leader["trial"]) for leader in confirmed],
+        "customdata": [[leader["seeds"], leader["value"] - leader["confirmed"]] for leader in confirmed],
+        "hovertemplate": f"{ABOUT}<br>%{{y:.4g}} over {seeds}<extra></extra>",
         "marker": {"color": "--c2", "size": 9},
     }
     steps = line(numbers, values, color="--c1", width=2.5, shape="hv", **highest)
-    return Panel("", [steps, points], {"xaxis": whole("ended trials", last), "yaxis": axis(short(search.metric))})
+    return Panel("", [steps, points], {"xaxis": whole("ended trials", last), "yaxis": axis(short(search["metric"]))})
 
 
 def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
