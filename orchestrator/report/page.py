@@ -34,7 +34,7 @@ from orchestrator.report.studies import Study, best_studies, by_dataset, names_o
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import comparability
-from orchestrator.results.confirming import races_of
+from orchestrator.results.confirmation import races_of
 from orchestrator.results.equal_budget import equal_budgets
 from orchestrator.results.judged import judged_sentences
 from orchestrator.results.optimism import optimism_of

@@ -45,11 +45,11 @@ def answers_of(summary: Summary) -> list[Answer]:
     """Return all answers of an experiment in any state: over the datasets, then each dataset's."""
     answers = over_datasets(summary) if len(summary.datasets) > 1 else []
     for dataset in summary.datasets:
-        answers += [*dataset_answers(summary, dataset), *further_answers(summary, dataset)]
+        answers += [*dataset_answers(summary, dataset), *analyses_of(summary, dataset)]
     return answers
 
 
-def further_answers(summary: Summary, dataset: str) -> list[Answer]:
+def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     """Return what analyses say of a dataset beside its questions, and what limits its results."""
     parts: list[tuple[str, str, Sequence[str]]] = [
         ("trends", "Is there a trend?", _trends(summary, dataset)),

@@ -12,15 +12,12 @@ from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.journalled import known_experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, best_points, points_by_study, points_of, ranked
+from orchestrator.journal.points import Point, best_points, differing, points_by_study, points_of, ranked, trained_alike
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.text.values import count_text, value_text
 
 REVISION = 10
 """Leading characters of a revision that identify it."""
-
-FEWEST_EPOCHS = 2
-"""Epochs from which on equal values in each epoch are no coincidence."""
 
 
 def caveats(trials: Sequence[Trial]) -> list[str]:
@@ -91,29 +88,18 @@ def _replicates(points: Sequence[Point]) -> list[str]:
 
 
 def _settings_without_effect(searched: Sequence[Trial]) -> list[str]:
-    """Name the settings of a study that trained exactly as its best setting did: what tells them apart did nothing.
-
-    A margin that every sample violates is an example: it adds a constant to the loss, and nothing to its gradient.
-    """
+    """Name the settings of a study that trained exactly as its best setting did: what tells them apart did nothing."""
     sentences = []
     for study, points in points_by_study(searched).items():
-        valued = ranked(points)
-        equal = [point for point in valued if point.value == valued[0].value and _curve(point) == _curve(valued[0])]
-        if not equal or equal[0].first.last_epoch < FEWEST_EPOCHS:
-            continue
-        best = equal[0]
-        parameters = [dict(point.first.params) for point in equal]
-        apart = [name for name in parameters[0] if any(one.get(name) != parameters[0][name] for one in parameters)]
+        alike = [point.first for point in ranked(points)]
+        alike = [trial for trial in alike if trial is alike[0] or trained_alike(trial, alike[0])]
+        apart = differing(alike)
         if apart:
             sentences.append(
-                f"{len(equal)} of {count_text(len(points), 'setting')} of {study} differ in {' and '.join(apart)} "
-                f"and have the same {best.first.metric} in each epoch, the highest: what they differ in had no effect."
+                f"{len(alike)} of {count_text(len(points), 'setting')} of {study} differ in {' and '.join(apart)} "
+                f"and have the same {alike[0].metric} in each epoch, the highest: what they differ in had no effect."
             )
     return sentences
-
-
-def _curve(point: Point) -> list[float]:
-    return [metrics[point.first.metric] for metrics in point.first.epochs.values()]
 
 
 def seed_noise(points: Sequence[Point]) -> float | None:

@@ -19,8 +19,7 @@ import numpy as np
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.candidates import DatasetVerdict, weakest
-from orchestrator.results.confirmed import Question, answer, verdicts_of
-from orchestrator.results.confirming import repeats_of
+from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.statistics import Sample
 from orchestrator.text.wording import probability_text
 from trainables.judgements.judged_metrics import (
@@ -69,17 +68,21 @@ class JudgedVerdict:
         }
 
 
-def judged_verdicts(history: History, verdict: DatasetVerdict) -> list[JudgedVerdict]:
-    """Return the verdicts by each source of judgements with which all candidates of a dataset were evaluated.
+def judged_verdicts(confirmation: Confirmation) -> list[JudgedVerdict]:
+    """Return the verdicts by each source of judgements with which all candidates were evaluated.
+
+    Args:
+        confirmation: The confirmation of a dataset, which is over.
 
     Raises:
         DataError: If kept ranks are damaged.
     """
-    trials = [one for one in repeats_of(history, verdict.dataset) if one.state is TrialState.FINISHED]
-    ranks = {trial.id: _judged_ranks(history, trial) for trial in trials}
+    trials = [trial for trial in confirmation.repeats if trial.state is TrialState.FINISHED]
+    ranks = {trial.id: _judged_ranks(confirmation.history, trial) for trial in trials}
     common = set.intersection(*(set(each) for each in ranks.values())) if ranks else set()
     return [
-        _judge(history, verdict, {trial: each[source] for trial, each in ranks.items()}) for source in sorted(common)
+        _judge(confirmation, {trial: of_trial[source] for trial, of_trial in ranks.items()})
+        for source in sorted(common)
     ]
 
 
@@ -89,20 +92,16 @@ def _judged_ranks(history: History, trial: Trial) -> dict[tuple[str, str], Judge
     return {(one.name, one.digest): one for one in read}
 
 
-def _judge(history: History, verdict: DatasetVerdict, ranks: Mapping[str, JudgedRanks]) -> JudgedVerdict:
-    one = next(iter(ranks.values()))
+def _judge(confirmation: Confirmation, ranks: Mapping[str, JudgedRanks]) -> JudgedVerdict:
+    one, verdict = next(iter(ranks.values())), confirmation.verdict
     metrics = [counterpart(verdict.metric), "map_r"]
     metrics += [f"{metric}{CONDENSED}" for metric in metrics] if one.i2t.known.size else []
     prefix = f"test/judged_{one.name}"
     verdicts = {
-        metric: answer(
-            history,
-            verdict.dataset,
-            Question(
-                metric=f"{prefix}/{metric}",
-                images={trial: image_values(each, metric) for trial, each in ranks.items()},
-                rule=verdict.decided_by,
-            ),
+        metric: confirmation.judge(
+            metric=f"{prefix}/{metric}",
+            images={trial: image_values(of_trial, metric) for trial, of_trial in ranks.items()},
+            rule=verdict.decided_by,
         )
         for metric in metrics
     }
@@ -152,7 +151,9 @@ def judged_sentences(history: History) -> dict[str, list[str]]:
     if not history.test_judged:
         return {}
     return {
-        dataset: describe_judged(judged_verdicts(history, verdict)) for dataset, verdict in verdicts_of(history).items()
+        dataset: describe_judged(judged_verdicts(confirmation))
+        for dataset, confirmation in confirmations(history).items()
+        if confirmation.is_over
     }
 
 

@@ -11,8 +11,7 @@ from orchestrator.journal.points import Point, points_by_study
 from orchestrator.journal.trial import Trial
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
-from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.confirming import races_of
+from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.early_epochs import EarlyEpochs, describe_early_epochs, early_epochs, of_dataset
 from orchestrator.results.equal_budget import EqualBudget, equal_budgets
 from orchestrator.results.judged import JudgedVerdict, judged_verdicts
@@ -65,17 +64,22 @@ class Summary:
     @cached_property
     def winners(self) -> Mapping[str, Winner]:
         """Dataset -> winner."""
-        return winners_of(self.history, self.verdicts)
+        return winners_of(self.history, self.confirmations)
+
+    @cached_property
+    def confirmations(self) -> Mapping[str, Confirmation]:
+        """Dataset -> confirmation, where any was planned or begun."""
+        return confirmations(self.history)
 
     @cached_property
     def verdicts(self) -> Mapping[str, DatasetVerdict]:
         """Dataset -> verdict, where the confirmation of the dataset is over."""
-        return verdicts_of(self.history)
+        return {dataset: one.verdict for dataset, one in self.confirmations.items() if one.is_over}
 
     @cached_property
     def races(self) -> Mapping[str, Race]:
         """Dataset -> race, where the confirmation of the dataset is a race."""
-        return races_of(self.history)
+        return {dataset: one.race for dataset, one in self.confirmations.items() if one.is_raced}
 
     @cached_property
     def equal_budget(self) -> Mapping[str, EqualBudget]:
@@ -98,7 +102,7 @@ class Summary:
     @cached_property
     def judged(self) -> Mapping[str, Sequence[JudgedVerdict]]:
         """Dataset that has a verdict -> verdicts by people's judgements of pairs; empty without judgements."""
-        return {dataset: judged_verdicts(self.history, verdict) for dataset, verdict in self.verdicts.items()}
+        return {dataset: judged_verdicts(self.confirmations[dataset]) for dataset in self.verdicts}
 
     @property
     def confirm_looks(self) -> Mapping[str, int]:

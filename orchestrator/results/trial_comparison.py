@@ -17,7 +17,7 @@ from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_winners
 from orchestrator.text.wording import setting_text
 from trainables.errors import UserError

@@ -19,7 +19,7 @@ from orchestrator.journal.record import Record
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialRetried, TrialStarted, has_ended
 from orchestrator.results.answers import chance_of, dataset_answers, over_datasets
-from orchestrator.results.confirming import races_of
+from orchestrator.results.confirmation import races_of
 from orchestrator.results.race import describe_race, describe_round
 from orchestrator.results.summary import Summary
 from orchestrator.search.heartbeat import EpochClock, Heartbeat, spinner
@@ -33,10 +33,10 @@ from orchestrator.search.time_left import (
     work_left,
     work_of,
 )
-from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, common_prefix, count_words, trials_table
+from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
-from orchestrator.text.values import count_text, format_parameters
-from orchestrator.text.wording import metric_meaning, printed
+from orchestrator.text.values import count_text
+from orchestrator.text.wording import metric_meaning, number_text, printed, setting_text
 from orchestrator.views.terminal import screen
 
 PROGRESS_SECONDS, MOST_PROGRESS_SECONDS = 30.0, 300.0
@@ -84,20 +84,18 @@ class Progress:
         if self._began is None and isinstance(record, TrialStarted):
             self._began = time.monotonic()
 
-    def counts(self, prefix: str = "") -> list[str]:
-        """Return how many trials have ended, by state, the best so far, and the time left, each where known.
-
-        Args:
-            prefix: Prefix of the trials' ids, which is left out.
-        """
+    def counts(self) -> list[str]:
+        """Return how many trials have ended, by state, the best so far, and the time left of the whole, where known."""
         ended = sum(trial.has_ended for trial in self.history.stage(self.stage))
         noun = "trials" if self.stage is Stage.SEARCH else "trainings"
         parts = [f"{self.stage}: {ended} of {self._total} {noun}"]
         parts += [words] if (words := count_words(self.history.count(self.stage, self._total))) else []
         best = self.best()
         if best is not None:
-            name = best.first.id.removeprefix(prefix)
-            parts.append(f"best {best.first.metric} {best.value_so_far:.2f} ({name})")
+            trial = best.first
+            setting = setting_text(trial.parameters)
+            value = number_text(best.value_so_far or 0.0, trial.metric)
+            parts.append(f"best {printed(trial.config.loss)} {value}" + (f" ({setting})" if setting else ""))
         left = self.left()
         return parts + ([] if left is None else [str(left)])
 
@@ -232,7 +230,7 @@ class LiveDisplay(Display):
 
     def _drawn(self) -> Group:
         history, stage = self._progress.history, self._progress.stage
-        below = [*self._progress.counts(common_prefix(history.stage(stage))), *self._races, *self._limits]
+        below = [*self._progress.counts(), *self._races, *self._limits]
         # Title, head of the table, summary of the trials left out, and clock take nine lines.
         room = self._live.console.height - 9 - len(below)
         rows = max(FEWEST_ROWS, min(ROWS, room))
@@ -326,11 +324,12 @@ def race_lines(history: History) -> list[str]:
 
 def describe_end(trial: Trial) -> str:
     """Return in words how a trial ended."""
-    parameters = format_parameters(trial.parameters)
-    words = ", ".join(filter(None, (f"{WORDS[trial.state]} after epoch {trial.last_epoch}", parameters)))
+    setting = setting_text(trial.parameters)
+    words = f"{WORDS[trial.state]} after epoch {trial.last_epoch}" + (f", {setting}" if setting else "")
     if trial.error is not None:
         return f"{words}: {trial.error}"
-    return f"{words}, best {trial.metric} {trial.best_value:.2f} in epoch {trial.best_epoch}"
+    value = number_text(trial.best_value or 0.0, trial.metric)
+    return f"{words}: {trial.metric} {value} in epoch {trial.best_epoch}"
 
 
 def print_summary(history: History, commands: Sequence[str] = (), width: int | None = None) -> None:

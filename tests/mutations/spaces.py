@@ -117,7 +117,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="published settings of each study are those of the dataset",
-        file="orchestrator/results/confirmation.py",
+        file="orchestrator/results/confirmation_plan.py",
         old="    if each:\n",
         new="    if not each:\n",
         tests="tests/orchestrator/results/test_confirmation.py::test_the_best_of_each_study_and_the_best_published_settings_are_chosen",

@@ -15,7 +15,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialEnded
 from orchestrator.report.page import Extras, Page, build_page
 from orchestrator.results.answers import summarise
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_champions
 from orchestrator.search.display import PlainDisplay, Progress, print_summary, trials_table
 from orchestrator.text.terminal import make_console

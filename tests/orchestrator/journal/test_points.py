@@ -10,7 +10,7 @@ from orchestrator.journal.points import best_points, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import caveats, seed_noise
-from orchestrator.results.confirmation import choose_candidates, published_default
+from orchestrator.results.confirmation_plan import choose_candidates, published_default
 from orchestrator.results.winner import find_winners
 from orchestrator.search.budget import Meter
 from orchestrator.tuner.actor import Step

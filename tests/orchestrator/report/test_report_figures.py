@@ -168,7 +168,7 @@ def test_a_page_over_several_experiments_is_written_beside_their_own(
 
 def test_winners_are_on_one_scale_only_where_they_were_measured_alike(tmp_path: Path) -> None:
     from orchestrator.journal.journal import read_journal
-    from orchestrator.results.confirmed import verdicts_of
+    from orchestrator.results.confirmation import verdicts_of
 
     reported = []
     for name, value, confirmed in (("one", 100.0, True), ("two", 120.0, True), ("three", 500.0, False)):

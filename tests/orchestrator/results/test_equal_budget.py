@@ -10,7 +10,7 @@ import pytest
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.page import build_page
-from orchestrator.results.answers import further_answers
+from orchestrator.results.answers import analyses_of
 from orchestrator.results.equal_budget import FEWEST, equal_budgets, searched_losses
 from orchestrator.results.optimism import Incumbent, optimism_of
 from orchestrator.results.summary import Summary
@@ -21,7 +21,7 @@ STEADY, LUCKY = (50.0, 51.0, 52.0, 53.0), (20.0, 30.0, 40.0, 60.0)
 
 def sentences(ledger: Ledger) -> list[str]:
     """Return what the analyses say."""
-    return [text for answer in further_answers(Summary(ledger.history), "pets") for text in answer.sentences]
+    return [text for answer in analyses_of(Summary(ledger.history), "pets") for text in answer.sentences]
 
 
 def begin(folder: Path, **changes: object) -> Ledger:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.render import render
-from orchestrator.results import judged
-from orchestrator.results.answers import further_answers, summarise
+from orchestrator.results import confirmation
+from orchestrator.results.answers import analyses_of, summarise
 from orchestrator.results.candidates import DatasetVerdict, Verdict
-from orchestrator.results.confirmed import Question, verdicts_of
+from orchestrator.results.confirmation import Confirmation, confirmations, verdicts_of
 from orchestrator.results.judged import image_values, judged_verdicts
 from orchestrator.results.summary import Summary
+from orchestrator.results.verdict import judge
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
@@ -30,7 +32,7 @@ IMAGES = 80
 
 def sentences(history: History) -> list[str]:
     """Return what the analyses say."""
-    return [text for answer in further_answers(Summary(history), "pets") for text in answer.sentences]
+    return [text for answer in analyses_of(Summary(history), "pets") for text in answer.sentences]
 
 
 def direction(rng: np.random.Generator, owners: list[int], typical: float, known: bool) -> DirectionRanks:
@@ -100,7 +102,7 @@ def started(ledger: Ledger) -> Ledger:
 def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 3.0 if seed < 3 else 9.0) for seed in range(6)])
     (verdict,) = verdicts_of(started.history).values()
-    (judged,) = judged_verdicts(started.history, verdict)
+    (judged,) = judged_verdicts(confirmations(started.history)["pets"])
     assert verdict.verdict is Verdict.BETTER
     assert judged.survives
     assert list(judged.verdicts) == ["rsum", "map_r", "rsum_condensed", "map_r_condensed"]
@@ -115,10 +117,23 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     assert sentence.startswith("With the pairs that people judged to fit") and sentence.endswith(".")
 
 
+def test_a_summary_judges_once_and_once_by_each_judged_metric(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    confirmed(started, [judged_ranks(seed, 3.0 if seed < 3 else 9.0) for seed in range(6)])
+    calls = Mock(wraps=judge)
+    monkeypatch.setattr(confirmation, "judge", calls)
+    summary = Summary(started.history)
+    (judged,) = summary.to_dict()["judged"]["pets"]
+    assert analyses_of(summary, "pets")
+    assert [call.kwargs["metric"] for call in calls.call_args_list] == [
+        "test/rsum",
+        *(f"test/judged_flickr8k/{metric}" for metric in judged["verdicts"]),
+    ]
+
+
 def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
     (verdict,) = verdicts_of(started.history).values()
-    (judged,) = judged_verdicts(started.history, verdict)
+    (judged,) = judged_verdicts(confirmations(started.history)["pets"])
     assert (verdict.verdict, judged.survives) == (Verdict.BETTER, False)
     assert judged.verdicts["rsum"].verdict is Verdict.TIE
     said = sentences(started.history)
@@ -141,8 +156,7 @@ def test_what_not_all_candidates_were_judged_by_says_nothing(started: Ledger, ch
 
 def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0, known=False) for seed in range(6)])
-    (verdict,) = verdicts_of(started.history).values()
-    (judged,) = judged_verdicts(started.history, verdict)
+    (judged,) = judged_verdicts(confirmations(started.history)["pets"])
     assert (list(judged.verdicts), judged.known) == (["rsum", "map_r"], None)
 
 
@@ -157,15 +171,14 @@ def test_the_report_says_whether_the_verdict_survives(started: Ledger, tmp_path:
 
 def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     confirmed(started, [judged_ranks(number, 3.0 if number < 3 else 9.0) for number in range(6)])
-    (verdict,) = verdicts_of(started.history).values()
-    (agreeing,) = judged_verdicts(started.history, verdict)
+    (agreeing,) = judged_verdicts(confirmations(started.history)["pets"])
     assert agreeing.survives
-    whole = judged.answer
+    whole = Confirmation.judge
 
-    def one_differs(history: History, dataset: str, question: Question) -> DatasetVerdict:
-        found = whole(history, dataset, question)
-        return replace(found, verdict=Verdict.TIE) if str(question.metric).endswith("/map_r") else found
+    def one_differs(own: Confirmation, *, metric: str | None = None, **further: Any) -> DatasetVerdict:
+        verdict = whole(own, metric=metric, **further)
+        return replace(verdict, verdict=Verdict.TIE) if str(metric).endswith("/map_r") else verdict
 
-    monkeypatch.setattr(judged, "answer", one_differs)
-    (differing,) = judged_verdicts(started.history, verdict)
+    monkeypatch.setattr(Confirmation, "judge", one_differs)
+    (differing,) = judged_verdicts(confirmations(started.history)["pets"])
     assert not differing.survives

@@ -68,21 +68,21 @@ def test_every_end_has_its_line(
     shown.refresh()
     name = "pets-vsepp-nt_xent"
     assert capsys.readouterr().out.splitlines() == [
-        f"{name}-0000: finished after epoch 3, temperature=0.1, best val/rsum 30.00 in epoch 2",
-        f"{name}-0001: stopped early after epoch 1, temperature=0.1, best val/rsum 15.00 in epoch 1",
-        f"{name}-0002: diverged after epoch 0, temperature=0.1: train/loss is nan",
+        f"{name}-0000: finished after epoch 3, τ = 0.1: val/rsum 30.0 in epoch 2",
+        f"{name}-0001: stopped early after epoch 1, τ = 0.1: val/rsum 15.0 in epoch 1",
+        f"{name}-0002: diverged after epoch 0, τ = 0.1: train/loss is nan",
         "search: 3 of 5 trials · 1 running, 1 finished, 1 stopped early, 1 diverged, 1 not begun · "
-        f"best val/rsum 30.00 ({name}-0000) · ETA 00:00:10",
+        "best NT-Xent 30.0 (τ = 0.1) · ETA 00:00:10",
         f"{name}-0003: resumes after a failure: RuntimeError: no luck",
         "search: 3 of 5 trials · 1 finished, 1 stopped early, 1 diverged, 1 half trained, 1 not begun · "
-        f"best val/rsum 30.00 ({name}-0000) · ETA 00:00:20",
+        "best NT-Xent 30.0 (τ = 0.1) · ETA 00:00:20",
     ]
 
 
 def test_defaults_are_not_told(ledger: Ledger) -> None:
     trial = add_trial(ledger, [10.0])
     trial = replace(trial, params={}, config=replace(trial.config, loss_parameters={}))
-    assert describe_end(trial) == "finished after epoch 1, best val/rsum 10.00 in epoch 1"
+    assert describe_end(trial) == "finished after epoch 1: val/rsum 10.0 in epoch 1"
 
 
 @pytest.mark.parametrize("prefix", ["", "polynomial_relative."])
@@ -90,7 +90,7 @@ def test_of_a_polynomial_both_what_was_searched_and_its_coefficients_are_told(le
     trial = add_trial(ledger, [10.0])
     params = {f"{prefix}scale": 128.0, f"{prefix}margin": 0.2, f"{prefix}shape2": 0.5, "training.learning_rate": 2e-4}
     config = replace(trial.config, loss="polynomial_relative", loss_parameters={"coefficients": [25.6, 128.0]})
-    told = "scale=128 margin=0.2 shape2=0.5 coefficients=[25.6, 128] training.learning_rate=0.0002"
+    told = "scale = 128, margin = 0.2, shape2 = 0.5, coefficients = [25.6, 128], learning rate = 0.0002"
     assert told in describe_end(replace(trial, params=params, config=config))
 
 
