@@ -295,7 +295,7 @@ def test_a_candidate_that_diverges_with_another_seed_does_not_win_silently(ledge
     confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [50.0, None, 52.0]})
     (verdict,) = verdicts_of(ledger.history).values()
     assert verdict.winner.candidate.label.endswith("0000")
-    assert "'pets-vsepp-nt_xent-0001' has 2 of 3 seeds: seed 101 diverged" in verdict.warnings[0]
+    assert "pets-vsepp-nt_xent-0001 has 2 of 3 seeds: seed 101 diverged" in verdict.warnings[0]
 
 
 def test_trials_of_the_search_that_could_not_win_are_named(ledger: Ledger) -> None:
