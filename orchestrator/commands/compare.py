@@ -21,7 +21,7 @@ from orchestrator.tracking import (
 from orchestrator.views.terminal import show
 from trainables.extras import require
 
-NAME = "A trial's id, experiment/trial, or an experiment, which stands for the best trial of its search."
+NAME = "A trial's id, experiment/trial, or an experiment: the best trial of its search."
 
 
 def compare(

@@ -10,7 +10,7 @@ opened then. The winner is *better* only where it beats every other candidate, w
 ``LEVEL`` (``comparisons.py``). This level is below that of a fixed design, because a candidate whose first seeds were
 unlucky gets no seed that would correct them, and because a lead that images caused may end a race early. A constant
 share of the trainings comes first, because without it the error rate grows with the number of trainings. Error rates
-and power: ``docs/confirming.md``, measured by ``python -m tests.benchmarks race``.
+and power: ``docs/evidence/verdict-errors.md``, measured by ``python -m tests.benchmarks race``.
 
 A race is a function of the values so far: a race that was killed is computed again from its first round, with equal
 rounds. Older versions ran races by another rule, whose rounds are not computed again (``Race.older``).

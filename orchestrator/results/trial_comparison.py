@@ -237,10 +237,10 @@ def _winner(history: History, name: str) -> tuple[Trial, str]:
         if verdict.winner is not None:
             found[dataset] = (history.trials[verdict.winner.candidate.label], "the winner of the confirmation")
     if not found:
-        raise NoSuchTrialError(f"{name}: no trial of its search has finished, so none stands for it; name a trial")
+        raise NoSuchTrialError(f"{name}: no trial of its search has finished, so name a trial")
     if len(found) > 1:
         places = ", ".join(f"{name}/{trial.id}" for trial, _ in found.values())
-        raise NoSuchTrialError(f"{name}: has a winner on each of its datasets: {places}; name one of them so")
+        raise NoSuchTrialError(f"{name}: has several datasets with a winner each: {places}; name one of them so")
     return next(iter(found.values()))
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from orchestrator.report.experiments_page import Reported, build_experiments_page
 from playwright.sync_api import Browser, Page
 
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
-from orchestrator.report.experiments_page import Reported, build_experiments_page
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Item, Queries, Query
 from orchestrator.report.render import write_experiments, write_report

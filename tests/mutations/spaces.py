@@ -61,9 +61,9 @@ MUTATIONS = (
     ),
     Mutation(
         name="one good setting in the middle of a range does not count",
-        file="orchestrator/results/space_edges.py",
-        old="if all(share >= 1 - OUTERMOST if is_upper else share <= OUTERMOST for share in shares):",
-        new="if any(share >= 1 - OUTERMOST if is_upper else share <= OUTERMOST for share in shares):",
+        file="orchestrator/results/analyses.py",
+        old="at_end = all(share",
+        new="at_end = any(share",
         tests="tests/orchestrator/results/test_space_edges.py::test_which_ends_are_told",
     ),
     Mutation(

@@ -304,10 +304,10 @@ def test_trials_of_the_search_that_could_not_win_are_named(ledger: Ledger) -> No
     add_trial(ledger, [1.0], state=TrialState.DIVERGED)
     add_trial(ledger, [1.0], state=TrialState.RUNNING)
     assert summarise(ledger.history)["caveats"]["pets"] == [
-        "1 trial not ended yet.",
-        "pets-vsepp-nt_xent-0001 had reached more, val/rsum 12.0, and stopped early: it cannot win.",
-        "1 trial stopped early; none of them can win.",
-        "1 trial diverged; none of them can win.",
+        "1 trial has not ended yet.",
+        "pets-vsepp-nt_xent-0001 reached 12.0 val rsum, above the best, and stopped early: it cannot win.",
+        "1 trial stopped early, which cannot win.",
+        "1 trial diverged, which cannot win.",
         "All losses were trained at learning rate 0.0002: another rate may suit another loss better.",
     ]
 

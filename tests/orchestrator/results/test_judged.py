@@ -1,7 +1,6 @@
 """Whether a verdict survives people's judgements: from the journal on, with values of images that make the metrics."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,8 +11,6 @@ from hypothesis import strategies as st
 
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.report.page import Extras, build_page
-from orchestrator.report.render import render
 from orchestrator.results import confirmation
 from orchestrator.results.answers import analyses_of, summarise
 from orchestrator.results.candidates import DatasetVerdict, Verdict
@@ -93,6 +90,12 @@ def confirmed(ledger: Ledger, ranks_of: list[JudgedRanks | None]) -> None:
         append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics_of(ranks) | named, **kept)
 
 
+def said_of(history: History) -> list[str]:
+    """Return the sentences of the answer about people's judgements."""
+    answers = {answer.key: answer for answer in analyses_of(Summary(history), "pets")}
+    return answers["judged"].sentences if "judged" in answers else []
+
+
 @pytest.fixture
 def started(ledger: Ledger) -> Ledger:
     start(ledger, make_experiment(confirm={"top": 1, "seeds": 3}))
@@ -107,14 +110,14 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     assert judged.survives
     assert list(judged.verdicts) == ["rsum", "map_r", "rsum_condensed", "map_r_condensed"]
     assert all(one.decided_by == "seeds_and_images" for one in judged.verdicts.values())
-    said = sentences(started.history)
-    assert any(
-        one.startswith("with the pairs that people judged to fit (Flickr8k's experts and crowd) the verdict survives")
-        for one in said
+    headline, source = said_of(started.history)
+    leads = [judged.verdicts[metric].comparisons[0].difference for metric in ("rsum", "map_r")]
+    assert headline == (
+        "Counting the captions that people judged correct, the verdict is the same: "
+        f"{leads[0]:+.1f} rsum, {leads[1]:+.3f} mAP@R."
     )
-    page = build_page(started.history, Extras(verdicts=[verdict]), drawn=False)
-    (sentence,) = page.verdicts[0].judged
-    assert sentence.startswith("With the pairs that people judged to fit") and sentence.endswith(".")
+    share = f"{judged.known:.0%}".replace("%", " %")
+    assert source == f"Judgements: Flickr8k's experts and crowd; {share} of the winner's first ten are judged."
 
 
 def test_a_summary_judges_once_and_once_by_each_judged_metric(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +139,9 @@ def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Led
     (judged,) = judged_verdicts(confirmations(started.history)["pets"])
     assert (verdict.verdict, judged.survives) == (Verdict.BETTER, False)
     assert judged.verdicts["rsum"].verdict is Verdict.TIE
-    said = sentences(started.history)
-    assert any("the verdict does not survive: rsum tie (" in one for one in said)
+    headline, _ = said_of(started.history)
+    assert headline.startswith("Counting the captions that people judged correct, the verdict changes: ")
+    assert " rsum (tie), " in headline
     (told,) = summarise(started.history)["judged"]["pets"]
     assert (told["name"], told["title"], told["survives"]) == ("flickr8k", "Flickr8k's experts and crowd", False)
     assert 0 < told["known"] == judged.known < 1
@@ -151,22 +155,13 @@ def test_what_not_all_candidates_were_judged_by_says_nothing(started: Ledger, ch
     confirmed(started, ranks)
     summary = Summary(started.history)
     assert summary.judged == {"pets": []}
-    assert not any("judged" in one for one in sentences(started.history))
+    assert said_of(started.history) == []
 
 
 def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0, known=False) for seed in range(6)])
     (judged,) = judged_verdicts(confirmations(started.history)["pets"])
     assert (list(judged.verdicts), judged.known) == (["rsum", "map_r"], None)
-
-
-def test_the_report_says_whether_the_verdict_survives(started: Ledger, tmp_path: Path) -> None:
-    confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
-    page = build_page(started.history, Extras(verdicts=list(verdicts_of(started.history).values())))
-    (sentence,) = page.verdicts[0].judged
-    assert "the verdict does not survive" in sentence
-    assert not any(trial in sentence for trial in started.history.trials)
-    assert "With judged pairs" in render(page)
 
 
 def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

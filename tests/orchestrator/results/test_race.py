@@ -193,7 +193,7 @@ def test_over_seeds_and_images_a_winner_with_an_equal_is_rarely_called_better(li
 
 
 def test_a_race_finds_leads_that_a_fixed_design_of_the_same_cost_misses() -> None:
-    """Six candidates and 60 trainings; see docs/confirming.md."""
+    """Six candidates and 60 trainings; see docs/evidence/verdict-errors.md."""
     generator = np.random.default_rng(7)
     for means, least in (([1.5, 0, 0, 0, 0, 0], 0.1), ([1.0, 0, -2, -2, -2, -2], 0.15)):
         values = draw_values(generator, STUDIES, means, 60)
