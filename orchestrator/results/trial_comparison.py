@@ -97,7 +97,6 @@ class TrialComparison:
                 (name, *(None if value is None else str(value) for value in pair))
                 for name, pair in self.settings.items()
             ),
-            "settings that differ",
         )
         metrics = (
             Column("metric", "metric"),
@@ -109,11 +108,13 @@ class TrialComparison:
             (name, first, second, None if first is None or second is None else second - first)
             for name, (first, second) in self.metrics.items()
         ]
-        table = settings if self.settings else None
-        notes = (*sides, *(() if self.settings else ("No setting differs.",)))
+        differing = "" if self.settings else "No setting differs."
         return [
-            Answer("settings", "", "Which of two trials is better?", f"{self.better}.", table=table, notes=notes),
-            Answer("metrics", "", "Which metrics differ at the best epochs?", "", table=Table(metrics, tuple(rows))),
+            Answer("better", "", "Which of two trials is better?", f"{self.better}.", notes=tuple(sides)),
+            Answer("settings", "", "In which settings do they differ?", differing, table=settings),
+            Answer(
+                "metrics", "", "How do their metrics at the best epochs differ?", "", table=Table(metrics, tuple(rows))
+            ),
         ]
 
 
