@@ -5,12 +5,13 @@ from pathlib import Path
 
 from orchestrator.report.figures import COLOURS, Figure, Json, Option, Panel, axis, colour, plain, short, whole
 from orchestrator.report.studies import Study, renamed
-from orchestrator.results.equal_budget import UNITS, EqualBudget, LossCurve, Unit, describe_budgets
-from orchestrator.results.optimism import Optimism, describe_optimism
+from orchestrator.results.analyses import describe_optimism, equal_budget_answer
+from orchestrator.results.equal_budget import UNITS
+from orchestrator.results.equal_budget import Json as Values
 from orchestrator.results.race import Race, describe_race
 
 
-def budget_figure(found: Mapping[str, EqualBudget], studies: Sequence[Study]) -> Figure:
+def budget_figure(found: Mapping[str, Values], studies: Sequence[Study]) -> Figure:
     """Return the expected best value of each loss over trials, epochs and hours, with bands.
 
     Args:
@@ -24,16 +25,16 @@ def budget_figure(found: Mapping[str, EqualBudget], studies: Sequence[Study]) ->
         "of 10 draws. With all trials there is one draw, so the band closes there, whatever another search would give. "
         "Trials of a sampler that learns get better, so the left of its curve is too high.",
         options=[
-            Option(f"{Path(dataset).name}: {each.name_of(unit)}", [_budget(dataset, each, unit, studies)])
+            Option(f"{Path(dataset).name}: {_unit(each, unit)}", [_budget(dataset, each, unit, studies)])
             for dataset, each in found.items()
             for unit in UNITS
-            if all(loss.costs(unit)[-1] > 0 for loss in each.losses)
+            if all(loss[unit][-1] > 0 for loss in each["losses"])
         ],
         absent="No loss has enough trials that have ended.",
     )
 
 
-def incumbent_figure(found: Mapping[str, Optimism]) -> Figure:
+def incumbent_figure(found: Mapping[str, Values]) -> Figure:
     """Return the value of the search's leader over the search, beside the values that fresh seeds confirmed."""
     return Figure(
         key="incumbents",
@@ -62,15 +63,19 @@ def race_figure(races: Mapping[str, Race], metric: str, names: Mapping[str, str]
     )
 
 
-def _budget(dataset: str, found: EqualBudget, unit: Unit, studies: Sequence[Study]) -> Panel:
+def _budget(dataset: str, found: Values, unit: str, studies: Sequence[Study]) -> Panel:
     traces: list[Json] = []
-    for place, loss in enumerate(found.losses):
+    for place, loss in enumerate(found["losses"]):
         shade = _shade(dataset, loss, place, studies)
         traces += _band_and_line(loss, unit, shade)
-    most = max(loss.costs(unit)[-1] for loss in found.losses)
-    horizontal = whole("trials", round(most)) if unit == "trials" else axis(found.name_of(unit))
-    layout = {"xaxis": horizontal, "yaxis": axis(f"best {short(found.metric)}")}
-    return Panel(_caption(describe_budgets(found)), traces, layout)
+    most = max(loss[unit][-1] for loss in found["losses"])
+    horizontal = whole("trials", round(most)) if unit == "trials" else axis(_unit(found, unit))
+    layout = {"xaxis": horizontal, "yaxis": axis(f"best {short(found['metric'])}")}
+    return Panel(" ".join(equal_budget_answer(dataset, found).sentences), traces, layout)
+
+
+def _unit(found: Values, unit: str) -> str:
+    return str(found["hours_are"]) if unit == "hours" else unit
 
 
 def _caption(sentences: Sequence[str]) -> str:
@@ -79,20 +84,20 @@ def _caption(sentences: Sequence[str]) -> str:
     return f"{joined[:1].upper()}{joined[1:]}." if joined else ""
 
 
-def _shade(dataset: str, loss: LossCurve, place: int, studies: Sequence[Study]) -> str:
+def _shade(dataset: str, loss: Values, place: int, studies: Sequence[Study]) -> str:
     """Return the colour of the study of a loss."""
-    wanted = (Path(dataset).name, loss.model, loss.loss)
+    wanted = (Path(dataset).name, loss["model"], loss["loss"])
     own = next((study for study in studies if (study.dataset, study.model, study.loss) == wanted), None)
     return f"--c{place % COLOURS + 1}" if own is None else colour(own)
 
 
-def _band_and_line(loss: LossCurve, unit: Unit, shade: str) -> list[Json]:
-    x, group = loss.costs(unit), plain(loss.label)
+def _band_and_line(loss: Values, unit: str, shade: str) -> list[Json]:
+    x, group = loss[unit], plain(loss["label"])
     band = {
         "type": "scatter",
         "mode": "lines",
         "x": [*x, *reversed(x)],
-        "y": [*loss.high, *reversed(loss.low)],
+        "y": [*loss["high"], *reversed(loss["low"])],
         "fill": "toself",
         "fillcolor": shade.replace("--c", "--soft"),
         "line": {"width": 0},
@@ -106,8 +111,8 @@ def _band_and_line(loss: LossCurve, unit: Unit, shade: str) -> list[Json]:
         "name": group,
         "legendgroup": group,
         "x": x,
-        "y": loss.expected,
-        "customdata": list(zip(loss.low, loss.high, strict=True)),
+        "y": loss["expected"],
+        "customdata": list(zip(loss["low"], loss["high"], strict=True)),
         "hovertemplate": f"{group}<br>%{{x:.4g}}: %{{y:.4g}} [%{{customdata[0]:.4g}}, %{{customdata[1]:.4g}}]"
         "<extra></extra>",
         "line": {"color": shade, "width": 2.5},
@@ -116,20 +121,20 @@ def _band_and_line(loss: LossCurve, unit: Unit, shade: str) -> list[Json]:
     return [band, line]
 
 
-def _known(found: Optimism) -> bool:
-    return any(one.confirmed is not None for one in found.incumbents)
+def _known(found: Values) -> bool:
+    return any(one["confirmed"] is not None for one in found["incumbents"])
 
 
-def _incumbents(found: Optimism) -> Panel:
-    every = found.incumbents
-    known = [(one, one.confirmed) for one in every if one.confirmed is not None]
-    last = max(found.ended, every[-1].after)
+def _incumbents(found: Values) -> Panel:
+    every = found["incumbents"]
+    known = [(one, one["confirmed"]) for one in every if one["confirmed"] is not None]
+    last = max(found["ended"], every[-1]["after"])
     line = {
         "type": "scatter",
         "mode": "lines",
         "name": "highest value of the search",
-        "x": [*(one.after for one in every), last],
-        "y": [*(one.value for one in every), every[-1].value],
+        "x": [*(one["after"] for one in every), last],
+        "y": [*(one["value"] for one in every), every[-1]["value"]],
         "line": {"color": "--c1", "width": 2.5, "shape": "hv"},
         "hovertemplate": "%{y:.4g}<extra></extra>",
     }
@@ -137,16 +142,18 @@ def _incumbents(found: Optimism) -> Panel:
         "type": "scatter",
         "mode": "markers",
         "name": "the leader with fresh seeds",
-        "x": [one.after for one, _ in known],
+        "x": [one["after"] for one, _ in known],
         "y": [confirmed for _, confirmed in known],
-        "text": [plain(one.trial) for one, _ in known],
-        "customdata": [[one.seeds, one.value - confirmed] for one, confirmed in known],
+        "text": [plain(one["trial"]) for one, _ in known],
+        "customdata": [[one["seeds"], one["value"] - confirmed] for one, confirmed in known],
         "hovertemplate": "%{text}<br>%{y:.4g} over %{customdata[0]} seeds, %{customdata[1]:.3g} less than in the search"
         "<extra></extra>",
         "marker": {"color": "--c2", "size": 9},
     }
-    layout = {"xaxis": whole("trials that have ended", last), "yaxis": axis(short(found.metric))}
-    return Panel(_caption(describe_optimism(found)), [line, points], layout)
+    layout = {"xaxis": whole("trials that have ended", last), "yaxis": axis(short(found["metric"]))}
+    return Panel(
+        " ".join(describe_optimism(found, None)) if found["excess"] is not None else "", [line, points], layout
+    )
 
 
 def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:

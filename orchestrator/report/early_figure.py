@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from orchestrator.journal.points import points_of
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, plain, whole
 from orchestrator.report.studies import Study, by_dataset
-from orchestrator.results.early_epochs import FEWEST, TELLING, rank_correlations
+from orchestrator.results.analyses import FEWEST, RANKED, rank_correlations
 
 
 def early_figure(studies: Sequence[Study]) -> Figure:
@@ -21,7 +21,7 @@ def early_figure(studies: Sequence[Study]) -> Figure:
         title="What early epochs tell",
         note=f"Kendall's tau between the best values so far after an epoch and at the end, over the settings that were "
         f"trained to their end: 1 is the same order, 0 is none. A scheduler that stops trials before a study's line "
-        f"stays at {TELLING:g} or more may stop the best. Trials that were stopped early are left out.",
+        f"stays at {RANKED:g} or more may stop the best. Trials that were stopped early are left out.",
         options=options,
         absent=f"No study has {FEWEST} settings that were trained to their end.",
     )

@@ -16,7 +16,7 @@ from orchestrator.report.queries import Queries, retrieve
 from orchestrator.report.query_comparison import ComparedQueries, compared_queries, with_pictures
 from orchestrator.report.render import Section, write_report, write_sections
 from orchestrator.results.answer import Answer
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
 from trainables.errors import CheckpointError, ConfigError, DataError

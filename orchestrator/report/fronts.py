@@ -12,7 +12,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import Point
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain, short
 from orchestrator.report.studies import Study, by_dataset
-from orchestrator.results.pareto import explain_front, goals_of, pareto_fronts, values_at_best
+from orchestrator.results.analyses import explain_front, goals_of, pareto_fronts, values_at_best
 from orchestrator.text.values import metric_text, values_text
 
 

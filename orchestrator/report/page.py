@@ -29,12 +29,10 @@ from orchestrator.report.search_figures import learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, names_of, studies_of
 from orchestrator.results.answer import Answer
-from orchestrator.results.answers import answers_of
+from orchestrator.results.answers import answers_of, chance_of
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import measure_text, printed
-from trainables.chance import chance_rsum
-from trainables.ranks import Ranks
+from orchestrator.text.wording import metric_meaning, printed
 
 CAVEATS = "caveats"
 """Key of the answer that qualifies a dataset's results."""
@@ -115,7 +113,7 @@ def build_page(
         description=" ".join(history.experiment.description.split()),
         state=(history.outcome or unended).replace("_", " "),
         as_of=_as_of(history),
-        measure=measure_text(metric, _chances(history)),
+        measure=metric_meaning(metric, *_chances(summary)),
         facts=_facts(history),
         answers=answers,
         drawn_beside=_drawn_beside(answers),
@@ -140,8 +138,8 @@ def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Calla
         "front": lambda: front_figure(summary.history, studies, names),
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
-        "budget": lambda: budget_figure(summary.equal_budget if begun else {}, studies),
-        "incumbents": lambda: incumbent_figure(summary.optimism if begun else {}),
+        "budget": lambda: budget_figure(summary.analyses.equal_budget if begun else {}, studies),
+        "incumbents": lambda: incumbent_figure(summary.analyses.optimism if begun else {}),
         "race": lambda: race_figure(summary.races, summary.metric if begun else "val/rsum", names),
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
@@ -170,9 +168,6 @@ def _answers(summary: Summary) -> dict[str, list[Answer]]:
     groups: dict[str, list[Answer]] = {"": []}
     for answer in answers_of(summary):
         groups.setdefault(answer.dataset, []).append(answer)
-    for dataset, sentences in summary.caveats.items():
-        if sentences and not any(answer.key == CAVEATS for answer in groups[dataset]):
-            groups[dataset].append(Answer(CAVEATS, dataset, "Caveats", "", notes=tuple(sentences)))
     return {dataset: sorted(group, key=lambda answer: answer.key == CAVEATS) for dataset, group in groups.items()}
 
 
@@ -187,11 +182,10 @@ def _as_of(history: History) -> str:
     return "" if newest is None else datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _chances(history: History) -> list[float]:
+def _chances(summary: Summary) -> list[float]:
     """Return the rsum of a random ranking of each test split whose queries are known."""
-    known = [[trial for trial in trials if trial in history.test_ranks] for trials in history.tests_opened.values()]
-    ranks = [Ranks.from_text(history.test_ranks[trials[0]]) for trials in known if trials]
-    return [chance_rsum(one.image_of_caption) for one in ranks]
+    known = (chance_of(summary, dataset) for dataset in summary.datasets)
+    return [chance for chance in known if chance is not None]
 
 
 def _facts(history: History) -> list[Fact]:

@@ -34,7 +34,7 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
 """Our name of a dataset, a model or a loss -> its name in papers."""
 
 METRICS = {
-    "rsum": "sum of the six recalls, 0 to 600",
+    "rsum": "sum of six recalls, 0–600",
     "map_r": "mAP@R, 0 to 1",
     "map5": "mAP@5, 0 to 1",
 }
@@ -135,38 +135,36 @@ def share_text(share: float) -> str:
 
 def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: int | None = None) -> str:
     """Return a number in its unit, see ``results.answer.Column``."""
+    if unit == "number":
+        text = value_text(value).replace("-", "−")
+        return f"+{text}" if signed and value > 0 else text
     shown = {
         "p": p_text,
         "probability": probability_text,
         "share": share_text,
         "count": lambda count: f"{count:,.0f}",
         "seconds": duration_text,
-        "number": value_text,
     }.get(unit)
     return number_text(value, unit, signed=signed, decimals=decimals) if shown is None else shown(value)
+
+
+def metric_meaning(metric: str, *chances: float) -> str:
+    """Return a metric with what it measures, and the values of a random ranking of each split, where they are known.
+
+    Example:
+        >>> metric_meaning("test/rsum", 3.2, 3.199), metric_meaning("val/i2t_r1")
+        ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val i2t r1')
+    """
+    name = metric.replace("/", " ").replace("_", " ")
+    meaning = next((text for ending, text in METRICS.items() if metric.endswith(ending)), "")
+    known = " or ".join(dict.fromkeys(number_text(chance, metric) for chance in chances))
+    by_chance = f", chance {known}" if known else ""
+    return f"{name}: {meaning}{by_chance}" if meaning else name
 
 
 def metric_name(metric: str) -> str:
     """Return a metric without its split: ``rsum`` of ``test/rsum``."""
     return metric.partition("/")[2] or metric
-
-
-def measure_text(metric: str, chances: Iterable[float] = ()) -> str:
-    """Return what a metric measures; empty for a metric whose name says it.
-
-    Args:
-        metric: Name of the metric.
-        chances: Its values for a random ranking of each split that is shown, where they are known.
-
-    Example:
-        >>> measure_text("val/rsum", [3.199, 3.2])
-        'rsum: sum of the six recalls, 0 to 600, chance 3.2'
-    """
-    name = metric_name(metric)
-    if name not in METRICS:
-        return ""
-    chance = " or ".join(dict.fromkeys(f"{value:.1f}" for value in chances))
-    return f"{name}: {METRICS[name]}" + (f", chance {chance}" if chance and name == "rsum" else "")
 
 
 def listed(names: Iterable[str]) -> str:

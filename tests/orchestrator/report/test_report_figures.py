@@ -15,8 +15,8 @@ from orchestrator.report.render import write_answers_page
 from orchestrator.report.search_figures import FEW
 from orchestrator.report.space import searched
 from orchestrator.report.studies import studies_of
+from orchestrator.results.analyses import log_ranges
 from orchestrator.results.answer import Answer, Column, table_of
-from orchestrator.results.log_ranges import log_ranges
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
 
