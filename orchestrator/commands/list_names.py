@@ -32,7 +32,7 @@ def list_names(
     context: typer.Context,
     what: Annotated[What, typer.Argument(help="What to list.")],
     name: Annotated[
-        str | None, typer.Argument(help="Show this one with all details: of a loss formula, ranges and source.")
+        str | None, typer.Argument(help="Show this name with all details: of a loss formula, ranges and source.")
     ] = None,
     of: Annotated[Kind, typer.Option(help="With keys: kind of file.")] = "experiment",
     schema: Annotated[bool, typer.Option("--schema", help="With keys: print the JSON schema for editors.")] = False,

@@ -97,8 +97,8 @@ class Experiment(BaseModel):
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
             ``tokenizer.json`` in the dataset's folder, or its absolute path; ``null`` infers it from the captions.
-        val_images: Evaluate on the first so many images of the val split, >= 1, as the published code of VSE++ and VSRN
-            does with 1,000; ``null`` is all of them.
+        val_images: Number of first images of the val split on which to evaluate, >= 1, as the published code of VSE++
+            and VSRN does with 1,000; ``null`` is all images.
         search: How the coefficients are searched.
         scheduler: Rules for a trial that is worse than the other trials of its study.
         budget: Limits that end a search although trials are left.

@@ -16,7 +16,7 @@ from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Queries, retrieve
 from orchestrator.report.query_comparison import ComparedQueries, compared_queries, with_pictures
 from orchestrator.report.render import write_experiments, write_report
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_champions
 from trainables.errors import CheckpointError, ConfigError, DataError
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.journal.history import History
-from orchestrator.results.pareto import explain_front, goals_of, pareto_fronts, values_at_best
+from orchestrator.results.analyses import explain_front, goals_of, pareto_fronts, values_at_best
 from orchestrator.text.values import metric_text, values_text
 
 

@@ -38,13 +38,12 @@ from orchestrator.report.search_figures import (
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, best_studies, by_dataset, names_of, studies_of
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
+from orchestrator.results.analyses import goals_of
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import comparability
-from orchestrator.results.confirming import races_of
-from orchestrator.results.equal_budget import equal_budgets
-from orchestrator.results.judged import judged_sentences
-from orchestrator.results.optimism import optimism_of
-from orchestrator.results.pareto import goals_of
+from orchestrator.results.confirmation import confirmations, races_of
+from orchestrator.results.equal_budget import equal_budgets, optimism_of
+from orchestrator.results.judged import judged_answer, judged_verdicts
 from orchestrator.text.values import count_text, metric_text, values_text
 
 
@@ -185,7 +184,7 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
         verdicts=[
             replace(verdict, warnings=[*verdict.warnings, *compared.get(verdict.dataset, ())])
             for verdict in verdicts_of(
-                by_dataset(studies), extras.verdicts, names_of(studies), judged_sentences(history)
+                by_dataset(studies), extras.verdicts, names_of(studies), _judged(history, extras.verdicts)
             )
         ],
         columns=columns(metric, [goal.metric for goal in goals_of(history)[1:]], rows),
@@ -202,6 +201,14 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
     )
 
 
+def _judged(history: History, verdicts: Sequence[DatasetVerdict]) -> dict[str, list[str]]:
+    """Return dataset -> sentences about people's judgements."""
+    answers = (
+        judged_answer(verdict.dataset, judged_verdicts(confirmations(history)[verdict.dataset])) for verdict in verdicts
+    )
+    return {one.dataset: [said.rstrip(".") for said in one.sentences] for one in answers if one is not None}
+
+
 def figure_makers(history: History, studies: Sequence[Study], extras: Extras) -> dict[str, Callable[[], Figure]]:
     """Return key of a figure -> function that makes the figure."""
     names = names_of(studies)
@@ -214,8 +221,8 @@ def figure_makers(history: History, studies: Sequence[Study], extras: Extras) ->
     return {
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
-        "budget": lambda: budget_figure(_plain_values(equal_budgets, history), studies),
-        "incumbents": lambda: incumbent_figure(_plain_values(optimism_of, history)),
+        "budget": lambda: budget_figure(equal_budgets(history) if history.experiment else {}, studies),
+        "incumbents": lambda: incumbent_figure(optimism_of(history) if history.experiment else {}),
         "race": races,
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
@@ -228,10 +235,6 @@ def figure_makers(history: History, studies: Sequence[Study], extras: Extras) ->
         "learned": lambda: learned_figure(studies),
         "spent": lambda: cost_figure(studies),
     }
-
-
-def _plain_values(analysis: Callable[[History], Mapping[str, Any]], history: History) -> dict[str, Any]:
-    return {dataset: found.to_dict() for dataset, found in analysis(history).items()} if history.experiment else {}
 
 
 def _named(compared: ComparedQueries, names: Mapping[str, str]) -> ComparedQueries:

@@ -31,9 +31,8 @@ from orchestrator.report.figures import (
     whole,
 )
 from orchestrator.report.studies import Study, best_studies, by_dataset, leaders_of
-from orchestrator.results.early_epochs import TELLING, rank_correlations
+from orchestrator.results.analyses import RANKED, goals_of, pareto_fronts, rank_correlations
 from orchestrator.results.equal_budget import UNITS
-from orchestrator.results.pareto import goals_of, pareto_fronts
 from orchestrator.results.race import Race
 
 NAMED = 10
@@ -81,7 +80,7 @@ def early_figure(studies: Sequence[Study]) -> Figure:
         title="Early epochs",
         note="Kendall's τ between the best values so far after an epoch and at the end, over the settings that were "
         "trained to their end: 1 is the same order, 0 is none. A scheduler that stops trials before a study's line "
-        f"stays at {TELLING:g} or more may stop the best. Trials that were stopped early are left out.",
+        f"stays at {RANKED:g} or more may stop the best. Trials that were stopped early are left out.",
         options=options,
     )
 

@@ -1,20 +1,25 @@
 """All answers of an experiment, in the order in which people ask: first over the datasets, then for each dataset.
 
+A dataset's answers are those about losses and coefficients, and then those of ``analyses``.
+
 Over several datasets: the winners, whether the order of losses is the same everywhere, and the mean ranks. Of a dataset
 whose confirmation is over: ``questions``. Before that: the best of each loss in the search, called unconfirmed.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
 from orchestrator.results.candidates import DatasetVerdict, Standing
 from orchestrator.results.crossed import Runs
 from orchestrator.results.datasets import LEVEL, interaction_test, mean_ranks
 from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions, quantity_of
-from orchestrator.results.summary import Summary
+from orchestrator.results.race import describe_race
+from orchestrator.results.summary import Summary, trial_row
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     listed,
@@ -23,6 +28,8 @@ from orchestrator.text.wording import (
     printed,
     setting_text,
 )
+from trainables.chance import chance_rsum
+from trainables.ranks import Ranks
 
 UNCONFIRMED = "unconfirmed"
 """Verdict of the best of a search, before a confirmation."""
@@ -32,9 +39,21 @@ WINNERS, ORDER, RANKS = "winners", "order", "ranks"
 
 
 def answers_of(summary: Summary) -> list[Answer]:
-    """Return all answers about losses and coefficients of an experiment in any state."""
-    found = over_datasets(summary) if len(summary.datasets) > 1 else []
-    return [*found, *(answer for dataset in summary.datasets for answer in dataset_answers(summary, dataset))]
+    """Return all answers of an experiment in any state."""
+    answers = over_datasets(summary) if len(summary.datasets) > 1 else []
+    for dataset in summary.datasets:
+        answers += [*dataset_answers(summary, dataset), *analyses_of(summary, dataset)]
+    return answers
+
+
+def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
+    """Return what the analyses say about a dataset, and how a race gave out its seeds."""
+    trends, judged = summary.trends.get(dataset, ()), summary.judged.get(dataset, ())
+    answers = summary.analyses.answers(dataset, summary.verdicts.get(dataset), trends, judged)
+    if dataset in summary.races:
+        headline, *notes = (f"{said}." for said in describe_race(summary.races[dataset], summary.metric))
+        answers.insert(0, Answer("race", dataset, "How were the seeds given out?", headline, notes=tuple(notes)))
+    return answers
 
 
 def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
@@ -43,6 +62,16 @@ def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     if verdict is None:
         return [unconfirmed(summary, dataset)]
     return _questions(summary, verdict).answers()
+
+
+def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
+    """Return candidate -> ``winner`` or how it compares with the winner, by the first answer that has the candidate."""
+    outcomes: dict[str, str] = {}
+    for answer in answers:
+        for row in answer.table.to_dict()["rows"] if answer.table else ():
+            if row.get("candidate") and row.get("verdict"):
+                outcomes.setdefault(row["candidate"], row["verdict"])
+    return outcomes
 
 
 def headline_of(summary: Summary, dataset: str) -> Answer:
@@ -133,11 +162,11 @@ def _winners(summary: Summary) -> Answer:
         Column("name", "winner"),
         Column("setting", "setting"),
         Column("result", "mean", unit=summary.metric, shows="both"),
-        Column("lead", "lead over the best other loss", unit=summary.metric, signed=True, shows="both"),
+        Column("lead", "lead over other losses", unit=summary.metric, signed=True, shows="both"),
         Column("verdict", "verdict"),
     ]
     rows: list[Sequence[Cell]] = []
-    said: list[str] = []
+    said: dict[str, list[str]] = {}
     for dataset in summary.datasets:
         answer, verdict = headline_of(summary, dataset), summary.verdicts.get(dataset)
         if verdict is None or verdict.winner is None:
@@ -152,8 +181,10 @@ def _winners(summary: Summary) -> Answer:
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
         about = (printed(dataset), winner.label, winner.loss, name, setting)
         rows.append((*about, quantity_of(verdict.winner), lead, answer.verdict))
-        said.append(f"{name} on {printed(dataset)}" + ("" if answer.verdict == "better" else f" ({answer.verdict})"))
-    headline = f"{listed(said)}." if said else "No dataset has been confirmed yet."
+        place = printed(dataset) + ("" if answer.verdict == "better" else f" ({answer.verdict})")
+        said.setdefault(name, []).append(place)
+    winners = [f"{name} on {listed(places)}" for name, places in said.items()]
+    headline = f"Winners: {'; '.join(winners)}." if winners else "No dataset has been confirmed yet."
     return Answer(WINNERS, "", "Which loss wins on each dataset?", headline, table=table_of(columns, rows))
 
 
@@ -238,3 +269,19 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
             notes=(f"The critical difference of mean ranks is {difference}: {apart}.{few}",),
         )
     ]
+
+
+def chance_of(summary: Summary, dataset: str) -> float | None:
+    """Return the rsum of a random ranking of a dataset's test split, in [0, 600]; ``None`` without kept ranks."""
+    history = summary.history
+    kept = (history.test_ranks.get(trial.id) for trial in history.trials.values() if trial.config.dataset == dataset)
+    text = next((text for text in kept if text is not None), None)
+    return None if text is None else chance_rsum(Ranks.from_text(text).image_of_caption)
+
+
+def summarise(history: History) -> dict[str, Any]:
+    """Return the content of ``summary.json``: results, ``answers``, and ``trials``, the list of all trials."""
+    summary = Summary(history)
+    answers = [answer.to_dict() for answer in answers_of(summary)]
+    trials = [trial_row(trial, history) for trial in history.trials.values()]
+    return {**summary.to_dict(), "answers": answers, "trials": trials}

@@ -18,7 +18,7 @@ from orchestrator.experiment.experiment import ANY
 from orchestrator.journal.directory import TrackedRuns, write_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.confirming import races_of, repeats_of
+from orchestrator.results.confirmation import confirmations
 from orchestrator.results.race import race_outcome
 from orchestrator.results.winner import find_champions
 from orchestrator.tracking import connection
@@ -242,9 +242,10 @@ class Store:
     def _tag_winners(self, history: History) -> None:
         """Tag repeats with the result of their candidate in a race, and tested trials with whether they won."""
         winners = {trial.id for trial in find_champions(history).values()}
-        for dataset, race in races_of(history).items():
-            for trial in (one for one in repeats_of(history, dataset) if one.id in self._runs):
-                self._client.set_tag(self._runs[trial.id].id, "race", race_outcome(race, str(trial.candidate)))
+        for confirmation in (one for one in confirmations(history).values() if one.is_raced):
+            for trial in (one for one in confirmation.repeats if one.id in self._runs):
+                outcome = race_outcome(confirmation.race, str(trial.candidate))
+                self._client.set_tag(self._runs[trial.id].id, "race", outcome)
         for name in (name for name in history.tests if name in self._runs):
             confirmed = history.trials[name].stage is Stage.CONFIRM
             self._client.set_tag(self._runs[name].id, "winner", str(name in winners).lower())

@@ -13,7 +13,7 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import find_holder
 from orchestrator.report.leaderboard import Row
 from orchestrator.report.page import Extras, Page, build_page
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.search.followed import Followed
 from orchestrator.search.status import Status, status_of
 from trainables.errors import UserError

@@ -14,14 +14,14 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialEnded
 from orchestrator.report.page import Extras, Page, build_page
-from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_champions
 from orchestrator.search.display import PlainDisplay, Progress, print_summary, trials_table
-from orchestrator.tables import FORMATS
 from orchestrator.text.terminal import make_console
 from orchestrator.tracking.description import note_of
 from orchestrator.tracking.registry import about_version
+from orchestrator.views.records import FORMS
 from orchestrator.winners.champions import describe_champion
 
 
@@ -97,7 +97,7 @@ OUTPUTS: dict[str, Output] = {
     "summary.json": lambda folder, history, _: json.dumps(summarise(history)),
     **{
         f"summarise --format {form}": lambda *given, form=form: printed(*given, "summarise", "--format", form)
-        for form in FORMATS
+        for form in FORMS
     },
     "verdict of the report": partial(of_page, lambda page: page.verdicts[0]),
     "Pareto front of the report": partial(of_page, lambda page: page.fronts),

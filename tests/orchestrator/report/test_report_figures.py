@@ -24,7 +24,7 @@ from orchestrator.report.search_figures import FEW, highest_means
 from orchestrator.report.space import number_ticks, searched
 from orchestrator.report.studies import studies_of
 from orchestrator.report.verdict import bars, scale
-from orchestrator.results.log_ranges import log_ranges
+from orchestrator.results.analyses import log_ranges
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
 
@@ -281,7 +281,7 @@ def test_a_page_over_several_experiments_is_written_beside_their_own(
 
 def test_winners_are_on_one_scale_only_where_they_were_measured_alike(tmp_path: Path) -> None:
     from orchestrator.journal.journal import read_journal
-    from orchestrator.results.confirmed import verdicts_of
+    from orchestrator.results.confirmation import verdicts_of
 
     reported = []
     for name, value, confirmed in (("one", 100.0, True), ("two", 120.0, True), ("three", 500.0, False)):

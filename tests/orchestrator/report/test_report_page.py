@@ -18,8 +18,8 @@ from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.space import searched
 from orchestrator.report.studies import leaders_of, studies_of
-from orchestrator.results import confirmed
 from orchestrator.results.candidates import Candidate, DatasetVerdict
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.verdict import judge
 from orchestrator.text.values import duration_text, metric_text, visible, visible_values
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
@@ -134,11 +134,11 @@ def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: 
         for seed in range(3)
     ]
     open_test(ledger, repeats)
-    page = build_page(ledger.history, Extras(verdicts=list(confirmed.verdicts_of(ledger.history).values())))
+    page = build_page(ledger.history, Extras(verdicts=list(verdicts_of(ledger.history).values())))
     (verdict,) = page.verdicts
     assert verdict.headline == "triplet_sh 0000 wins"
     assert verdict.sentence.startswith("'triplet_sh 0000' is better than the runner-up and baseline 'nt_xent 0000'")
-    assert "nt_xent 0001 had reached more, val/rsum 40.0, and stopped early: it cannot win." in verdict.warnings
+    assert "nt_xent 0001 reached 40.0 val rsum, above the best, and stopped early: it cannot win." in verdict.warnings
     assert points(page.figures["trials"]) == 3
     assert {row.id: len([name for name, _ in row.details if name.startswith("seed ")]) for row in page.rows} == {
         first.id: 3,

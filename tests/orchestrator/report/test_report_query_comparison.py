@@ -13,7 +13,7 @@ from orchestrator.report.page import Extras, build_page
 from orchestrator.report.query_comparison import compared_queries, with_pictures
 from orchestrator.report.render import render
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append

@@ -68,21 +68,21 @@ def test_every_end_has_its_line(
     shown.refresh()
     name = "pets-vsepp-nt_xent"
     assert capsys.readouterr().out.splitlines() == [
-        f"{name}-0000: finished after epoch 3, temperature=0.1, best val/rsum 30.00 in epoch 2",
-        f"{name}-0001: stopped early after epoch 1, temperature=0.1, best val/rsum 15.00 in epoch 1",
-        f"{name}-0002: diverged after epoch 0, temperature=0.1: train/loss is nan",
+        f"{name}-0000: finished after epoch 3, τ = 0.1: val/rsum 30.0 in epoch 2",
+        f"{name}-0001: stopped early after epoch 1, τ = 0.1: val/rsum 15.0 in epoch 1",
+        f"{name}-0002: diverged after epoch 0, τ = 0.1: train/loss is nan",
         "search: 3 of 5 trials · 1 running, 1 finished, 1 stopped early, 1 diverged, 1 not begun · "
-        f"best val/rsum 30.00 ({name}-0000) · ETA 00:00:10",
+        "best NT-Xent 30.0 (τ = 0.1) · ETA 00:00:10",
         f"{name}-0003: resumes after a failure: RuntimeError: no luck",
         "search: 3 of 5 trials · 1 finished, 1 stopped early, 1 diverged, 1 half trained, 1 not begun · "
-        f"best val/rsum 30.00 ({name}-0000) · ETA 00:00:20",
+        "best NT-Xent 30.0 (τ = 0.1) · ETA 00:00:20",
     ]
 
 
 def test_defaults_are_not_told(ledger: Ledger) -> None:
     trial = add_trial(ledger, [10.0])
     trial = replace(trial, params={}, config=replace(trial.config, loss_parameters={}))
-    assert describe_end(trial) == "finished after epoch 1, best val/rsum 10.00 in epoch 1"
+    assert describe_end(trial) == "finished after epoch 1: val/rsum 10.0 in epoch 1"
 
 
 @pytest.mark.parametrize("prefix", ["", "polynomial_relative."])
@@ -90,7 +90,7 @@ def test_of_a_polynomial_both_what_was_searched_and_its_coefficients_are_told(le
     trial = add_trial(ledger, [10.0])
     params = {f"{prefix}scale": 128.0, f"{prefix}margin": 0.2, f"{prefix}shape2": 0.5, "training.learning_rate": 2e-4}
     config = replace(trial.config, loss="polynomial_relative", loss_parameters={"coefficients": [25.6, 128.0]})
-    told = "scale=128 margin=0.2 shape2=0.5 coefficients=[25.6, 128] training.learning_rate=0.0002"
+    told = "scale = 128, margin = 0.2, shape2 = 0.5, coefficients = [25.6, 128], learning rate = 0.0002"
     assert told in describe_end(replace(trial, params=params, config=config))
 
 
@@ -130,21 +130,30 @@ def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], wo
     assert "running" in text and words not in text
 
 
-def test_the_winners_are_printed(ledger: Ledger) -> None:
-    trial = add_trial(ledger, [10.0, 30.0])
+def test_the_end_of_a_search_says_the_answer(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    add_trial(ledger, [10.0, 30.0])
+    add_trial(ledger, [20.0], loss="triplet_sh")
     add_trial(ledger, [1.0], state=TrialState.FAILED)
-    append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 28.0})
-    lines: list[str] = []
-    print_summary(ledger.history, lambda what: lines.append(rendered(what)))
-    assert "30.00" in lines[0]
-    assert "28.00" in lines[0]
-    assert "unconfirmed" in lines[0]
-    assert [line.strip() for line in lines[1:]] == [
-        "pets: unconfirmed: the best of its search; confirm it with fresh seeds before believing it",
-        "pets: 1 trial failed; none of them can win",
-        "pets: All losses were trained at learning rate 0.0002: another rate may suit another loss better",
-        "search: 2 trials: 1 finished, 1 failed",
+    print_summary(ledger.history, ["all answers: orchestrator summarise tiny", "next: orchestrator confirm tiny"], 100)
+    assert capsys.readouterr().out.splitlines() == [
+        "pets · VSE++ · which loss?" + " " * 39 + "val rsum: sum of six recalls, 0–600",
+        " loss        best setting  trials  trainings  best val rsum  to the best  verdict",
+        " NT-Xent     τ = 0.1            2          1           30.0            –  unconfirmed",
+        " Triplet SH  margin = 0.2       1          1           20.0        −10.0  unconfirmed",
+        "NT-Xent (τ = 0.1) has the best val rsum of its search, 30.0 in one training.",
+        "The best value of a search is usually too high: confirm it with fresh seeds.",
+        "2 caveats; all answers: orchestrator summarise tiny",
+        "next: orchestrator confirm tiny",
     ]
+
+
+def test_of_several_datasets_their_winners_are_shown(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    for dataset in ("pets", "birds"):
+        add_trial(ledger, [30.0], dataset=dataset)
+    print_summary(ledger.history, width=100)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("tiny · VSE++ · which loss wins on each dataset?")
+    assert [line.split()[0] for line in lines[2:4]] == ["pets", "birds"]
 
 
 @pytest.mark.parametrize(
