@@ -26,6 +26,11 @@ class RunningTime:
     seconds: float = 0.0
     _newest: Record | None = None
 
+    @property
+    def newest(self) -> float | None:
+        """Date of the newest record, in seconds since the Unix epoch; ``None`` before the first record."""
+        return None if self._newest is None else self._newest.time
+
     def apply(self, record: Record) -> float:
         """Add the time up to a record; return the seconds since the previous record, 0 at the record of a start."""
         before, self._newest = self._newest, record

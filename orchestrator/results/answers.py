@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, best_points
+from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
 from orchestrator.results.candidates import DatasetVerdict, Standing
 from orchestrator.results.crossed import Runs
@@ -31,8 +31,8 @@ from orchestrator.text.wording import (
 from trainables.chance import chance_rsum
 from trainables.ranks import Ranks
 
-UNCONFIRMED = "unconfirmed"
-"""Verdict of the best of a search, before a confirmation."""
+UNCONFIRMED, RUNNING = "unconfirmed", "running"
+"""Verdicts of the best of a search before a confirmation, and of a trial that is still trained."""
 
 WINNERS, ORDER, RANKS = "winners", "order", "ranks"
 """Keys of the answers over several datasets."""
@@ -89,15 +89,16 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     metric, best = summary.metric, _best_of_losses(summary, dataset)
     question = "Which loss?" if len(best) > 1 else "Which coefficients?"
     if not best:
-        waiting = "No trial has been trained to its end yet."
-        return Answer(WHICH_LOSS, dataset, question, waiting, UNCONFIRMED)
-    values = [point.mean(metric) or 0.0 for point in best]
+        return Answer(WHICH_LOSS, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
+    values = [(point.mean(metric) if point.finished else point.value_so_far) or 0.0 for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
     setting = setting_text(first.first.parameters)
     name = printed(first.first.config.loss) + (f" ({setting})" if setting else "")
-    reached = f"{number_text(values[0], metric)} in {trainings}"
-    headline = f"{name} has the best {metric.replace('/', ' ')} of its search, {reached}."
+    reached, of_metric = number_text(values[0], metric), f"best {metric.replace('/', ' ')}"
+    headline = f"{name} has the {of_metric} of its search, {reached} in {trainings}."
+    if not first.finished:
+        headline = f"{name} has the {of_metric} so far, {reached}; no trial has been trained to its end yet."
     several_models = len({point.first.config.model for point in best}) > 1
     columns = [
         Column("trial", "trial", hidden=True),
@@ -119,7 +120,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
         model = printed(config.model) if several_models else config.model
         about = (point.first.id, model, config.loss, printed(config.loss), setting_text(point.first.parameters))
         gap = None if point is first else value - values[0]
-        rows.append((*about, tried, len(point.finished), value, gap, UNCONFIRMED))
+        rows.append((*about, tried, len(point.finished), value, gap, UNCONFIRMED if point.finished else RUNNING))
     return Answer(
         WHICH_LOSS if len(best) > 1 else WHICH_COEFFICIENTS,
         dataset,
@@ -133,9 +134,15 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
 
 
 def _best_of_losses(summary: Summary, dataset: str) -> list[Point]:
-    """Return the best point of each model and loss of a dataset's search, the best first."""
+    """Return the best point of each model and loss of a dataset's search, the best first.
+
+    Of a loss without a trained point it is the running one with the highest value so far, after the trained ones.
+    """
+    trials = summary.history.trials.values()
+    running = [point for point in points_of(trials) if not point.finished and point.value_so_far is not None]
+    running.sort(key=lambda point: -(point.value_so_far or 0.0))
     best: dict[tuple[str, str], Point] = {}
-    for point in best_points(summary.history.trials.values()):
+    for point in [*best_points(trials), *running]:
         config = point.first.config
         if config.dataset == dataset:
             best.setdefault((config.model, config.loss), point)

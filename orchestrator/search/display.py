@@ -368,4 +368,6 @@ def end_of_search(summary: Summary, commands: Sequence[str], width: int) -> list
     chance = chance_of(summary, datasets[0]) if metric == "test/rsum" else None
     counted = f"{count_text(caveats, 'caveat')}; " if caveats else ""
     closing = [f"{counted}{commands[0]}", *commands[1:]] if commands else []
-    return screen(first, about, metric_meaning(metric, chance), sentences, closing, width)
+    return screen(
+        first, about, metric_meaning(metric, *([] if chance is None else [chance])), sentences, closing, width
+    )

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from orchestrator.report.experiments_page import Reported, build_experiments_page
 from playwright.sync_api import Browser, Page
 
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
-from orchestrator.report.experiments_page import Reported, build_experiments_page
-from orchestrator.report.page import Extras, build_page
+from orchestrator.report.page import build_page
 from orchestrator.report.queries import Item, Queries, Query
 from orchestrator.report.render import write_experiments, write_report
 from tests.support.histories import Author, search
@@ -265,7 +265,7 @@ def test_a_trial_leads_to_its_run_in_mlflow_where_the_address_is_one(browser: Br
         ("https://mlflow.example", "../../x", []),
     ):
         runs = TrackedRuns(server, "", "7", {first: run})
-        write_report(build_page(history, Extras(runs=runs)), tmp_path / "linked.html")
+        write_report(build_page(history, runs=runs), tmp_path / "linked.html")
         with opened(browser, tmp_path / "linked.html") as shown:
             shown.page.locator("#find").fill(first)
             shown.page.locator(".opener").click()
@@ -410,7 +410,7 @@ def test_hostile_captions_are_text(browser: Browser, tmp_path: Path) -> None:
     caption = Item(f"{EVIL} a dog\x00\x07 runs\u202e", score=0.5, correct=True)
     picture = Item('<img src=x onerror="document.title=1">.jpg', score=0.4)
     asked = Queries("pets test", "", [Query(picture, 1, [caption])], [Query(caption, 1, [picture])])
-    write_report(build_page(hostile(), Extras(queries=[asked])), tmp_path / "captions.html")
+    write_report(build_page(hostile(), queries=[asked]), tmp_path / "captions.html")
     with opened(browser, tmp_path / "captions.html") as shown:
         texts = shown.page.locator("#queries .item-text").all_inner_texts()
         assert texts == [picture.text, *[f"{EVIL} a dog\\x00\\x07 runs\\u202e"] * 2, picture.text]

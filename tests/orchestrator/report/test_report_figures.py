@@ -1,7 +1,6 @@
 """What the report draws: fronts, curves, learned hyper-parameters, colours, axes, and several experiments."""
 
 import math
-from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -16,15 +15,16 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.report.experiments_page import Reported, build_experiments_page
+from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.figures import ABOUT, Figure, Json, colour_range
 from orchestrator.report.leaderboard import about
 from orchestrator.report.page import Page, build_page
+from orchestrator.report.render import write_answers_page
 from orchestrator.report.search_figures import FEW, highest_means
 from orchestrator.report.space import number_ticks, searched
 from orchestrator.report.studies import studies_of
-from orchestrator.report.verdict import bars, scale
 from orchestrator.results.analyses import log_ranges
+from orchestrator.results.answer import Answer, Column, table_of
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
 
@@ -52,14 +52,11 @@ def test_a_front_is_drawn_with_all_that_it_beats() -> None:
     assert (beaten["name"], beaten["x"], beaten["y"]) == ("beaten", [4.0], [80.0])
     # From few negatives to many, so that the line goes from member to member.
     assert (front["x"], front["y"]) == ([1.0, 2.0, 5.0], [70.0, 90.0, 100.0])
-    assert [member.name for member in page.fronts[0].members] == ["nt_xent 0000", "nt_xent 0001", "nt_xent 0003"]
     assert option.panels[0].layout["xaxis"]["title"]["text"].endswith("(lower is better)")
 
 
 def test_one_objective_has_no_front() -> None:
-    page = build_page(search(3))
-    assert page.figures["front"].options == []
-    assert page.fronts == []
+    assert build_page(search(3)).figures["front"].options == []
 
 
 @pytest.mark.parametrize(
@@ -98,27 +95,6 @@ def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
 
 def test_nothing_learned_is_not_drawn() -> None:
     assert build_page(search(3)).figures["learned"].options == []
-
-
-def test_the_ticks_of_a_scale_stand_where_the_intervals_do() -> None:
-    intervals = [(190.0, 197.8, 202.8), (74.8, 81.0, 87.6)]
-    places = bars(intervals)
-    ticks = scale([(low, high) for low, _, high in intervals])
-    assert [label for _, label in ticks] == ["100", "150", "200"]
-    per_unit = (places[0][2] - places[1][2]) / (197.8 - 81.0)
-    for place, label in ticks:
-        assert place == pytest.approx(places[1][2] + (float(label) - 81.0) * per_unit, abs=0.02)
-    assert scale([(5.0, 5.0)]) == []
-    assert [label for _, label in scale([(0.2, 0.2021)])] == ["0.200", "0.201", "0.202"]
-
-
-def test_several_studies_have_a_table_of_contents_and_a_lone_one_has_none() -> None:
-    page = build_page(search(12))
-    labels = {option.label for option in page.figures["slices"].options}
-    assert {entry.label for entry in page.contents} == labels == {"nt_xent", "triplet_sh", "polynomial_relative"}
-    bests = [float(entry.best) for entry in page.contents]
-    assert bests == sorted(bests, reverse=True)
-    assert build_page(search(12, losses=("nt_xent",))).contents == []
 
 
 @pytest.mark.parametrize(
@@ -250,10 +226,11 @@ def test_the_best_so_far_is_the_highest_mean_of_a_setting(trainings: list[tuple[
     assert highest_means(done) == pytest.approx(expected)
 
 
-def write(folder: Path, values: dict[str, float], *, confirmed: bool = False) -> Path:
+def write(folder: Path, values: dict[str, float], *, confirmed: bool = False, digest: str = "d1") -> Path:
     folder.mkdir(parents=True)
     ledger = Ledger(folder / JOURNAL_FILE)
-    start(ledger, make_experiment(name=folder.name, confirm={"top": 1, "seeds": 3} if confirmed else None))
+    experiment = make_experiment(name=folder.name, confirm={"top": 1, "seeds": 3} if confirmed else None)
+    start(ledger, experiment, data={"pets:global": digest})
     trials = [add_trial(ledger, [value], loss=loss) for loss, value in values.items()]
     if confirmed:
         repeats = [
@@ -277,26 +254,30 @@ def test_a_page_over_several_experiments_is_written_beside_their_own(
     assert written == [str(path) for path in paths]
     text = paths[-1].read_text(encoding="utf-8")
     assert 'href="one/report.html">one</a>' in text and 'href="two/report.html">two</a>' in text
+    assert text.count("NT-Xent beats Triplet SH by") == 2, "each shows its headline"
+    assert "plotly" not in text
+    assert "different versions" not in text
+    write(tmp_path / "three", {"nt_xent": 1.0}, digest="d2")
+    report_experiments([tmp_path / "one", tmp_path / "three"], tmp_path, data_root=None)
+    assert "different versions of pets" in paths[-1].read_text(encoding="utf-8")
 
 
-def test_winners_are_on_one_scale_only_where_they_were_measured_alike(tmp_path: Path) -> None:
-    from orchestrator.journal.journal import read_journal
-    from orchestrator.results.confirmation import verdicts_of
-
-    reported = []
-    for name, value, confirmed in (("one", 100.0, True), ("two", 120.0, True), ("three", 500.0, False)):
-        folder = write(tmp_path / name, {"nt_xent": value, "triplet_sh": 50.0}, confirmed=confirmed)
-        history = History.of(read_journal(folder / JOURNAL_FILE))
-        verdicts = list(verdicts_of(history).values())
-        reported.append(Reported(history, build_page(history), f"{name}/report.html", verdicts))
-    page = build_experiments_page(reported)
-    cards = {card.measure: [standing.label for standing in card.standings] for card in page.cards}
-    assert cards == {
-        "test/rsum, mean over fresh seeds": ["two", "one"],
-        "val/rsum, the best of a search, unconfirmed": ["three"],
-    }
-    assert [line.trials for line in page.lines] == [2, 2, 2]
-    assert page.warnings == []
-    reported[0].history.data = {"pets:global": "another"}
-    assert "different versions of pets" in build_experiments_page(reported).warnings[0]
-    assert asdict(page)["figures"]["searches"]["options"][0]["label"] == "pets: val rsum"
+def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup(tmp_path: Path) -> None:
+    table = table_of(
+        [Column("name", "<i>cell"), Column("difference", "difference", "val/rsum", signed=True)], [("a<b", -2.0)]
+    )
+    answer = Answer("cell", "", "Is <b> slower?", "Yes & no.", "tie", numbers={"p": 0.0001, "low": None}, table=table)
+    write_answers_page("suite <x>", "Rerun", [answer], tmp_path / "a.html", facts=[("Cells", "1")], notes=["<script>"])
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    for part in (
+        "Is &lt;b&gt; slower?",
+        "Yes &amp; no.",
+        "&lt;i&gt;cell",
+        "a&lt;b",
+        "−2.0",
+        "&lt; 0.001",
+        "&lt;script&gt;",
+    ):
+        assert part in text, part
+    assert '<span class="badge tie">tie</span>' in text and "<dt>Cells</dt>" in text and "<dt>low</dt>" not in text
+    assert text.count("<script>") == 1 and "default-src 'none'" in text and "plotly" not in text

@@ -75,7 +75,7 @@ def test_a_start_that_trained_nothing_mixes_nothing(tmp_path: Path) -> None:
         "summarise --format json",
         "summarise --format markdown",
         "summarise --format html",
-        "verdict of the report",
+        "answers of the report",
     ],
 )
 def test_mixed_versions_are_said_with_the_verdict(

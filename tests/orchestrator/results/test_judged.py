@@ -1,7 +1,6 @@
 """Whether a verdict survives people's judgements: from the journal on, with values of images that make the metrics."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,8 +11,6 @@ from hypothesis import strategies as st
 
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.report.page import Extras, build_page
-from orchestrator.report.render import render
 from orchestrator.results import confirmation
 from orchestrator.results.answers import analyses_of, summarise
 from orchestrator.results.candidates import DatasetVerdict, Verdict
@@ -121,8 +118,6 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     )
     share = f"{judged.known:.0%}".replace("%", " %")
     assert source == f"Judgements: Flickr8k's experts and crowd; {share} of the winner's first ten are judged."
-    page = build_page(started.history, Extras(verdicts=[verdict]), drawn=False)
-    assert page.verdicts[0].judged == [headline, source]
 
 
 def test_a_summary_judges_once_and_once_by_each_judged_metric(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,15 +162,6 @@ def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(starte
     confirmed(started, [judged_ranks(seed, 5.0, known=False) for seed in range(6)])
     (judged,) = judged_verdicts(confirmations(started.history)["pets"])
     assert (list(judged.verdicts), judged.known) == (["rsum", "map_r"], None)
-
-
-def test_the_report_says_whether_the_verdict_survives(started: Ledger, tmp_path: Path) -> None:
-    confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
-    page = build_page(started.history, Extras(verdicts=list(verdicts_of(started.history).values())))
-    sentence = page.verdicts[0].judged[0]
-    assert "the verdict changes" in sentence
-    assert not any(trial in sentence for trial in started.history.trials)
-    assert "With judged pairs" in render(page)
 
 
 def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.report.answers_page import AnswersPage, find_pictures, found_answers, write_answers
+from orchestrator.report.retrieved_page import AnswersPage, find_pictures, found_answers, write_answers
 from tests.trainables.scenes_folder import write_scenes
 from trainables.serving.retriever import Answer
 

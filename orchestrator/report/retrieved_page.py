@@ -86,4 +86,4 @@ def found_answers(
 
 def write_answers(page: AnswersPage, path: Path) -> None:
     """Write the page whole, or not at all; every string is escaped."""
-    write_whole(path, templates("report").get_template("answers.html.j2").render(page=page, style=stylesheet()))
+    write_whole(path, templates("report").get_template("retrieved.html.j2").render(page=page, style=stylesheet()))
