@@ -178,9 +178,6 @@ def _answers(summary: Summary) -> dict[str, list[Answer]]:
     groups: dict[str, list[Answer]] = {"": []}
     for answer in answers_of(summary):
         groups.setdefault(answer.dataset, []).append(answer)
-    for dataset, sentences in summary.caveats.items():
-        if sentences and not any(answer.key == CAVEATS for answer in groups[dataset]):
-            groups[dataset].append(Answer(CAVEATS, dataset, "Caveats", "", notes=tuple(sentences)))
     return {dataset: sorted(group, key=lambda answer: answer.key == CAVEATS) for dataset, group in groups.items()}
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from orchestrator.report.experiments_page import Reported, build_experiments_page
 from playwright.sync_api import Browser, Page
 
 from orchestrator.journal.begun_experiment import BegunExperiment
@@ -14,7 +13,8 @@ from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
 from orchestrator.report.page import build_page
 from orchestrator.report.queries import Item, Queries, Query
-from orchestrator.report.render import write_experiments, write_report
+from orchestrator.report.render import write_answers_page, write_report
+from orchestrator.results.answer import Answer, Column, Quantity, Table
 from tests.support.histories import Author, search
 
 pytestmark = pytest.mark.proof
@@ -137,30 +137,34 @@ def test_charts_that_nobody_came_near_are_drawn_in_the_end(browser: Browser, rep
         assert shown.page.evaluate("scrollY") == 0
 
 
-def test_a_study_of_the_contents_is_shown_in_leaderboard_and_charts(
-    browser: Browser, report: Callable[[int], Path]
-) -> None:
+def test_no_cell_of_an_answer_is_cut(browser: Browser, report: Callable[[int], Path]) -> None:
     with opened(browser, report(12)) as shown:
-        shown.draw_all()
-        shown.page.locator(".contents a", has_text="nt_xent").click()
-        assert {name.split()[0] for name in cells(shown.page, "trial")} == {"nt_xent"}
-        shown.page.wait_for_selector("#slices .xtitle:has-text('temperature')")
-        chosen = "document.querySelector('#curves select').selectedOptions[0].text"
-        assert shown.page.evaluate(chosen) == "nt_xent"
-
-
-def test_intervals_stand_below_each_other(browser: Browser, report: Callable[[int], Path]) -> None:
-    with opened(browser, report(12)) as shown:
-        clipped = """[...document.querySelectorAll('.standing-label small')]
+        clipped = """[...document.querySelectorAll('.answer-table td')]
           .filter((cell) => cell.scrollWidth > cell.clientWidth + 1).length"""
         assert shown.page.evaluate(clipped) == 0
-        lefts = """(selector) => [...document.querySelectorAll(selector)].map((each) => {
-          const box = each.getBoundingClientRect();
-          return [Math.round(box.left), Math.round(box.right)];
-        })"""
-        bars = shown.page.evaluate(lefts, ".standings .interval")
-        assert len(bars) == 3
-        assert {tuple(bar) for bar in [*bars, *shown.page.evaluate(lefts, ".standings .ticks")]} == {tuple(bars[0])}
+
+
+def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser: Browser, tmp_path: Path) -> None:
+    table = Table(
+        (
+            Column("name", "loss"),
+            Column("result", "mean", unit="test/rsum", shows="apart"),
+            Column("setting", "setting"),
+        ),
+        tuple((f"loss {n}", Quantity(100.0 * n, 1.0, 90.0 * n, 110.0 * n), "long setting " * 9 * n) for n in (1, 2, 3)),
+    )
+    write_answers_page("t", "e", [Answer("loss", "", "Which loss?", "A.", "tie", table=table)], tmp_path / "a.html")
+    for size in (DESKTOP, PHONE):
+        with opened(browser, tmp_path / "a.html", size) as shown:
+            boxes = shown.page.evaluate(
+                """[...document.querySelectorAll('.interval, .ticks')].map((each) => {
+                  const box = each.getBoundingClientRect();
+                  return [Math.round(box.left), Math.round(box.width)];
+                })"""
+            )
+            assert len(boxes) == 4 and len({tuple(box) for box in boxes}) == 1
+            assert shown.page.evaluate("document.documentElement.scrollWidth") == size[0]
+            assert shown.complaints == []
 
 
 def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
@@ -176,24 +180,6 @@ def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
         assert shown.page.evaluate(f"({style})('#curves .figure-head').breakAfter") == "avoid"
         assert shown.page.evaluate(f"({style})('#curves').breakInside") == "avoid"
         shown.page.pdf(path=screenshots / "report-12-print.pdf", format="A4")
-
-
-def test_a_page_over_several_experiments_is_drawn(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
-    reported = []
-    for seed, name in enumerate(("first", "second")):
-        history = search(12, seed=seed)
-        history.experiment = BegunExperiment.of({**history.experiment.values, "name": f"{name} {EVIL}"})
-        reported.append(Reported(history, build_page(history), f"{name}/report.html"))
-    path = tmp_path / "report.html"
-    write_experiments(build_experiments_page(reported), path)
-    with opened(browser, path) as shown:
-        shown.page.wait_for_selector("#searches [data-drawn] .js-line")
-        assert shown.page.locator("#searches .scatterlayer .js-line").count() == 2
-        assert shown.page.locator("#experiments tbody a").all_inner_texts() == [f"first {EVIL}", f"second {EVIL}"]
-        assert shown.page.evaluate("document.documentElement.scrollWidth") == DESKTOP[0]
-        shown.page.screenshot(path=screenshots / "report-experiments.png", full_page=True)
-        assert shown.complaints == []
-        assert [url for url in shown.requests if url != path.as_uri() and not url.startswith("data:")] == []
 
 
 def test_leaderboard_sorts_by_any_column_with_the_keyboard_alone(
@@ -434,5 +420,5 @@ def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots:
         page.locator("#find").fill("0012")
         page.locator(".opener").click()
         assert f"{EVIL}\\x1b[31m" in page.locator("tr.details").inner_text()
-        assert page.locator("main script, main b:not(.interval b), main i:not(.interval i)").count() == 0
+        assert page.locator("main script, main b, main i").count() == 0
         assert shown.complaints == []
