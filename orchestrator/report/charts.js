@@ -158,20 +158,6 @@ const charts = (() => {
   if (document.readyState === "complete") idle(drawTheRest);
   else window.addEventListener("load", () => idle(drawTheRest));
 
-  // Shows a study in every chart that has it, and in the leaderboard.
-  function showStudy(label) {
-    for (const figure of all) {
-      const select = figure.querySelector("select");
-      const option = [...(select?.options ?? [])].find((each) => each.text === label);
-      if (!option) continue;
-      select.value = option.value;
-      if ("drawn" in figure.dataset) draw(figure);
-    }
-    leaderboard.showStudy(label);
-  }
-  for (const link of document.querySelectorAll("[data-study]")) {
-    link.addEventListener("click", () => showStudy(link.dataset.study));
-  }
   document.addEventListener("themechange", () => all.filter((figure) => "drawn" in figure.dataset).forEach(draw));
   window.addEventListener("beforeprint", drawAll);
 

@@ -4,7 +4,7 @@
 const leaderboard = (() => {
   const { rows, rowsShown, runs } = brought;
   const table = document.getElementById("trials-table");
-  if (!table) return { about(id) { return id; }, find() {}, update() {}, showStudy() {}, size() { return 0; } };
+  if (!table) return { about(id) { return id; }, find() {}, update() {}, size() { return 0; } };
 
   const PARAMETER = "parameter ";
   const headers = [...table.tHead.rows[0].cells];
@@ -250,13 +250,6 @@ const leaderboard = (() => {
     // How many trials there are.
     size() {
       return rows.length;
-    },
-
-    // Shows the trials of one study.
-    showStudy(label) {
-      byStudy.value = label;
-      byState.value = find.value = "";
-      refilter();
     },
 
     // What a chart shows of a trial under the pointer: name, state, parameters and value. The row keeps the text,

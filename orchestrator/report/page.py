@@ -108,15 +108,15 @@ def build_page(
         queries: See ``Page``.
         compared: See ``Page``; with the ids of the trials, which the page replaces by their names on the page.
         unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
-        runs: See ``Page``.
+        runs: The runs of the trials in MLflow, if they are known.
         drawn: Whether to make the figures, which takes most of the time.
     """
     studies, summary = studies_of(history), Summary(history)
     names, trials = names_of(studies), list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
     further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
-    makers = figure_makers(summary, studies) if drawn else {}
-    answers, rows = _answers(summary), leaderboard(studies)
+    makers, rows = figure_makers(summary, studies) if drawn else {}, leaderboard(studies)
+    answers = _answers(summary)
     return Page(
         name=history.experiment.name or "experiment",
         description=" ".join(history.experiment.description.split()),

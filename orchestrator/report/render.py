@@ -186,8 +186,8 @@ def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is escaped."""
     options = {key: plain_options(figure) for key, figure in page.figures.items() if figure.options}
     figures = {key: {"options": values} for key, values in options.items()}
-    rows = {"rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN}
-    data = embedded({"figures": figures, **rows, "runs": None if page.runs is None else vars(page.runs)})
+    rows = {"rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN, "runs": plain_runs(page)}
+    data = embedded({"figures": figures, **rows})
     return _file("report.html.j2", scripts(), plotly_source(), data=data, **report_values(page))
 
 
@@ -305,6 +305,11 @@ def plain_options(figure: Figure) -> list[dict[str, Any]]:
     """Return the data of a figure's charts as plain values."""
     options = [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
     return list(rounded(options))
+
+
+def plain_runs(page: Page) -> dict[str, Any] | None:
+    """Return the runs of the trials in MLflow as plain values for the page's script."""
+    return None if page.runs is None else vars(page.runs)
 
 
 def plain_rows(columns: Sequence[Column], rows: Iterable[Row]) -> list[dict[str, Any]]:

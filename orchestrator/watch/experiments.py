@@ -166,10 +166,8 @@ class Watched:
             status = self.status()
             if self._page is None or self._page[0] is not status:
                 unended = "killed" if status.holder is None else "running"
-                self._page = (
-                    status,
-                    build_page(status.history, unended=unended, runs=read_runs(self.directory), drawn=False),
-                )
+                runs = read_runs(self.directory)
+                self._page = status, build_page(status.history, unended=unended, runs=runs, drawn=False)
                 rows = {row.id: row for row in self._page[1].rows}
                 kept = {name: known for name, known in self._rows.items() if rows.get(name) == known[1]}
                 self._rows = {name: kept.get(name, (self.followed.version, row)) for name, row in rows.items()}

@@ -12,6 +12,7 @@ from orchestrator.report.render import (
     ROWS_SHOWN,
     embedded,
     plain_options,
+    plain_runs,
     plotly_styles,
     report_values,
     scripts,
@@ -41,8 +42,8 @@ class Pages:
     def experiment(self, watched: Watched, instance: str) -> tuple[str, str]:
         """Return the page of an experiment, and the page's Content-Security-Policy."""
         page = watched.page()
-        runs = None if page.runs is None else vars(page.runs)
-        return self._page("report.html.j2", self._scripts, instance, runs, **report_values(page, watched.live()))
+        values = report_values(page, watched.live())
+        return self._page("report.html.j2", self._scripts, instance, runs=plain_runs(page), **values)
 
     def start(self, experiments: Sequence[Watched], title: str, instance: str) -> tuple[str, str]:
         """Return the start page, and the page's Content-Security-Policy."""
@@ -64,7 +65,7 @@ class Pages:
         return set_aside_styles(str(macros.figure_card(figure, name))), plain_options(figure)
 
     def _page(
-        self, template: str, texts: list[Markup], instance: str, runs: dict[str, Any] | None, **values: Any
+        self, template: str, texts: list[Markup], instance: str, runs: Any = None, **values: Any
     ) -> tuple[str, str]:
         data = embedded({"figures": {}, "rows": [], "rowsShown": ROWS_SHOWN, "instance": instance, "runs": runs})
         html = self._templates.get_template(template).render(

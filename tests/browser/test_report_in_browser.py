@@ -137,9 +137,7 @@ def test_charts_that_nobody_came_near_are_drawn_in_the_end(browser: Browser, rep
         assert shown.page.evaluate("scrollY") == 0
 
 
-def test_parameters_are_whole_and_intervals_stand_below_each_other(
-    browser: Browser, report: Callable[[int], Path]
-) -> None:
+def test_no_cell_of_an_answer_is_cut(browser: Browser, report: Callable[[int], Path]) -> None:
     with opened(browser, report(12)) as shown:
         clipped = """[...document.querySelectorAll('.answer-table td')]
           .filter((cell) => cell.scrollWidth > cell.clientWidth + 1).length"""
@@ -253,7 +251,7 @@ def test_a_trial_leads_to_its_run_in_mlflow_where_the_address_is_one(browser: Br
         ("https://mlflow.example", "../../x", []),
     ):
         runs = TrackedRuns(server, "", "7", {first: run})
-        write_report(build_page(history, Extras(runs=runs)), tmp_path / "linked.html")
+        write_report(build_page(history, runs=runs), tmp_path / "linked.html")
         with opened(browser, tmp_path / "linked.html") as shown:
             shown.page.locator("#find").fill(first)
             shown.page.locator(".opener").click()
