@@ -4,14 +4,14 @@ The design of a confirmation, which is recorded before any of its trainings run.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
-from orchestrator.journal.record import FORM, LEFT_OUT, Form, Record, TrialRecord
+import msgspec
+
+from orchestrator.journal.record import Record, TrialRecord
 
 
-@dataclass(frozen=True)
-class ConfirmationPlan:
+class ConfirmationPlan(msgspec.Struct, frozen=True):
     """The design of the confirmation on one dataset.
 
     The plan is recorded before its values, because the level of the verdict depends on what had been seen before it.
@@ -40,11 +40,10 @@ class ConfirmationPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
-        return asdict(self)
+        return msgspec.structs.asdict(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmationPlanned(Record):
+class ConfirmationPlanned(Record, frozen=True, kw_only=True, tag="confirmation_planned"):
     """The trials of a dataset that are trained again were chosen; written before the first of these trainings.
 
     Attributes:
@@ -59,16 +58,14 @@ class ConfirmationPlanned(Record):
         level: Level of the verdict if nothing had been seen before, in (0, 1); without it a fixed design has 0.04.
     """
 
-    kind: ClassVar[str] = "confirmation_planned"
-
     dataset: str
-    candidates: Sequence[str] = field(metadata={FORM: Form(tuple, list)})
+    candidates: tuple[str, ...]
     seeds: int | None
     trainings: int | None
     baseline: str | None
     looks: int
-    first: int | None = field(default=None, metadata={LEFT_OUT: True})
-    level: float | None = field(default=None, metadata={LEFT_OUT: True})
+    first: int | None = None
+    level: float | None = None
 
     @classmethod
     def of(cls, plan: ConfirmationPlan) -> "ConfirmationPlanned":
@@ -78,20 +75,10 @@ class ConfirmationPlanned(Record):
     @property
     def plan(self) -> ConfirmationPlan:
         """The plan that the record holds."""
-        return ConfirmationPlan(
-            self.dataset,
-            tuple(self.candidates),
-            self.seeds,
-            self.trainings,
-            self.baseline,
-            self.looks,
-            self.first,
-            self.level,
-        )
+        return msgspec.convert(self, ConfirmationPlan, from_attributes=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedTest(Record):
+class OpenedTest(Record, frozen=True, kw_only=True, tag="test_opened"):
     """The test split of a dataset is about to be read; written before the split is opened.
 
     Attributes:
@@ -99,14 +86,11 @@ class OpenedTest(Record):
         trials: Ids of the trials that are evaluated.
     """
 
-    kind: ClassVar[str] = "test_opened"
-
     dataset: str
     trials: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatedOnTest(TrialRecord):
+class EvaluatedOnTest(TrialRecord, frozen=True, kw_only=True, tag="test_evaluated"):
     """A trial was evaluated on the test split, once for each trial.
 
     Attributes:
@@ -116,8 +100,6 @@ class EvaluatedOnTest(TrialRecord):
             one mapping per source of judgements, see ``trainables.judgements.judged_metrics.JudgedRanks.to_text``.
     """
 
-    kind: ClassVar[str] = "test_evaluated"
-
     metrics: Mapping[str, float]
-    ranks: Mapping[str, Any] | None = field(default=None, metadata={LEFT_OUT: True})
-    judged: Sequence[Mapping[str, Any]] | None = field(default=None, metadata={LEFT_OUT: True})
+    ranks: Mapping[str, Any] | None = None
+    judged: Sequence[Mapping[str, Any]] | None = None

@@ -1,15 +1,15 @@
 """Records of an experiment as a whole: its starts and ends, and measurements before its trials run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
-from orchestrator.journal.record import FORM, Form, Record
-from orchestrator.journal.trial import TrialState, WarmTrial
+import msgspec
+
+from orchestrator.journal.record import Record
+from orchestrator.journal.trial import WarmTrial
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentStarted(Record):
+class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_started"):
     """A command began or resumed the experiment.
 
     Attributes:
@@ -22,18 +22,15 @@ class ExperimentStarted(Record):
         options: Options of the command line that a command which resumes needs, by name without dashes.
     """
 
-    kind: ClassVar[str] = "experiment_started"
-
     experiment: Mapping[str, Any]
     data: Mapping[str, str]
     environment: Mapping[str, Any]
     storage: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    tokenizers: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = msgspec.field(default_factory=dict)
+    tokenizers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentEnded(Record):
+class ExperimentEnded(Record, frozen=True, kw_only=True, tag="experiment_ended"):
     """The command came to an end; a command that was killed leaves no such record.
 
     Attributes:
@@ -42,41 +39,21 @@ class ExperimentEnded(Record):
             or ``None``.
     """
 
-    kind: ClassVar[str] = "experiment_ended"
-
     outcome: str
     ended_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteStarted(Record):
+class SuiteStarted(Record, frozen=True, kw_only=True, tag="suite_started"):
     """The experiment is a rerun of a suite of baselines.
 
     Attributes:
         suite: The resolved suite, with the keys of a suite's file.
     """
 
-    kind: ClassVar[str] = "suite_started"
-
     suite: Mapping[str, Any]
 
 
-def _read_studies(studies: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, tuple[WarmTrial, ...]]:
-    return {
-        study: tuple(WarmTrial(one["params"], TrialState(one["state"]), tuple(one["values"])) for one in trials)
-        for study, trials in studies.items()
-    }
-
-
-def _write_studies(studies: Mapping[str, Sequence[WarmTrial]]) -> dict[str, list[dict[str, Any]]]:
-    return {
-        study: [{"params": one.params, "state": one.state, "values": list(one.values)} for one in trials]
-        for study, trials in studies.items()
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmStarted(Record):
+class WarmStarted(Record, frozen=True, kw_only=True, tag="warm_started"):
     """Samplers were given trials of another experiment to start from.
 
     Attributes:
@@ -86,15 +63,12 @@ class WarmStarted(Record):
         passed_over: How many trials of the other experiment did not fit, >= 0.
     """
 
-    kind: ClassVar[str] = "warm_started"
-
     source: str
-    studies: Mapping[str, Sequence[WarmTrial]] = field(metadata={FORM: Form(_read_studies, _write_studies)})
+    studies: Mapping[str, Sequence[WarmTrial]]
     passed_over: int
 
 
-@dataclass(frozen=True)
-class Footprint:
+class Footprint(msgspec.Struct, frozen=True):
     """The GPU memory that a training was measured to take.
 
     Attributes:
@@ -106,8 +80,7 @@ class Footprint:
     room: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryMeasured(Record):
+class MemoryMeasured(Record, frozen=True, kw_only=True, tag="memory_measured"):
     """The GPU memory of a trial was measured, to decide what share of a GPU a trial gets.
 
     Attributes:
@@ -116,15 +89,12 @@ class MemoryMeasured(Record):
         room: Bytes of GPU memory that were free before, > 0.
     """
 
-    kind: ClassVar[str] = "memory_measured"
-
     study: str
     peak: int
     room: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FusionMeasured(Record):
+class FusionMeasured(Record, frozen=True, kw_only=True, tag="fusion_measured"):
     """The speed of fused trials was measured, to decide how many are trained as one stacked model.
 
     Attributes:
@@ -133,41 +103,32 @@ class FusionMeasured(Record):
         epochs_per_hour: Number of fused trials, as text -> epochs an hour of these trials together.
     """
 
-    kind: ClassVar[str] = "fusion_measured"
-
     study: str
     trials: int
-    epochs_per_hour: Mapping[str, float] = field(default_factory=dict)
+    epochs_per_hour: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitNoted(Record):
+class LimitNoted(Record, frozen=True, kw_only=True, tag="limit_noted"):
     """Something limits how many trials run at once.
 
     Attributes:
         message: The limit, in a sentence for people.
     """
 
-    kind: ClassVar[str] = "limit_noted"
-
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConcurrencyLowered(Record):
+class ConcurrencyLowered(Record, frozen=True, kw_only=True, tag="concurrency_lowered"):
     """Memory ran out; from now on fewer trials run at once.
 
     Attributes:
         trials: Most trials at once, >= 1.
     """
 
-    kind: ClassVar[str] = "concurrency_lowered"
-
     trials: int
 
 
-@dataclass(frozen=True)
-class MovedTrial:
+class MovedTrial(msgspec.Struct, frozen=True, rename={"source": "from"}):
     """A trial that resumes from the model of another trial.
 
     Attributes:
@@ -182,18 +143,8 @@ class MovedTrial:
     params: Mapping[str, Any]
     config: Mapping[str, Any]
 
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> "MovedTrial":
-        """Return the move that a line holds."""
-        return cls(values["trial"], values["from"], values["params"], values["config"])
 
-    def write(self) -> dict[str, Any]:
-        """Return the move as it stands in a line."""
-        return {"trial": self.trial, "from": self.source, "params": self.params, "config": self.config}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PopulationMoved(Record):
+class PopulationMoved(Record, frozen=True, kw_only=True, tag="population_moved"):
     """A population (pbt) decided after an epoch which of its trials resume from the model of another trial.
 
     Attributes:
@@ -203,15 +154,6 @@ class PopulationMoved(Record):
             ``config`` with which the trial resumes.
     """
 
-    kind: ClassVar[str] = "population_moved"
-
     study: str
     epoch: int
-    moves: Sequence[MovedTrial] = field(
-        metadata={
-            FORM: Form(
-                lambda moves: tuple(map(MovedTrial.read, moves)),
-                lambda moves: [move.write() for move in moves],
-            )
-        }
-    )
+    moves: Sequence[MovedTrial]

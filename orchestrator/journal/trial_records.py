@@ -1,18 +1,16 @@
 """Records of one trial, from its creation to its end."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, TypeGuard
 
-from orchestrator.journal.record import FORM, Form, Record, TrialRecord
+import msgspec
+
+from orchestrator.journal.metrics import Metrics
+from orchestrator.journal.record import Record, TrialRecord
 from orchestrator.journal.trial import Stage, TrialState
 
-STATE = {FORM: Form(TrialState)}
-"""Metadata of a field that holds a ``TrialState``."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialCreated(TrialRecord):
+class TrialCreated(TrialRecord, frozen=True, kw_only=True, tag="trial_created"):
     """A trial was suggested or planned; the record is written before the trial runs.
 
     Attributes:
@@ -25,9 +23,7 @@ class TrialCreated(TrialRecord):
         config: All settings that decide the outcome, with the keys of a training's file.
     """
 
-    kind: ClassVar[str] = "trial_created"
-
-    stage: Stage = field(metadata={FORM: Form(Stage)})
+    stage: Stage
     candidate: str | None
     study: str
     number: int
@@ -35,21 +31,17 @@ class TrialCreated(TrialRecord):
     config: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialStarted(TrialRecord):
+class TrialStarted(TrialRecord, frozen=True, kw_only=True, tag="trial_started"):
     """A trial got an actor and trains from now on.
 
     Attributes:
         gpus: Number of GPUs that the actor takes, >= 0; e.g. 0.25 for a quarter of a GPU.
     """
 
-    kind: ClassVar[str] = "trial_started"
-
     gpus: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEnded(TrialRecord):
+class EpochEnded(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
     """A trial trained an epoch, and its scheduler judged it; written after the epoch's checkpoint.
 
     Attributes:
@@ -58,28 +50,44 @@ class EpochEnded(TrialRecord):
         state: State of the trial after the epoch: ``running``, ``finished`` or ``stopped_early``.
     """
 
-    kind: ClassVar[str] = "epoch"
+    epoch: int
+    metrics: Mapping[str, float]
+    state: TrialState
+
+
+class EpochLine(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
+    """The line of an ``EpochEnded`` as it is decoded: with the text of its metrics."""
 
     epoch: int
-    metrics: Mapping[str, float] = field(metadata={FORM: Form(read=lambda value: value, write=dict)})
-    state: TrialState = field(metadata=STATE)
+    metrics: msgspec.Raw
+    state: TrialState
+
+    @property
+    def record(self) -> EpochEnded:
+        """The record of the line."""
+        return EpochEnded(
+            n=self.n,
+            format=self.format,
+            time=self.time,
+            elapsed=self.elapsed,
+            trial=self.trial,
+            epoch=self.epoch,
+            metrics=Metrics(bytes(self.metrics)),
+            state=self.state,
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialPaused(TrialRecord):
+class TrialPaused(TrialRecord, frozen=True, kw_only=True, tag="trial_paused"):
     """A trial waits for the other trials of its population, without an actor.
 
     Attributes:
         epoch: The newest epoch that the trial has trained, >= 1.
     """
 
-    kind: ClassVar[str] = "trial_paused"
-
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialRetried(TrialRecord):
+class TrialRetried(TrialRecord, frozen=True, kw_only=True, tag="trial_retried"):
     """A trial failed and resumes from its newest good checkpoint.
 
     Attributes:
@@ -87,14 +95,11 @@ class TrialRetried(TrialRecord):
         error: What happened, in a line for people.
     """
 
-    kind: ClassVar[str] = "trial_retried"
-
     cause: str | None = None
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialEnded(TrialRecord):
+class TrialEnded(TrialRecord, frozen=True, kw_only=True, tag="trial_ended"):
     """A trial diverged or failed.
 
     Attributes:
@@ -102,21 +107,16 @@ class TrialEnded(TrialRecord):
         error: What ended the trial, in a line for people.
     """
 
-    kind: ClassVar[str] = "trial_ended"
-
-    state: TrialState = field(metadata=STATE)
+    state: TrialState
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointDamaged(TrialRecord):
+class CheckpointDamaged(TrialRecord, frozen=True, kw_only=True, tag="checkpoint_damaged"):
     """A checkpoint could not be used; its trial resumes from an older checkpoint.
 
     Attributes:
         damage: The file and what is wrong with it.
     """
-
-    kind: ClassVar[str] = "checkpoint_damaged"
 
     damage: str
 

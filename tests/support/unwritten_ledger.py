@@ -1,7 +1,8 @@
 """A ledger without a file, for tests that make thousands of histories."""
 
-from dataclasses import replace
 from itertools import count
+
+from msgspec.structs import replace
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunExperiment
