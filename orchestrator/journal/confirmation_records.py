@@ -4,6 +4,7 @@ The design of a confirmation, which is recorded before any of its trainings run.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -11,7 +12,8 @@ import msgspec
 from orchestrator.journal.record import Record, TrialRecord
 
 
-class ConfirmationPlan(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class ConfirmationPlan:
     """The design of the confirmation on one dataset.
 
     The plan is recorded before its values, because the level of the verdict depends on what had been seen before it.
@@ -40,7 +42,7 @@ class ConfirmationPlan(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
-        return msgspec.structs.asdict(self)
+        return asdict(self)
 
 
 class ConfirmationPlanned(Record, frozen=True, kw_only=True, tag="confirmation_planned"):
