@@ -10,8 +10,7 @@ from typing import Any, get_args, get_origin
 from msgspec import structs
 
 from orchestrator.commands.config_schema import describe_fields
-from orchestrator.journal.record import LEFT_OUT, SHARED, Record, event_fields
-from orchestrator.journal.records import KINDS
+from orchestrator.journal.records import KINDS, LEFT_OUT, SHARED, Record, event_fields
 
 WORDS: dict[Any, str] = {
     str: "text",

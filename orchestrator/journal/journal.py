@@ -23,8 +23,7 @@ from typing import IO, Any
 import msgspec
 
 from orchestrator.journal.lock import AlreadyRunningError, take
-from orchestrator.journal.record import Record
-from orchestrator.journal.records import CHECKSUM, RecordError, read_record, read_values
+from orchestrator.journal.records import CHECKSUM, Record, RecordError, read_record, read_values
 from trainables.errors import UserError
 from trainables.files import write_whole
 

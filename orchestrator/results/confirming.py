@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
+from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import fresh_seeds, repeat, wanted_plans
 from orchestrator.results.race import LEVEL as RACE_LEVEL

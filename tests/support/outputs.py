@@ -11,8 +11,8 @@ from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import TrialEnded
 from orchestrator.journal.trial import TrialState
-from orchestrator.journal.trial_records import TrialEnded
 from orchestrator.report.page import Extras, Page, build_page
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import summarise

@@ -3,8 +3,7 @@
 from typing import Any
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.record import Record
-from orchestrator.journal.records import parse
+from orchestrator.journal.records import Record, parse
 
 
 def event(kind: str, **fields: Any) -> Record:

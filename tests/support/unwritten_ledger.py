@@ -8,7 +8,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.record import Record
+from orchestrator.journal.records import Record
 
 
 class UnwrittenLedger(Ledger):

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.journal.metrics import Metrics
-from orchestrator.journal.records import parse, read_record
+from orchestrator.journal.records import Metrics, parse, read_record
 
 NAMES = st.sampled_from(["val/rsum", "val/rsum_best", "rsum", 'a","val/rsum', 'a{"rsum', "é", "", "train/loss"])
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**60), 2**60)

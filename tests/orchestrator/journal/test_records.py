@@ -14,9 +14,17 @@ from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import FORMAT, Journal, JournalError, JournalFormatError, read_journal, rewrite
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.record import SHARED, Record, UnknownRecord, event_fields
-from orchestrator.journal.records import KINDS, RecordError, parse, read_record
-from orchestrator.journal.salvage import salvage
+from orchestrator.journal.reader import salvage
+from orchestrator.journal.records import (
+    KINDS,
+    SHARED,
+    Record,
+    RecordError,
+    UnknownRecord,
+    event_fields,
+    parse,
+    read_record,
+)
 from orchestrator.journal.trial import Stage, TrialState, WarmTrial
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.record_kinds import written_kinds
