@@ -2,12 +2,6 @@
 
 Searcher, scheduler, tracking, display and summary all read the state of an experiment here, so a new process that reads
 the journal knows what the process that wrote the journal knew.
-
-Which running trials have an actor according to the journal, and how many GPUs each actor takes.
-
-The running time and the GPU time of an experiment over all its starts, whatever the machine's clock does.
-
-The running time and the GPU time that an experiment has used, over all its starts.
 """
 
 from collections import Counter
@@ -66,30 +60,6 @@ class Actors:
             self.gpus.pop(record.trial, None)
 
 
-@dataclass
-class RunningTime:
-    """Adds up the time between the records of each start.
-
-    Time between two starts does not count, nor does the time from the last record of a process to its kill, because the
-    date of the kill is unknown.
-
-    Attributes:
-        seconds: Running time up to the newest record, >= 0.
-    """
-
-    seconds: float = 0.0
-    _newest: Record | None = None
-
-    def apply(self, record: Record) -> float:
-        """Add the time up to a record; return the seconds since the previous record, 0 at the record of a start."""
-        before, self._newest = self._newest, record
-        if before is None or isinstance(record, ExperimentStarted):
-            return 0.0
-        passed = _seconds_between(before, record)
-        self.seconds += passed
-        return passed
-
-
 def _seconds_between(before: Record, after: Record) -> float:
     """Return the seconds between two records of one start; journals of older versions have only dates."""
     # Where the clock was set back, the difference is negative and counts as 0.
@@ -100,32 +70,33 @@ def _seconds_between(before: Record, after: Record) -> float:
 
 @dataclass
 class Spending:
-    """Adds up running time and GPU time from the records.
+    """Adds up the running time and the GPU time over all starts, whatever the machine's clock does.
+
+    Time between two starts does not count, nor does the time from the last record of a process to its kill, because the
+    date of the kill is unknown.
 
     Attributes:
+        seconds: Running time up to the newest record, >= 0.
         gpu_seconds: The running time of each trial that had an actor, times its GPUs, >= 0.
         actors: Actors of the newest start.
-        running_time: Running time of the experiment.
         training_seconds: The running time from the first trial of each start to the opening of test, >= 0.
         test_seconds: The running time in which models were evaluated on test, >= 0.
     """
 
+    seconds: float = 0.0
     gpu_seconds: float = 0.0
     actors: Actors = field(default_factory=Actors)
-    running_time: RunningTime = field(default_factory=RunningTime)
     training_seconds: float = 0.0
     test_seconds: float = 0.0
     _is_training: bool = False
+    _newest: Record | None = None
 
     def apply(self, record: Record) -> None:
         """Take one record into account."""
-        # The time before this record is charged to the actors that ran until this record.
-        passed = self.running_time.apply(record)
-        self.gpu_seconds += passed * self.gpus
-        if self._is_training:
-            self.training_seconds += passed
-        if isinstance(record, EvaluatedOnTest):
-            self.test_seconds += passed
+        before, self._newest = self._newest, record
+        if before is not None and not isinstance(record, ExperimentStarted):
+            # The time before this record is charged to the actors that ran until this record.
+            self._spend(_seconds_between(before, record), record)
         # What comes before the first trial of a start, such as the start of Ray, trains nothing.
         if isinstance(record, TrialStarted):
             self._is_training = True
@@ -133,10 +104,13 @@ class Spending:
             self._is_training = False
         self.actors.apply(record)
 
-    @property
-    def seconds(self) -> float:
-        """Running time of the experiment, in seconds."""
-        return self.running_time.seconds
+    def _spend(self, passed: float, record: Record) -> None:
+        self.seconds += passed
+        self.gpu_seconds += passed * self.gpus
+        if self._is_training:
+            self.training_seconds += passed
+        if isinstance(record, EvaluatedOnTest):
+            self.test_seconds += passed
 
     @property
     def gpus(self) -> float:
@@ -250,11 +224,6 @@ class History:
         return self.spending.actors
 
     @property
-    def running_time(self) -> RunningTime:
-        """The running time of the experiment, over all its starts."""
-        return self.spending.running_time
-
-    @property
     def finished(self) -> bool:
         """Whether the newest start came to its end."""
         return self.outcome == "finished"
@@ -342,7 +311,7 @@ def _create(history: History, record: TrialCreated) -> None:
         params=record.params,
         config=TrialConfig.from_dict(record.config),
         created=record.time,
-        created_after=history.running_time.seconds,
+        created_after=history.spending.seconds,
         stage=record.stage,
         candidate=record.candidate,
     )
@@ -367,7 +336,7 @@ def _end(history: History, record: TrialEnded) -> None:
 def _set_state(history: History, trial: Trial, record: EpochEnded | TrialEnded) -> None:
     trial.state = record.state
     if trial.has_ended:
-        trial.ended, trial.ended_after = record.time, history.running_time.seconds
+        trial.ended, trial.ended_after = record.time, history.spending.seconds
         history.ended.append(trial)
     else:
         trial.ended = trial.ended_after = None

@@ -242,7 +242,7 @@ def _write_results(
     suite, history = request.suite, ledger.history
     studies = {trial.study: trial.study.removesuffix(f"-{directory.name}") for trial in history.trials.values()}
     runs = cell_runs(suite, history, studies)
-    ended, seconds = time.time(), history.running_time.seconds
+    ended, seconds = time.time(), history.spending.seconds
     environment = history.environment
     facts = [
         ("ended", f"{datetime.fromtimestamp(ended, UTC):%Y-%m-%d %H:%M} UTC"),

@@ -139,7 +139,7 @@ def _curve(status: Status) -> Curve | None:
     if not curve.values:
         return None
     # The line continues to the newest record, because no better value has been found since.
-    curve.seconds.append(status.history.running_time.seconds)
+    curve.seconds.append(status.history.spending.seconds)
     curve.values.append(curve.values[-1])
     return curve
 

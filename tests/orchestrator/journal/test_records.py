@@ -122,7 +122,7 @@ def test_fields_and_kinds_of_other_versions_are_passed_over() -> None:
     assert "trial" in record and "epoch" not in record
     # Time passes, and nothing else is known of it.
     history = History.of([parse(line("limit_noted", elapsed=0.0)), record])
-    assert history.running_time.seconds == pytest.approx(0.1)
+    assert history.spending.seconds == pytest.approx(0.1)
     assert history.trials == {}
 
 
