@@ -374,6 +374,10 @@ class EpochEnded(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
     metrics: Mapping[str, float]
     state: TrialState
 
+    def event(self) -> dict[str, Any]:
+        """Return the fields of the event itself, with all its numbers."""
+        return super().event() | {"metrics": dict(self.metrics)}
+
 
 class EpochLine(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
     """The line of an ``EpochEnded`` as it is decoded: with the text of its metrics."""
