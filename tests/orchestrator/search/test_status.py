@@ -167,6 +167,7 @@ def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[s
             assert "pets: untested: 'pets-vsepp-nt_xent-0000' had nobody to compare with" in shown
 
 
+@pytest.mark.proof
 def test_looking_at_an_experiment_loads_no_torch() -> None:
     script = (
         "import sys, orchestrator.commands.status, orchestrator.commands.summarise\n"
