@@ -29,8 +29,7 @@ from orchestrator.journal.journal import (
     refuse_taken,
     torn_bytes,
 )
-from orchestrator.journal.leftovers import find_processes
-from orchestrator.journal.lock import find_holder, hold, left_scratch, read_lock
+from orchestrator.journal.lock import find_holder, find_processes, hold, left_scratch, read_lock
 from orchestrator.journal.reader import salvage
 from orchestrator.journal.records import EpochEnded, Record, has_ended
 from orchestrator.journal.trial import Trial, TrialState

@@ -1,20 +1,16 @@
 """The folder of an experiment: its files, the tracebacks of failed trials, and where running trials are.
 
-Tracebacks of failed trials, in files beside the journal.
-
 The journal has the reason of a failure in one sentence; the file of a trial holds the whole text of each attempt.
 
-Where the trials of a running search are, for live pages.
-
-The driver rewrites the file ``places.json`` beside the journal after reports of trials, at most every second. No search
-needs the file to resume. Ray's dashboard and ``nvidia-smi`` show the load of machines and processes.
+The driver rewrites the file ``places.json`` beside the journal after reports of trials, at most every second, for live
+pages. No search needs the file to resume. Ray's dashboard and ``nvidia-smi`` show the load of machines and processes.
 """
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import msgspec
 
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.trial import Trial
@@ -83,8 +79,7 @@ def read_error(directory: Path, trial: str) -> str | None:
 PLACES_FILE = "places.json"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Name of the machine, and id of the process, that trains a trial."""
 
     host: str
@@ -96,14 +91,13 @@ def write_places(directory: Path, places: Mapping[str, Place]) -> None:
     path = directory / PLACES_FILE
     partial = path.with_name(f".{PLACES_FILE}.{os.getpid()}")
     # Not forced to the disk, because places are out of date after a crash.
-    partial.write_text(json.dumps({trial: asdict(place) for trial, place in places.items()}), encoding="utf-8")
+    partial.write_bytes(msgspec.json.encode(places))
     partial.replace(path)
 
 
 def read_places(directory: Path) -> dict[str, Place]:
     """Return trial -> place of a running search; empty where the file is missing or damaged."""
     try:
-        places = read_state(directory / PLACES_FILE)
-        return {str(trial): Place(str(place["host"]), int(place["pid"])) for trial, place in places.items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return msgspec.convert(read_state(directory / PLACES_FILE), dict[str, Place])
+    except (OSError, ValueError):
         return {}

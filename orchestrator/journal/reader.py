@@ -1,12 +1,9 @@
 """Reads a journal: at once, or each record as soon as the process that writes the journal has written it.
 
-Reads the state of an experiment from its directory.
-
-Repairs a journal with damaged lines: keeps all records that do not build on a damaged line.
-
-A trial keeps its epochs up to a gap, and is trained again from there. A trial whose creation is lost, or whose number
-is no longer the next of its study, is dropped with all its records, so that the sampler suggests the trial again.
-Records of opened test splits are always kept.
+A repair of damaged lines (``salvage``) keeps all records that do not build on a damaged line. A trial keeps its
+epochs up to a gap, and is trained again from there. A trial whose creation is lost, or whose number is no longer the
+next of its study, is dropped with all its records, so that the sampler suggests the trial again. Records of opened
+test splits are always kept.
 """
 
 import os
