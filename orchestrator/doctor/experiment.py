@@ -29,12 +29,10 @@ from orchestrator.journal.journal import (
     refuse_taken,
     torn_bytes,
 )
-from orchestrator.journal.leftovers import find_processes
-from orchestrator.journal.lock import find_holder, hold, left_scratch, read_lock
-from orchestrator.journal.record import Record
-from orchestrator.journal.salvage import salvage
+from orchestrator.journal.lock import find_holder, find_processes, hold, left_scratch, read_lock
+from orchestrator.journal.reader import salvage
+from orchestrator.journal.records import EpochEnded, Record, has_ended
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.journal.trial_records import EpochEnded, has_ended
 from orchestrator.results.answers import summarise
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore

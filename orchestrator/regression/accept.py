@@ -7,9 +7,9 @@ from pathlib import Path
 
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.experiment_records import SuiteStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import SuiteStarted
 from orchestrator.regression.accepted import (
     Accepted,
     AcceptedError,

@@ -188,7 +188,7 @@ def _drawn_beside(answers: Mapping[str, Sequence[Answer]]) -> list[str]:
 
 
 def _as_of(history: History) -> str:
-    newest = history.running_time.newest
+    newest = history.spending.newest
     return "" if newest is None else datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -309,7 +310,7 @@ def plain_options(figure: Figure) -> list[dict[str, Any]]:
 
 def plain_runs(page: Page) -> dict[str, Any] | None:
     """Return the runs of the trials in MLflow as plain values for the page's script."""
-    return None if page.runs is None else vars(page.runs)
+    return None if page.runs is None else msgspec.structs.asdict(page.runs)
 
 
 def plain_rows(columns: Sequence[Column], rows: Iterable[Row]) -> list[dict[str, Any]]:

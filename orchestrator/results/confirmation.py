@@ -17,10 +17,10 @@ from functools import cached_property, partial
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunConfirm
-from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import differing, points_of
+from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation_plan import (
     fresh_seeds,

@@ -11,10 +11,10 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.journalled import experiment_of
-from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import Point, best_points, points_of, ranked, trained_alike
+from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.results.comparisons import LEVEL
 from orchestrator.results.race import LEVEL as RACE_LEVEL

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.confirmation_records import ConfirmationPlanned
 from orchestrator.journal.history import History
+from orchestrator.journal.records import ConfirmationPlanned
 from orchestrator.journal.trial import Stage
 from orchestrator.results.confirmation import current_plans, most_trainings, trainings_of
 from orchestrator.search.budget import Meter

@@ -11,8 +11,8 @@ from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import TrialEnded
 from orchestrator.journal.trial import TrialState
-from orchestrator.journal.trial_records import TrialEnded
 from orchestrator.report.page import Page, build_page
 from orchestrator.results.answers import summarise
 from orchestrator.results.winner import find_champions

@@ -12,10 +12,10 @@ from orchestrator.cli import main
 from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
 from orchestrator.forecast.dry_run import DryRun, dry_run
 from orchestrator.forecast.terminal import describe
-from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results import confirmation
 from orchestrator.results.answers import analyses_of, summarise

@@ -19,10 +19,10 @@ from orchestrator.commands.doctor import show_findings
 from orchestrator.commands.retrieve import show_answers
 from orchestrator.doctor.machine import Finding
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.experiment_records import LimitNoted
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import LimitNoted
 from orchestrator.journal.trial import TrialState
 from orchestrator.regression.changes import Finding as Slip
 from orchestrator.regression.verdict import CellResult, SuiteResult
