@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.experiment.plugins import installed_sources, load_plugins, outlined
+from orchestrator.experiment.plugins import installed_sources, load_plugins
 from orchestrator.experiment.yaml_files import load_trial_config, read_training
 from orchestrator.workload import single
 from orchestrator.workload.single import TrainingResult, TrainingStart
@@ -66,7 +66,7 @@ def directory_of(config: TrialConfig, output: Path, name: str | None) -> Path:
 
 
 def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[str]) -> TrialConfig:
-    """Read the YAML of one training with the plug-ins that it needs, which run last, because they import torch.
+    """Read the YAML of one training with the plug-ins that it needs, whose code runs.
 
     Raises:
         ConfigError: If the config or a plug-in is refused.
@@ -74,11 +74,7 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     values = read_training(path, overrides).values
     kinds = {"losses": "loss", "models": "model"}
     named = {kind: {values[key]} for kind, key in kinds.items() if isinstance(values.get(key), str)}
-    sources = [*plugins, *installed_sources(named, plugins)]
-    with outlined(sources) as are_known:
-        if are_known:
-            load_trial_config(path, overrides)
-    load_plugins(sources)
+    load_plugins([*plugins, *installed_sources(named, plugins)])
     return load_trial_config(path, overrides)
 
 
