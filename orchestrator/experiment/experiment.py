@@ -26,7 +26,6 @@ from orchestrator.experiment.values import LossName, ModelName, Name
 from orchestrator.experiment.yaml_files import (
     STRICT,
     find_file,
-    load_trial_config,
     override,
     read_kind,
     validate,
@@ -39,7 +38,7 @@ from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 from trainables.plugins.in_use import references
 from trainables.seeding import derive_seed
 
-__all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
+__all__ = ["Cell", "Experiment", "load_experiment"]
 
 
 MOST_STUDIES = 500

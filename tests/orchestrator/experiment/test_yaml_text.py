@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from orchestrator.experiment.experiment import Experiment, load_experiment, shipped_experiments
-from orchestrator.experiment.yaml_files import load_trial_config, validate
+from orchestrator.experiment.yaml_files import validate
 from orchestrator.experiment.yaml_text import DEEPEST, LARGEST_TEXT, MOST_NODES, YamlTextError, parse_yaml
 from orchestrator.regression.suite import Suite, load_suite, shipped_suites
+from orchestrator.workload.begin import read_config
 from trainables.errors import ConfigError
 
 pytestmark = pytest.mark.timeout(60)
@@ -70,7 +71,7 @@ def test_a_hostile_text_is_refused_at_once(text: str, message: str) -> None:
 LOADERS = {
     "experiment": load_experiment,
     "suite": load_suite,
-    "training": lambda source: load_trial_config(Path(source), []),
+    "training": lambda source: read_config(Path(source), []),
 }
 
 
