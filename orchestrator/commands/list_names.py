@@ -19,7 +19,7 @@ from orchestrator.commands.record_reference import write_record_reference
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, say, typed_program
 from trainables.errors import ConfigError, UserError
-from trainables.plugins.installed import installed_plugins
+from trainables.plugins.plugin import installed_plugins
 
 What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records", "commands"]
 Kind = Literal["experiment", "suite", "training"]

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.text.addresses import HIDDEN, check_well_formed, split_password, without_password
 from orchestrator.text.terminal import typed_program
-from orchestrator.tracking.connection import first_line
-from orchestrator.tracking.relocation import DATABASE
+from orchestrator.tracking.connection import DATABASE, first_line
 from trainables.errors import ConfigError
 from trainables.extras import require
 

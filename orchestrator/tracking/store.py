@@ -39,7 +39,6 @@ from orchestrator.tracking.description import (
     schedule_of,
     tags_of,
 )
-from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.runs import PARENT, Run, RunBatch, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.test_split import ranks_file, weights_file
@@ -158,11 +157,11 @@ class Store:
         Raises:
             MlflowException: If the store does not answer; see ``store_failures``.
             ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
+            StoreMovedError: If the folder of the database was moved or copied.
         """
         self._directory = directory or output / experiment
         self._uri, self._output = uri, output
         self._client = connection.connect(uri, output)
-        correct_addresses(uri)
         self._experiment = find_or_make(self._client, experiment, uri, output)
         self._shown: dict[str, str] = {}
         self._curves: dict[str, StudyCurve] = {}

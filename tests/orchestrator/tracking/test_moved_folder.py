@@ -1,4 +1,4 @@
-"""An output folder that was moved or copied, and an experiment that was deleted in MLflow's pages: said, and mended."""
+"""An output folder that was moved or copied, and an experiment that was deleted in MLflow's pages."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from orchestrator.cli import main
 from orchestrator.doctor.machine import Finding
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking import Store, default_uri, find_former_folders, registry
+from orchestrator.tracking import default_uri, registry
 from orchestrator.tracking.fetching import fetch_champion
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion
@@ -85,59 +85,53 @@ def copy(old: Path, new: Path) -> None:
 
 
 @pytest.mark.parametrize("take", [move, copy])
-def test_a_folder_that_came_from_elsewhere_is_said_to_and_sync_corrects_it(
-    runs: Path, take: Callable[[Path, Path], None], capsys: pytest.CaptureFixture[str]
+def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
+    runs: Path, store_template: Path, take: Callable[[Path, Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tracking(runs, capsys) == []
     before = content(runs)
     there = runs.with_name("there")
     take(runs, there)
+    reason = f"{there / 'mlflow.db'}: keeps its files in {runs}, from where its folder was moved or copied"
+    remedy = f"rename mlflow.db: `orchestrator sync --output {there}` makes a new one from the journals"
     (finding,) = tracking(there, capsys)
-    assert f"looks for files in {runs}, from where this folder was moved or copied" in finding["found"]
-    assert (finding["state"], "orchestrator sync" in finding["way_out"]) == ("fail", True)
+    assert (finding["state"], finding["found"]) == ("fail", reason) and remedy in finding["way_out"]
     run("doctor", "--output", str(there), code=1)
-    said = capsys.readouterr().out
-    assert (
-        f"the store looks for files in {runs}" in said and f"`orchestrator sync --output {there}` corrects it" in said
-    )
-    run("sync", "--output", str(there))
-    assert tracking(there, capsys) == []
-    assert runs.as_uri() not in content(there)
-    folder, found = fetch_champion(default_uri(there), "pets", there / "fetched")
+    said = " ".join(capsys.readouterr().out.split())
+    assert reason in said and remedy in said
+    # The files of the original of a copy are still there to be read.
+    reading = [["retrieve", "a dog", "--dataset", "pets"]] if take is move else []
+    for command in (["sync"], ["sync", "tiny"], *reading):
+        run(*command, "--output", str(there), code=2)
+        assert reason in capsys.readouterr().err
+    assert tracking(there, capsys, "--repair")[0]["state"] == "fail"
+    assert content(there) == before and runs.exists() == (take is copy)
+
+    # Another folder again, because MLflow keeps the renamed database open in this process.
+    mended = shutil.copytree(there, runs.with_name("mended"))
+    (mended / "mlflow.db").rename(mended / "former.db")
+    shutil.copy(store_template, mended / "mlflow.db")
+    run("sync", "--output", str(mended))
+    assert tracking(mended, capsys) == [] and content(there) == before
+    folder, found = fetch_champion(default_uri(mended), "pets", mended / "fetched")
     assert (found.version, (folder / "vocabulary.json").read_text()) == (1, "[]")
     if runs.exists():
         assert content(runs) == before, "the original is left alone"
 
 
-def test_retrieve_names_the_reason_and_the_way_out(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Path) -> None:
     there = runs.with_name("there")
     runs.rename(there)
-    run("retrieve", "a dog", "--dataset", "pets", "--output", str(there), code=2)
-    said = capsys.readouterr().err
-    assert f"{there}: was moved or copied from {runs}, where icr-pets is looked for" in said
-    assert f"`orchestrator sync --output {there}` corrects it" in said
-
-
-def test_repair_corrects_it_as_well_and_a_start_of_the_search_does(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    there = runs.with_name("there")
-    runs.rename(there)
-    (finding,) = tracking(there, capsys, "--repair")
-    assert (finding["state"], finding["way_out"]) == ("warn", "repaired: delivered")
-    there.rename(runs)
-    assert find_former_folders(default_uri(runs)) == [str(there)]
-    Store(default_uri(runs), runs, "tiny")
-    assert find_former_folders(default_uri(runs)) == []
-
-
-def test_files_that_lie_nowhere_are_expected_here(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    there = runs.with_name("there")
-    runs.rename(there)
-    shutil.rmtree(there / "artifacts")
-    assert tracking(there, capsys) == [], "nothing lies in the wrong place"
-    run("sync", "--output", str(there))
-    assert runs.as_uri() not in content(there)
+    before = content(there)
+    tracker = Tracker(default_uri(there), there, "tiny", read_journal(there / "tiny" / "journal.jsonl"))
+    tracker.start()
+    tracker.close(0.1)
+    assert tracker.problem is not None and f"keeps its files in {runs}" in tracker.problem
+    card = there / "tiny" / CHAMPIONS / "pets" / CARD
+    card.write_text(card.read_text().replace("20.0", "21.0"))
+    _, (problem,) = registry.register_all(default_uri(there), there / "tiny")
+    assert f"keeps its files in {runs}" in problem
+    assert content(there) == before and not runs.exists()
 
 
 def test_files_that_stayed_behind_are_found_there(runs: Path) -> None:
