@@ -4,6 +4,8 @@ Tracebacks of failed trials, in files beside the journal.
 
 The journal has the reason of a failure in one sentence; the file of a trial holds the whole text of each attempt.
 
+Where MLflow has the runs of the trials, for links from pages.
+
 Where the trials of a running search are, for live pages.
 
 The driver rewrites the file ``places.json`` beside the journal after reports of trials, at most every second. No search
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.trial import Trial
-from trainables.files import read_state
+from trainables.files import read_state, write_whole
 
 JOURNAL_FILE = "journal.jsonl"
 """Name of the journal in an experiment's directory."""
@@ -107,3 +109,38 @@ def read_places(directory: Path) -> dict[str, Place]:
         return {str(trial): Place(str(place["host"]), int(place["pid"])) for trial, place in places.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
+
+
+RUNS_FILE = "mlflow.json"
+
+
+@dataclass(frozen=True)
+class TrackedRuns:
+    """The runs of an experiment's trials in MLflow, for links.
+
+    Attributes:
+        server: Address of MLflow's pages, without a password.
+        note: What the address needs, such as a command that must run; empty for a server.
+        experiment: MLflow's id of the experiment.
+        trials: Trial -> id of its run.
+    """
+
+    server: str
+    note: str
+    experiment: str
+    trials: Mapping[str, str]
+
+
+def write_runs(directory: Path, runs: TrackedRuns) -> None:
+    """Write the runs into an experiment's directory, when they have been delivered."""
+    write_whole(directory / RUNS_FILE, json.dumps(asdict(runs)))
+
+
+def read_runs(directory: Path) -> TrackedRuns | None:
+    """Return the runs; ``None`` where none were delivered, or the file is damaged, which `orchestrator sync` mends."""
+    try:
+        found = read_state(directory / RUNS_FILE)
+        trials = {str(trial): str(run) for trial, run in found["trials"].items()}
+        return TrackedRuns(str(found["server"]), str(found["note"]), str(found["experiment"]), trials)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None

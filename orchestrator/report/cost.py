@@ -64,7 +64,6 @@ def cost_figure(studies: Sequence[Study]) -> Figure:
         note="Trial time of each study, by how its trials ended; the confirmation trained the best of them again.",
         options=[Option("all", [Panel("", bars, layout)])] if bars else [],
         height=max(200, 110 + 34 * len(studies)),
-        absent="No epoch has been trained yet.",
     )
 
 

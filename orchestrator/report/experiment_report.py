@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from orchestrator.journal.directory import checkpoint_root
+from orchestrator.journal.directory import checkpoint_root, read_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.reader import read_history
@@ -77,6 +77,7 @@ def _report(directory: Path, data_root: Path | None, device: str) -> tuple[Path,
         compared=compared,
         queries=[] if data_root is None else ask_winners(history, directory, data_root, device),
         unended="killed" if find_holder(directory) is None else "running",
+        runs=read_runs(directory),
     )
     _write(lambda: write_report(page, path), path)
     return path, page

@@ -13,19 +13,24 @@ from typing import Any
 
 import yaml
 
+from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.report.budget_figures import budget_figure, incumbent_figure, race_figure
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
-from orchestrator.report.early_figure import early_figure
 from orchestrator.report.figures import Figure
-from orchestrator.report.fronts import front_figure
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
-from orchestrator.report.learned_figure import learned_figure
-from orchestrator.report.loss_figures import cocos_figure, weight_figure
+from orchestrator.report.loss_figures import cocos_figure, learned_figure, weight_figure
 from orchestrator.report.queries import Queries
 from orchestrator.report.query_comparison import ComparedQueries
-from orchestrator.report.search_figures import learning_curves, over_trials
+from orchestrator.report.search_figures import (
+    budget_figure,
+    early_figure,
+    front_figure,
+    incumbent_figure,
+    learning_curves,
+    over_trials,
+    race_figure,
+)
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, names_of, studies_of
 from orchestrator.results.answer import Answer
@@ -64,6 +69,7 @@ class Page:
         experiment: The resolved experiment as YAML.
         digests: Dataset -> SHA-256.
         versions: Recorded packages, revision and machine, by name.
+        runs: The runs of the trials in MLflow, if they are known.
     """
 
     name: str
@@ -83,6 +89,7 @@ class Page:
     experiment: str
     digests: Mapping[str, str]
     versions: Mapping[str, str]
+    runs: TrackedRuns | None
 
 
 def build_page(
@@ -91,6 +98,7 @@ def build_page(
     queries: Sequence[Queries] = (),
     compared: Sequence[ComparedQueries] = (),
     unended: str = "not ended",
+    runs: TrackedRuns | None = None,
     drawn: bool = True,
 ) -> Page:
     """Return the page of an experiment in any state.
@@ -100,13 +108,14 @@ def build_page(
         queries: See ``Page``.
         compared: See ``Page``; with the ids of the trials, which the page replaces by their names on the page.
         unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
+        runs: The runs of the trials in MLflow, if they are known.
         drawn: Whether to make the figures, which takes most of the time.
     """
     studies, summary = studies_of(history), Summary(history)
     names, trials = names_of(studies), list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
     further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
-    makers = figure_makers(summary, studies) if drawn else {}
+    makers, rows = figure_makers(summary, studies) if drawn else {}, leaderboard(studies)
     answers = _answers(summary)
     return Page(
         name=history.experiment.name or "experiment",
@@ -117,8 +126,8 @@ def build_page(
         facts=_facts(history),
         answers=answers,
         drawn_beside=_drawn_beside(answers),
-        columns=columns(metric, further),
-        rows=leaderboard(studies, further),
+        columns=columns(metric, further, rows),
+        rows=rows,
         figures={key: make() for key, make in makers.items()},
         queries=list(queries),
         compared=[replace(both, first=names[both.first], second=names[both.second]) for both in compared],
@@ -127,6 +136,7 @@ def build_page(
         experiment=yaml.safe_dump(_plain(history.experiment.values), sort_keys=False, allow_unicode=False, width=100),
         digests=dict(history.data),
         versions=_versions(history.environment),
+        runs=runs,
     )
 
 
@@ -135,7 +145,7 @@ def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Calla
     names, begun = names_of(studies), bool(summary.history.experiment)
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies)})
     return {
-        "front": lambda: front_figure(summary.history, studies, names),
+        "front": lambda: front_figure(summary.history, studies),
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
         "budget": lambda: budget_figure(summary.analyses.equal_budget if begun else {}, studies),
@@ -168,9 +178,6 @@ def _answers(summary: Summary) -> dict[str, list[Answer]]:
     groups: dict[str, list[Answer]] = {"": []}
     for answer in answers_of(summary):
         groups.setdefault(answer.dataset, []).append(answer)
-    for dataset, sentences in summary.caveats.items():
-        if sentences and not any(answer.key == CAVEATS for answer in groups[dataset]):
-            groups[dataset].append(Answer(CAVEATS, dataset, "Caveats", "", notes=tuple(sentences)))
     return {dataset: sorted(group, key=lambda answer: answer.key == CAVEATS) for dataset, group in groups.items()}
 
 

@@ -186,7 +186,8 @@ def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is escaped."""
     options = {key: plain_options(figure) for key, figure in page.figures.items() if figure.options}
     figures = {key: {"options": values} for key, values in options.items()}
-    data = embedded({"figures": figures, "rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN})
+    rows = {"rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN, "runs": plain_runs(page)}
+    data = embedded({"figures": figures, **rows})
     return _file("report.html.j2", scripts(), plotly_source(), data=data, **report_values(page))
 
 
@@ -267,12 +268,14 @@ def templates(*folders: str) -> Environment:
     return environment
 
 
+PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian.min.js"
+"""Plotly's own bundle of the flat charts, 1.5 MB; its bundle of all charts has 4.8 MB. See the folder's README."""
+
+
 @cache
 def plotly_source() -> str:
-    """Return Plotly as one script of 5 MB."""
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())
+    """Return Plotly as one script."""
+    return PLOTLY.read_text(encoding="utf-8")
 
 
 @cache
@@ -304,14 +307,19 @@ def plain_options(figure: Figure) -> list[dict[str, Any]]:
     return list(rounded(options))
 
 
+def plain_runs(page: Page) -> dict[str, Any] | None:
+    """Return the runs of the trials in MLflow as plain values for the page's script."""
+    return None if page.runs is None else vars(page.runs)
+
+
 def plain_rows(columns: Sequence[Column], rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Return rows of the leaderboard for the page's script, without the keys of the columns, to save space."""
     keys = [column.key for column in columns]
     return [
         {
             "id": row.id,
-            "sort": [row.sort[key] for key in keys],
-            "shown": [row.shown[key] for key in keys],
+            "sort": [rounded(row.sort.get(key)) for key in keys],
+            "shown": [row.shown.get(key, "") for key in keys],
             "state": row.state,
             "study": row.study,
             "details": {

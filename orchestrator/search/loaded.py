@@ -124,7 +124,12 @@ class LoadedExperiment:
 
     @property
     def figures(self) -> "dict[str, Figure]":
-        """The drawings of the report, by name, as Plotly's figures: ``figures["trials"].show()``."""
+        """The drawings of the report, by name, as Plotly's figures: ``figures["trials"].show()``.
+
+        Raises:
+            MissingExtraError: If Plotly's package is not installed.
+        """
+        require("figures", "`figures`", "plotly")
         from orchestrator.report.plotly_figures import plotly_figures
 
         return plotly_figures(self.history)

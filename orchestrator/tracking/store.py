@@ -7,6 +7,7 @@ The files of a run, which lie beside MLflow's database: in a folder, in a bucket
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from orchestrator.experiment.experiment import ANY
+from orchestrator.journal.directory import TrackedRuns, write_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.race import race_outcome
 from orchestrator.results.winner import find_champions
 from orchestrator.tracking import connection
+from orchestrator.tracking.address import pages_of
 from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.description import (
     BEST_EPOCH,
@@ -157,7 +160,7 @@ class Store:
             ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
         """
         self._directory = directory or output / experiment
-        self._uri = uri
+        self._uri, self._output = uri, output
         self._client = connection.connect(uri, output)
         correct_addresses(uri)
         self._experiment = find_or_make(self._client, experiment, uri, output)
@@ -224,6 +227,10 @@ class Store:
             self._send_candidate(candidate, history)
         self._show(history)
         self._tag_winners(history)
+        # Pages without links are no reason to end a delivery.
+        with suppress(OSError):
+            trials = {name: run.id for name, run in self._runs.items() if name in history.trials}
+            write_runs(self._directory, TrackedRuns(*pages_of(self._uri, self._output), self._experiment, trials))
 
     def _show(self, history: History) -> None:
         """Set the tags that choose what the experiment's page shows."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.journal.directory import JOURNAL_FILE, Place, read_error, read_places
+from orchestrator.journal.directory import JOURNAL_FILE, Place, read_error, read_places, read_runs
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Trial, TrialState
@@ -166,7 +166,8 @@ class Watched:
             status = self.status()
             if self._page is None or self._page[0] is not status:
                 unended = "killed" if status.holder is None else "running"
-                self._page = status, build_page(status.history, unended=unended, drawn=False)
+                runs = read_runs(self.directory)
+                self._page = status, build_page(status.history, unended=unended, runs=runs, drawn=False)
                 rows = {row.id: row for row in self._page[1].rows}
                 kept = {name: known for name, known in self._rows.items() if rows.get(name) == known[1]}
                 self._rows = {name: kept.get(name, (self.followed.version, row)) for name, row in rows.items()}

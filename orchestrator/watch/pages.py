@@ -12,6 +12,7 @@ from orchestrator.report.render import (
     ROWS_SHOWN,
     embedded,
     plain_options,
+    plain_runs,
     plotly_styles,
     report_values,
     scripts,
@@ -40,8 +41,9 @@ class Pages:
 
     def experiment(self, watched: Watched, instance: str) -> tuple[str, str]:
         """Return the page of an experiment, and the page's Content-Security-Policy."""
-        values = report_values(watched.page(), watched.live())
-        return self._page("report.html.j2", self._scripts, instance, **values)
+        page = watched.page()
+        values = report_values(page, watched.live())
+        return self._page("report.html.j2", self._scripts, instance, runs=plain_runs(page), **values)
 
     def start(self, experiments: Sequence[Watched], title: str, instance: str) -> tuple[str, str]:
         """Return the start page, and the page's Content-Security-Policy."""
@@ -53,7 +55,7 @@ class Pages:
             cards.append(_card(watched, at_once))
         theme, data, *_, live = self._scripts
         texts = [theme, data, live]
-        return self._page("start.html.j2", texts, instance, cards=cards, title=title, measured=measured)
+        return self._page("start.html.j2", texts, instance, None, cards=cards, title=title, measured=measured)
 
     def figure(self, figure: Figure, name: str) -> tuple[str, list[dict[str, Any]]]:
         """Return a figure, rendered as in the report, and the data of its charts; both empty without data."""
@@ -62,8 +64,10 @@ class Pages:
         macros: Any = self._templates.get_template("macros.html.j2").module
         return set_aside_styles(str(macros.figure_card(figure, name))), plain_options(figure)
 
-    def _page(self, template: str, texts: list[Markup], instance: str, **values: Any) -> tuple[str, str]:
-        data = embedded({"figures": {}, "rows": [], "rowsShown": ROWS_SHOWN, "instance": instance})
+    def _page(
+        self, template: str, texts: list[Markup], instance: str, runs: Any = None, **values: Any
+    ) -> tuple[str, str]:
+        data = embedded({"figures": {}, "rows": [], "rowsShown": ROWS_SHOWN, "instance": instance, "runs": runs})
         html = self._templates.get_template(template).render(
             policy="", style=self._style, scripts=texts, data=data, **values
         )

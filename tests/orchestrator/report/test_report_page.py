@@ -14,6 +14,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.figures import Figure, plain, scaled
+from orchestrator.report.leaderboard import PARAMETER, WIDEST
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import build_page
 from orchestrator.report.space import searched
@@ -61,7 +62,7 @@ def test_page_is_json_whatever_the_number_of_trials(trials: int) -> None:
 def test_history_without_a_start_still_has_a_page() -> None:
     page = build_page(History())
     assert page.answers == {}
-    assert all(figure.absent and not figure.options for figure in page.figures.values())
+    assert not any(figure.options for figure in page.figures.values())
 
 
 def test_the_best_of_a_search_is_called_unconfirmed() -> None:
@@ -158,6 +159,31 @@ def test_leaderboard_puts_the_best_first_and_trials_without_a_value_last() -> No
     rows = build_page(author.history).rows
     assert [row.sort["value"] for row in rows] == [120, 100, None]
     assert ("ended by", "out of memory") in rows[2].details
+
+
+def test_each_searched_parameter_has_a_column_and_further_metrics_are_switched_on() -> None:
+    page = build_page(search(12))
+    shown = {column.heading: column for column in page.columns if not column.off}
+    assert {"temperature", "margin", "e0", "e1", "e2", "e3"} <= set(shown)
+    assert all(shown[name].numeric for name in ("temperature", "e3"))
+    off = [column.key for column in page.columns if column.off]
+    assert "cocos/i2t_negatives_per_query" in off and "val/t2i_r10" in off
+    assert off.index("cocos/t2i_queries_without_gradient") < off.index("val/i2t_r5"), "COCOS come first"
+    for row in page.rows:
+        searched = {key.removeprefix(PARAMETER): value for key, value in row.sort.items() if key.startswith(PARAMETER)}
+        assert searched and all(isinstance(value, float) for value in searched.values())
+        assert set(row.shown) <= {column.key for column in page.columns}
+
+
+def test_of_many_parameters_those_of_most_trials_are_shown_at_first() -> None:
+    author = Author()
+    for number in range(3):
+        names = [f"p{place}" for place in range(WIDEST + 3) if number < 2 or place > 2]
+        trial = author.create("nt_xent", number, dict.fromkeys(names, 1.0 + number))
+        author.epoch(trial, 1, {"val/rsum": 100.0}, "finished")
+    page = build_page(author.finish())
+    off = [column.heading for column in page.columns if column.off and column.key.startswith(PARAMETER)]
+    assert off == ["p0", "p1", "p2"]
 
 
 def test_cost_counts_what_the_trials_reported() -> None:
