@@ -120,7 +120,12 @@ class Server:
     async def events(self, request: Request) -> Response:
         """Return the event stream of an experiment's page."""
         watched = self._find(request)
-        return _stream(lambda: {"instance": self._instance_of(watched), "version": watched.version()})
+
+        def news() -> dict[str, str]:
+            watched.refresh()
+            return {"instance": self._instance_of(watched), "version": watched.version()}
+
+        return _stream(news)
 
     async def start_events(self, request: Request) -> Response:
         """Return the event stream of the start page."""

@@ -1,15 +1,10 @@
-"""Access control of the live pages, beside Starlette's check of the Host header and of the method.
+"""Access control of the live pages, beside Starlette's checks of method and Host header (against DNS rebinding).
 
-The Host header must name this server: otherwise the pages of a foreign domain name that resolves to this server (DNS
-rebinding) could read the live pages. Where a token is set, every request needs the token, which comes once in the
-address, then in a cookie that scripts and other sites cannot read; so the server may have any name.
-
-References:
-    [Fetch] W3C, Fetch Metadata Request Headers, https://www.w3.org/TR/fetch-metadata/
+Where a token is set, every request needs the token. It comes once in the address, then in a cookie that scripts and
+other sites cannot read. ``Sec-Fetch-*``: W3C, Fetch Metadata Request Headers, https://www.w3.org/TR/fetch-metadata/
 """
 
 import hmac
-import ipaddress
 from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -22,7 +17,6 @@ COOKIE = "orchestrator_watch"
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -74,11 +68,3 @@ class Guard:
     def _is_right(self, token: str | None) -> bool:
         # The comparison takes the same time for every wrong token.
         return hmac.compare_digest((token or "").encode(), (self._token or "").encode())
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether a host can be reached from this machine only."""
-    try:
-        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
