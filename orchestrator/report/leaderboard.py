@@ -149,10 +149,11 @@ def _is_number(value: Any) -> bool:
 
 def _metrics(trial: Trial) -> dict[str, float]:
     """Return the metrics of a trial's best epoch, and the COCOS statistics of the counted epoch that is nearest."""
-    best = trial.epochs.get(trial.best_epoch or 0, {})
+    best = dict(trial.epochs.get(trial.best_epoch or 0, {}))
     epoch = counted_epoch(trial) if trial.best_epoch else None
-    counts = {name: value for name, value in trial.epochs[epoch].items() if name.startswith("cocos")} if epoch else {}
-    return {name: value for name, value in {**best, **counts}.items() if not name.endswith(("_best", "_std"))}
+    if epoch not in (None, trial.best_epoch):
+        best |= {name: value for name, value in trial.epochs[epoch].items() if name.startswith("cocos")}
+    return {name: value for name, value in best.items() if not name.endswith(("_best", "_std"))}
 
 
 def _trainings(point: Point) -> str:
