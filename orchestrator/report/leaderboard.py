@@ -75,7 +75,7 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Co
     common = sorted(parameters, key=lambda key: -counts[key])[:WIDEST]
     numbers = {key for row in rows for key in parameters if _is_number(row.sort.get(key))}
     first = (*further, *(key for key in SHOWN if key not in further))
-    metrics = [key for key in counts if "/" in key and key not in (*first, *parameters)]
+    metrics = [key for key in counts if "/" in key and key not in (metric, *first, *parameters)]
     # The counts of contributing samples come first, because no other program has them.
     metrics.sort(key=lambda key: not key.startswith("cocos"))
     return [
@@ -149,10 +149,11 @@ def _is_number(value: Any) -> bool:
 
 def _metrics(trial: Trial) -> dict[str, float]:
     """Return the metrics of a trial's best epoch, and the COCOS statistics of the counted epoch that is nearest."""
-    best = trial.epochs.get(trial.best_epoch or 0, {})
+    best = dict(trial.epochs.get(trial.best_epoch or 0, {}))
     epoch = counted_epoch(trial) if trial.best_epoch else None
-    counts = {name: value for name, value in trial.epochs[epoch].items() if name.startswith("cocos")} if epoch else {}
-    return {name: value for name, value in {**best, **counts}.items() if not name.endswith(("_best", "_std"))}
+    if epoch not in (None, trial.best_epoch):
+        best |= {name: value for name, value in trial.epochs[epoch].items() if name.startswith("cocos")}
+    return {name: value for name, value in best.items() if not name.endswith(("_best", "_std"))}
 
 
 def _trainings(point: Point) -> str:

@@ -131,7 +131,8 @@ def counted(study: Study) -> Counted:
     """
     epochs = [(trial, epoch) for trial in study.valued if (epoch := counted_epoch(trial))]
     epochs.sort(key=lambda pair: pair[0].state is not TrialState.FINISHED)
-    return study, [(trial, trial.epochs[epoch]) for trial, epoch in epochs]
+    # A mapping of the journal finds a number in the text of its line each time; every chart of COCOS needs them again.
+    return study, [(trial, dict(trial.epochs[epoch])) for trial, epoch in epochs]
 
 
 def counted_epoch(trial: Trial) -> int | None:
