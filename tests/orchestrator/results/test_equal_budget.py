@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from orchestrator.tables import FORMATS
 from orchestrator.tables.equal_budget import equal_budget_tables
 
 from orchestrator.cli import main
@@ -16,6 +15,7 @@ from orchestrator.report.page import build_page
 from orchestrator.results.answers import analyses_of
 from orchestrator.results.equal_budget import FEWEST, equal_budgets, optimism_of, searched_losses
 from orchestrator.results.summary import Summary
+from orchestrator.tables import FORMATS
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 
 STEADY, LUCKY = (50.0, 51.0, 52.0, 53.0), (20.0, 30.0, 40.0, 60.0)
