@@ -29,8 +29,8 @@ from trainables.config import TrialConfig
 INTRODUCTION = """# Answers
 
 Every sentence with which the terminal, the report and the files answer a question, from made-up studies. This page is
-made by `python -m tests.answers_page > docs/answers.md`. How the tests work is in [confirming.md](confirming.md), and
-each term is in [glossary.md](glossary.md).
+made by `python -m tests.answers_page > docs/answers.md`. How the tests work is in
+[reference/confirmation.md](reference/confirmation.md), and each term is in [glossary.md](glossary.md).
 
 An answer has a verdict. `better`: the winner leads by more than chance. `tie`: no significant difference. `worse`: the
 winner was best on val and is worse on test. `untested`: the values do not suffice for a test. `unconfirmed`: no

@@ -20,7 +20,7 @@ PAGES = sorted(
 )
 TEXTS = ["README.md", "deploy/README.md", "orchestrator/reference/README.md", *PAGES]
 DOCUMENTS = ["CHANGELOG.md", *TEXTS]
-MADE = ("docs/commands.md", "docs/experiment-keys.md", "docs/journal.md")
+MADE = ("docs/answers.md", "docs/commands.md", "docs/experiment-keys.md", "docs/journal.md")
 """Pages that are made from the code."""
 
 HOW_TO = tuple(
