@@ -141,7 +141,7 @@ def test_the_winners_are_printed(ledger: Ledger) -> None:
     assert "unconfirmed" in lines[0]
     assert [line.strip() for line in lines[1:]] == [
         "pets: unconfirmed: the best of its search; confirm it with fresh seeds before believing it",
-        "pets: 1 trial failed; none of them can win",
+        "pets: 1 trial failed, which cannot win",
         "pets: All losses were trained at learning rate 0.0002: another rate may suit another loss better",
         "search: 2 trials: 1 finished, 1 failed",
     ]
