@@ -173,7 +173,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="ties with wrong candidates are won by judged positives",
-        file="trainables/judgements/judged_metrics.py",
+        file="trainables/judgements/judged_ranking.py",
         old="torch.searchsorted(others, best - tolerance)",
         new="torch.searchsorted(others, best - tolerance, right=True)",
         tests="tests/trainables/judgements/test_judged_metrics.py",
