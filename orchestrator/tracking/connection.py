@@ -53,20 +53,27 @@ def artifacts_of(output: Path, experiment: str) -> str:
     return (output.resolve() / ARTIFACTS / experiment).as_uri()
 
 
-def refuse_moved(client: "MlflowClient", experiment: "Experiment") -> None:
+def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing: bool = True) -> None:
     """Refuse a database whose files are looked for in the folder from which an output folder was moved or copied.
 
     MLflow stores absolute addresses of files: it makes a relative one absolute, and has no request that changes one.
     Files would be written to the former folder, which may belong to another search by now.
 
+    Args:
+        client: Client of the store.
+        experiment: The experiment whose files are asked for.
+        is_writing: Whether files are to be written, so that files at neither place are refused, too.
+
     Raises:
-        StoreMovedError: If the files lie beside the database, or at neither place.
+        StoreMovedError: If the files lie beside the database, and are looked for elsewhere.
     """
     address, uri = experiment.artifact_location or "", str(client.tracking_uri)
     database, former = Path(uri.removeprefix("sqlite:///")), Path(unquote(address.removeprefix("file://")))
     here = database.parent / ARTIFACTS / former.name
     is_default = uri.startswith("sqlite:///") and database.name == DATABASE and address.startswith("file:///")
-    if not is_default or former.parent.name != ARTIFACTS or former == here or (former.is_dir() and not here.is_dir()):
+    if not is_default or former.parent.name != ARTIFACTS or former == here or not (here.is_dir() or is_writing):
+        return
+    if former.is_dir() and not here.is_dir():
         return
     raise StoreMovedError(
         f"{database}: keeps its files in {former.parent.parent}, from where its folder was moved or copied. Move the "
@@ -170,7 +177,7 @@ def count_experiments(uri: str) -> int:
             client = MlflowClient(tracking_uri=uri)
             experiments = client.search_experiments()
         for experiment in experiments:
-            refuse_moved(client, experiment)
+            refuse_moved(client, experiment, is_writing=False)
         return len(experiments)
     except StoreMovedError:
         raise
