@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from orchestrator.regression.accept import first_references
 from orchestrator.regression.accepted import Accepted, CellRuns
-from orchestrator.regression.drift import Night
+from orchestrator.regression.reruns import first_references
 from orchestrator.regression.suite import load_suite
-from orchestrator.regression.verdict import judge_suite
+from orchestrator.regression.verdict import Night, judge_suite
 from orchestrator.regression.webpage import render_page
 from tests.browser.test_report_in_browser import DESKTOP, PHONE, opened
 from tests.support.regression_results import CONDITIONS

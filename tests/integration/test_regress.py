@@ -13,10 +13,10 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import AlreadyRunningError, hold
-from orchestrator.regression.accept import accept
 from orchestrator.regression.accepted import AcceptedError, read_accepted
-from orchestrator.regression.changes import Finding
+from orchestrator.regression.comparison import Finding
 from orchestrator.regression.rerun import Request, Rerun, rerun
+from orchestrator.regression.reruns import accept
 from orchestrator.regression.suite import Suite
 from orchestrator.workload.workload import Evaluation
 from tests.support import fake_workload

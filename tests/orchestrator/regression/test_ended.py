@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.regression.ended import EndedRerun, written_runs
+from orchestrator.regression.reruns import EndedRerun, written_runs
 from tests.support.regression_results import runs
 
 

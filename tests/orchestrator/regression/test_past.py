@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.regression.ended import SUMMARY, EndedRerun, read_summary
-from orchestrator.regression.past import (
+from orchestrator.regression.rerun import Request, rerun
+from orchestrator.regression.reruns import (
     SKEW,
     STAMP,
+    SUMMARY,
+    EndedRerun,
     Past,
     find_fresh,
     name_rerun,
     past_reruns,
+    read_summary,
     still_slipped,
 )
-from orchestrator.regression.rerun import Request, rerun
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
 from trainables.errors import UserError

@@ -10,8 +10,8 @@ import torch
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.regression.accepted import Accepted, CellRuns
-from orchestrator.regression.changes import Finding
-from orchestrator.regression.runs import cell_runs
+from orchestrator.regression.comparison import Finding
+from orchestrator.regression.reruns import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from tests.support.regression_results import make_suite

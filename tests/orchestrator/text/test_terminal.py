@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orchestrator.views.terminal import show
 from rich.live import Live
 
 import orchestrator
@@ -24,9 +25,9 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.regression.changes import Finding as Slip
+from orchestrator.regression.answers import answers_of as answers_of_suite
+from orchestrator.regression.comparison import Finding as Slip
 from orchestrator.regression.verdict import CellResult, SuiteResult
-from orchestrator.regression.webpage import print_result
 from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress
 from orchestrator.text.terminal import make_console
 from tests.support.experiments import add_trial, make_experiment, start
@@ -122,7 +123,8 @@ def doctor() -> None:
 
 def regress() -> None:
     cell = CellResult(CANARY, Slip.FAILED, None, (), None, None, 0, 0, (CANARY,), (CANARY,), (CANARY,))
-    print_result(SuiteResult(CANARY, Slip.FAILED, (cell,), 0.05, (0.01, 0.01, None), (CANARY,)))
+    result = SuiteResult(CANARY, Slip.FAILED, (cell,), 0.05, (0.01, 0.01, None), (CANARY,))
+    show(answers_of_suite(result, make_suite(), {}, None))
 
 
 def retrieve() -> None:
