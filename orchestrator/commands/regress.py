@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
+from orchestrator.views.terminal import show
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:

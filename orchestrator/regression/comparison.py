@@ -15,13 +15,14 @@ Within a group every test has the same level: the group's rate divided by the nu
 where more seeds may be added after a look, by the number of looks. Each test is Student's on the cell's own spread,
 with the degrees of freedom of that spread: where a cell has not changed, its accepted and its new runs are draws of one
 distribution, so the level holds whatever the spreads of other cells are. (A spread over all cells has more degrees of
-freedom, but calls a noisy cell among quiet cells a regression more often than stated.) Levels and powers hold for normal
-values.
+freedom, but calls a noisy cell among quiet cells a regression more often than stated.) Levels and powers hold for
+normal values.
 
-The rule by which a difference is found, and its power: the means of m and n independent normal values of one spread sigma differ by D, whose standard error is
-e = sigma sqrt(1/m + 1/n). The spread is estimated with ``freedom`` degrees of freedom from deviations about the two
-means, so the estimate is independent of D, and is sigma times the square root of a chi-square value over ``freedom``.
-With r = estimate / sigma, and t Student's quantile of the test's level, the rule finds a difference where
+The rule by which a difference is found, and its power: the means of m and n independent normal values of one spread
+sigma differ by D, whose standard error is e = sigma sqrt(1/m + 1/n). The spread is estimated with ``freedom`` degrees
+of freedom from deviations about the two means, so the estimate is independent of D, and is sigma times the square root
+of a chi-square value over ``freedom``. With r = estimate / sigma, and t Student's quantile of the test's level, the
+rule finds a difference where
 
     D >= max(smallest, t e r)                 (either sign of D where the rule looks both ways)
 
@@ -378,9 +379,8 @@ def _change(metric: str, pair: tuple[Measure, Measure], test: _Test, finding: Fi
     error, least = standard_error(test.spread, seeds), standard_error(test.least, seeds)
     power = test.rule.power(test.rule.smallest, error, test.freedom, least_error=least)
     detectable = test.rule.detectable(POWER, error, test.freedom, least_error=least)
-    return Change(
-        metric, accepted.mean, new.mean, seeds, test.spread, test.freedom, test.p, power, detectable, needed, finding
-    )
+    means = (accepted.mean, new.mean)
+    return Change(metric, *means, seeds, test.spread, test.freedom, test.p, power, detectable, needed, finding)
 
 
 def seeds_needed(spread: float, accepted: tuple[int, int], matters: float, *, more_than: int) -> int | None:

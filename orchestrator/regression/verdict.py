@@ -14,8 +14,8 @@ seeds from their mean), so the test's level holds for identical nights and for i
 Averaging over nights reduces the noise of single nights, so a drift well above the smallest drop that matters is found
 more surely than from one night.
 
-The rule is the rule of the scores (``comparison.py``): one-sided, significant at the level of the group, and at least as
-large as the smallest drop that matters.
+The rule is the rule of the scores (``comparison.py``): one-sided, significant at the level of the group, and at least
+as large as the smallest drop that matters.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -348,7 +348,7 @@ def _only(runs: CellRuns, seeds: Collection[int]) -> CellRuns:
 
 
 def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
-    """Return each cause that all cells with an alarm share; the row about all cells is left out, as it has no conditions."""
+    """Return each cause that all cells with an alarm share; the row about all cells has no conditions."""
     alarmed = [cell.causes for cell in cells if cell.is_alarm and cell.name != TOGETHER]
     return tuple(line for line in alarmed[0] if all(line in causes for causes in alarmed)) if alarmed else ()
 

@@ -23,6 +23,7 @@ from orchestrator.regression.notices import to_junit
 from orchestrator.regression.reruns import first_references
 from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult, judge_suite
+from orchestrator.report.render import write_answers_page
 from orchestrator.results.answer import Answer, Quantity
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
@@ -227,8 +228,9 @@ def test_a_reference_that_is_wrong_is_named(tmp_path: Path, change, message: str
 
 def test_junit_tells_failures_from_what_is_unknown() -> None:
     low = [score - 40 for score in SAME]
-    result = judge_suite(make_suite(), new(nt_xent=runs(SAME), triplet=runs(low)), accepted(triplet=runs(OLD)))
-    suite = ElementTree.fromstring(to_junit(result, 12.34))
+    both, reference = new(nt_xent=runs(SAME), triplet=runs(low)), accepted(triplet=runs(OLD))
+    answers = said(judge_suite(make_suite(), both, reference), both, reference)
+    suite = ElementTree.fromstring(to_junit("quick", answers, 12.34))
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "2",
         "failures": "1",
@@ -236,16 +238,19 @@ def test_junit_tells_failures_from_what_is_unknown() -> None:
         "skipped": "1",
     }
     failure = suite.find("testcase[@name='pets-vsepp-triplet']/failure")
-    assert failure is not None and "val/rsum fell from 300.5 to 260.7" in failure.get("message", "")
+    assert failure is not None and "val/rsum 260.7, accepted 300.5 (−39.8" in failure.get("message", "")
 
 
-def test_the_page_shows_strangers_text_as_text() -> None:
+def test_the_page_shows_strangers_text_as_text(tmp_path: Path) -> None:
     why = "<script>alert(1)</script>"
     reference = replace(accepted(nt_xent=runs(OLD), triplet=runs(OLD)), why=why)
     both = new(nt_xent=runs(SAME), triplet=runs([score - 40 for score in SAME]))
-    page = render_page(judge_suite(make_suite(), both, reference), both, reference, "val/rsum", [("again", "a\x00b")])
+    answers = said(judge_suite(make_suite(), both, reference), both, reference)
+    path = tmp_path / "report.html"
+    write_answers_page("quick", "Regression rerun", answers, path, facts=[("again", "a\x00b")])
+    page = path.read_text(encoding="utf-8")
     assert why not in page and "&lt;script&gt;" in page and "a\\x00b" in page
-    assert "quick: regression: val/rsum -39.8" in page
+    assert "quick: regression: val/rsum −39.8" in page
 
 
 def test_suites_that_ship_are_sound() -> None:

@@ -33,6 +33,7 @@ from orchestrator.text.terminal import make_console
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.outputs import OUTPUTS, read_output
 from tests.support.records import append
+from tests.support.regression_results import make_suite
 from trainables.dataset_description import Description
 from trainables.serving.retriever import Answer
 
