@@ -11,6 +11,7 @@ from orchestrator.results.candidates import Comparison as ConfirmedComparison
 from orchestrator.results.candidates import DatasetVerdict, OverImages
 from orchestrator.results.candidates import Standing as ConfirmedStanding
 from orchestrator.results.caveats import caveats
+from orchestrator.results.questions import Questions
 from orchestrator.results.statistics import FEWEST, Interval, Measure
 from orchestrator.text.values import count_text, metric_text, values_text
 from orchestrator.text.wording import probability_text
@@ -202,21 +203,22 @@ def confirmed(given: DatasetVerdict, studies: Sequence[Study], names: Mapping[st
     def sentences(texts: Iterable[str]) -> list[str]:
         return [_sentence(renamed(text, names)) for text in texts]
 
+    answers = Questions(given).answers()
     tone, winner, metric = str(given.verdict), given.winner, given.metric
     intervals = [interval_of(standing) for standing in given.standings]
     return Verdict(
         dataset=studies[0].dataset,
         tone=tone,
         headline=_HEADLINES[tone].format(winner=renamed(winner.candidate.label, names)) if winner else "No verdict",
-        sentence="",
+        sentence=answers[0].headline,
         measure=f"{metric}: mean ± sample standard deviation over fresh seeds on this test set, with its "
         f"95 % bootstrap interval (from {FEWEST} seeds on); chosen by {given.selection} alone",
         standings=_confirmed_standings(given, intervals, names),
         scale=scale([(low, high) for low, _, high in intervals]),
         comparisons=[_comparison(comparison, metric, names) for comparison in given.comparisons],
         warnings=[*sentences(given.warnings), *_warnings(studies)],
-        compared="",
-        found=[],
+        compared=count_text(len(given.standings), "candidate") if given.comparisons else "",
+        found=[answer.headline for answer in answers],
         change=[],
     )
 

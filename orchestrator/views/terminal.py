@@ -77,11 +77,11 @@ def lines_of(answer: Answer, width: int | None = None) -> list[Text]:
         answer: The answer.
         width: Columns of the terminal, for which a table is put in parts; ``None`` leaves tables whole.
     """
-    lines = [Text(title_of(answer), "bold"), *([Text(answer.headline)] if answer.headline else [])]
+    lines = [Text(title_of(answer), "bold"), *([Text(one_line(answer.headline))] if answer.headline else [])]
     if answer.table is not None and answer.table.rows:
         title = answer.table.title
-        lines += [*([Text(title, "italic")] if title else []), *table_lines(grid(answer.table), width)]
-    return [*lines, *map(Text, answer.notes)]
+        lines += [*([Text(one_line(title), "italic")] if title else []), *table_lines(grid(answer.table), width)]
+    return [*lines, *(Text(one_line(note)) for note in answer.notes)]
 
 
 def table_lines(whole: Grid, width: int | None = None) -> list[Text]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from orchestrator.tables.experiments import read_result, tables_of
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
+from orchestrator.results.tables import read_result, tables_of
 from orchestrator.search.search import run_search
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.in_process import without_ray
@@ -78,11 +78,12 @@ def test_images_with_classes_are_searched_confirmed_and_summarised(root: Path) -
     (verdict,) = result.summary.verdicts.values()
     assert len(verdict.standings) >= 2
     retrieval, classes, *_ = tables_of([result], cocos=True)
-    assert (retrieval.layout.name, classes.layout.name) == ("retrieval", "classes")
-    for row in classes.rows:
-        recalls = [row.measures[f"i2t_r{k}"].mean for k in (1, 2, 4, 8)]
+    assert (retrieval.key, classes.key) == ("retrieval", "classes")
+    assert classes.table is not None
+    for row in classes.table.to_dict()["rows"]:
+        recalls = [row[f"i2t_r{k}"]["value"] for k in (1, 2, 4, 8)]
         assert recalls == sorted(recalls)
-        assert row.seeds == 2
+        assert row["seeds"] == 2
 
 
 def test_zero_shot_is_the_baseline_of_a_verdict(root: Path) -> None:

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from orchestrator.tables import FORMATS
 
 from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
@@ -22,6 +21,7 @@ from orchestrator.search.display import PlainDisplay, Progress, print_summary, t
 from orchestrator.text.terminal import make_console
 from orchestrator.tracking.description import note_of
 from orchestrator.tracking.registry import about_version
+from orchestrator.views.records import FORMS
 from orchestrator.winners.champions import describe_champion
 
 
@@ -97,7 +97,7 @@ OUTPUTS: dict[str, Output] = {
     "summary.json": lambda folder, history, _: json.dumps(summarise(history)),
     **{
         f"summarise --format {form}": lambda *given, form=form: printed(*given, "summarise", "--format", form)
-        for form in FORMATS
+        for form in FORMS
     },
     "verdict of the report": partial(of_page, lambda page: page.verdicts[0]),
     "Pareto front of the report": partial(of_page, lambda page: page.fronts),

@@ -1,8 +1,7 @@
 """Rows to make tables of."""
 
-from orchestrator.tables import Row
-
 from orchestrator.results.statistics import Measure
+from orchestrator.results.tables import Row
 
 RETRIEVAL = {
     **{

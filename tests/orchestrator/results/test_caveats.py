@@ -71,7 +71,6 @@ def test_a_start_that_trained_nothing_mixes_nothing(tmp_path: Path) -> None:
         "status",
         "caveats of status --json",
         "summary.json",
-        "winners at the end of a search",
         "summarise --format table",
         "summarise --format json",
         "summarise --format markdown",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from orchestrator.results.sentences import statements
 
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import Cell, Experiment
@@ -17,7 +16,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.answers import summarise
+from orchestrator.results.answers import further_answers, summarise
 from orchestrator.results.confirmation import fresh_seeds, repeat
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.confirming import (
@@ -332,7 +331,7 @@ def test_status_and_summary_say_who_leads_and_who_is_closest(
     assert (told["ended"], told["rounds"][0]["leader"]) == (None, first.leader)
     confirm(ledger, RACING)
     look(ledger)
-    said = statements("pets", Summary(ledger.history))
+    said = [text for answer in further_answers(Summary(ledger.history), "pets") for text in answer.sentences]
     assert any(one.startswith("race: over after ") and "because the trainings are used up" in one for one in said)
     used = races_of(ledger.history)["pets"].used
     assert read_status(Followed(tmp_path)).stages[1].to_dict()["total"] == used

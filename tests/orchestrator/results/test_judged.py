@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orchestrator.results.sentences import statements
-from orchestrator.tables.judged import judged_tables
-from orchestrator.tables.rows import rows_of
 
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.render import render
 from orchestrator.results import judged
-from orchestrator.results.answers import summarise
+from orchestrator.results.answers import further_answers, summarise
 from orchestrator.results.candidates import DatasetVerdict, Verdict
 from orchestrator.results.confirmed import Question, verdicts_of
 from orchestrator.results.judged import image_values, judged_verdicts
@@ -29,6 +26,11 @@ from trainables.judgements.judged_metrics import DirectionRanks, JudgedRanks, ju
 from trainables.ranks import Ranks
 
 IMAGES = 80
+
+
+def sentences(history: History) -> list[str]:
+    """Return what the analyses say."""
+    return [text for answer in further_answers(Summary(history), "pets") for text in answer.sentences]
 
 
 def direction(rng: np.random.Generator, owners: list[int], typical: float, known: bool) -> DirectionRanks:
@@ -103,7 +105,7 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     assert judged.survives
     assert list(judged.verdicts) == ["rsum", "map_r", "rsum_condensed", "map_r_condensed"]
     assert all(one.decided_by == "seeds_and_images" for one in judged.verdicts.values())
-    said = statements("pets", Summary(started.history))
+    said = sentences(started.history)
     assert any(
         one.startswith("with the pairs that people judged to fit (Flickr8k's experts and crowd) the verdict survives")
         for one in said
@@ -119,7 +121,7 @@ def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Led
     (judged,) = judged_verdicts(started.history, verdict)
     assert (verdict.verdict, judged.survives) == (Verdict.BETTER, False)
     assert judged.verdicts["rsum"].verdict is Verdict.TIE
-    said = statements("pets", Summary(started.history), brief=True)
+    said = sentences(started.history)
     assert any("the verdict does not survive: rsum tie (" in one for one in said)
     (told,) = summarise(started.history)["judged"]["pets"]
     assert (told["name"], told["title"], told["survives"]) == ("flickr8k", "Flickr8k's experts and crowd", False)
@@ -134,7 +136,7 @@ def test_what_not_all_candidates_were_judged_by_says_nothing(started: Ledger, ch
     confirmed(started, ranks)
     summary = Summary(started.history)
     assert summary.judged == {"pets": []}
-    assert not any("judged" in one for one in statements("pets", summary))
+    assert not any("judged" in one for one in sentences(started.history))
 
 
 def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(started: Ledger) -> None:
@@ -142,16 +144,6 @@ def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(starte
     (verdict,) = verdicts_of(started.history).values()
     (judged,) = judged_verdicts(started.history, verdict)
     assert (list(judged.verdicts), judged.known) == (["rsum", "map_r"], None)
-
-
-def test_a_table_shows_the_candidates_with_judged_pairs(started: Ledger, tmp_path: Path) -> None:
-    confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
-    (verdict,) = verdicts_of(started.history).values()
-    (table,) = judged_tables(rows_of(verdict), Summary(started.history))
-    assert [row.loss for row in table.rows] == ["nt_xent", "triplet_sh"]
-    shown = {column.metric for column in table.layout.columns}
-    assert {"i2t_map_r", "t2i_r_precision", "rsum_annotated", "rsum_condensed"} <= shown
-    assert all(metric in row.measures for row in table.rows for metric in shown)
 
 
 def test_the_report_says_whether_the_verdict_survives(started: Ledger, tmp_path: Path) -> None:

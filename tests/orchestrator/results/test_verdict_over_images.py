@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from orchestrator.results.sentences import statements
 
 from orchestrator.journal.ledger import Ledger
+from orchestrator.results.answers import dataset_answers
 from orchestrator.results.confirmed import BEGUN_BEFORE, verdicts_of
+from orchestrator.results.questions import Questions
 from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import LEVEL, Candidate, DatasetVerdict, Verdict, judge
 from orchestrator.search.preparation import start as start_experiment
@@ -76,27 +77,17 @@ def test_what_is_said_of_a_comparison() -> None:
     power = comparison.detectable
     assert power is not None and power.on_twice_the_images is not None
     assert power.smallest > max(power.with_twice_the_seeds, power.on_twice_the_images) > 0
-    assert verdict.reason == (
-        f"'c0' is better than the runner-up and baseline 'c1' (difference {comparison.difference:+.2f}; "
-        f"better on this test set: yes; on new images of this kind: probability above 0.99; "
-        f"by at least 4: {found.probability_of_smallest:.2f})"
-    )
     assert verdict.to_dict()["comparisons"][0]["over_images"]["on_this_test_set"] == "better"
 
 
-def test_a_tie_says_what_would_change_it() -> None:
+def test_a_tie_has_the_differences_that_it_would_detect() -> None:
     verdict = judge_one(study(3, Effects(), (5, 5)))
     assert verdict.verdict is Verdict.TIE
     assert verdict.warnings == ()
-    (sentence,) = verdict.would_change
     power = verdict.comparisons[0].detectable
     assert power is not None and power.on_twice_the_images is not None
-    assert sentence.startswith(f"against 'c1' the smallest detectable difference is {power.smallest:.3g} ")
-    assert f"on twice the test images {power.on_twice_the_images:.3g}" in sentence
-    assert "of the uncertainty comes from the choice of test images" in sentence
-    assert verdict.compared == (
-        "2 candidates, each trained with 5 fresh seeds; val/rsum chose the winner, and test/rsum on 100 images decided"
-    )
+    settled = Questions(verdict).what_would_settle()
+    assert settled is not None and f"the smallest detectable difference is {power.smallest:.1f}" in settled.headline
 
 
 @pytest.mark.parametrize("over_images", [True, False])
@@ -127,7 +118,7 @@ def test_two_runs_without_seeds_are_what_they_are_on_this_test_set(
     (comparison,) = verdict.comparisons
     assert verdict.verdict is said
     if on_test_set is None:
-        assert "neither has seeds" in verdict.reason
+        assert "neither candidate has seeds" in comparison.reason
     else:
         assert comparison.over_images is not None and comparison.over_images.on_this_test_set is on_test_set
 
@@ -143,7 +134,7 @@ def test_without_the_images_of_one_candidate_the_seeds_decide_and_a_sentence_say
     verdict = judge_one([first, replace(second, images={})])
     alone = judge_one([first, second], over_images=False)
     assert (verdict.decided_by, verdict.comparisons) == ("seeds", alone.comparisons)
-    assert verdict.warnings[0].startswith("the verdict looks at the seeds alone and says nothing about new images: ")
+    assert verdict.warnings[0].startswith("the verdict holds for these test images alone: ")
     assert "the ranks of 1 of 2 candidates were not kept" in verdict.warnings[0]
 
 
@@ -187,11 +178,8 @@ def test_from_the_journal_on_images_are_judged(ledger: Ledger) -> None:
     assert (verdict.verdict, verdict.decided_by) == (Verdict.BETTER, "seeds_and_images")
     (comparison,) = verdict.comparisons
     assert comparison.over_images is not None and comparison.over_images.smallest_difference == 5
-    said = statements("pets", Summary(ledger.history))
-    assert "on new images of this kind: probability above 0.99; by at least 5: above 0.99" in said[0]
-    brief = statements("pets", Summary(ledger.history), brief=True)
-    assert [one.partition(":")[0] for one in brief] == ["better", "compared", "what would change it"]
-    assert said[: len(brief)] == brief
+    notes = dataset_answers(Summary(ledger.history), "pets")[0].notes
+    assert "with probability above 0.99, by at least 5 rsum with above 0.99" in notes[0]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ ANSWERED = DatasetVerdict(
     metric="test/rsum",
     selection="val/rsum",
     verdict=Verdict.BETTER,
-    reason="why",
     standings=(
         Standing(
             Candidate("pets", "vsepp", "warp", {"margin": 0.2}, "a", {7: {}, 3: {}}, {9: "failed"}, True),
@@ -51,15 +50,11 @@ ANSWERED = DatasetVerdict(
     warnings=("beware",),
     level=0.04,
     decided_by="seeds_and_images",
-    compared="two",
-    found=("it is",),
-    would_change=("more",),
 )
 WRITTEN_ANSWER: dict[str, Any] = {
     "dataset": "pets",
     "winner": "a",
     "verdict": "better",
-    "reason": "why",
     "metric": "test/rsum",
     "selection": "val/rsum",
     "decided_by": "seeds_and_images",
@@ -110,9 +105,6 @@ WRITTEN_ANSWER: dict[str, Any] = {
             "measures": {"val/rsum": {"mean": 4.0, "std": None, "seeds": 1}},
         }
     ],
-    "compared": "two",
-    "found": ["it is"],
-    "would_change": ["more"],
     "warnings": ["beware"],
 }
 
@@ -236,6 +228,7 @@ def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
         "test_openings",
         "caveats",
         "early_epochs",
+        "answers",
         "trials",
     ]
     assert summary["winners"]["pets"] == {

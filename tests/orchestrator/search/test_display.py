@@ -130,21 +130,30 @@ def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], wo
     assert "running" in text and words not in text
 
 
-def test_the_winners_are_printed(ledger: Ledger) -> None:
-    trial = add_trial(ledger, [10.0, 30.0])
+def test_the_end_of_a_search_says_the_answer(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    add_trial(ledger, [10.0, 30.0])
+    add_trial(ledger, [20.0], loss="triplet_sh")
     add_trial(ledger, [1.0], state=TrialState.FAILED)
-    append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 28.0})
-    lines: list[str] = []
-    print_summary(ledger.history, lambda what: lines.append(rendered(what)))
-    assert "30.00" in lines[0]
-    assert "28.00" in lines[0]
-    assert "unconfirmed" in lines[0]
-    assert [line.strip() for line in lines[1:]] == [
-        "pets: unconfirmed: the best of its search; confirm it with fresh seeds before believing it",
-        "pets: 1 trial failed; none of them can win",
-        "pets: All losses were trained at learning rate 0.0002: another rate may suit another loss better",
-        "search: 2 trials: 1 finished, 1 failed",
+    print_summary(ledger.history, ["all answers: orchestrator summarise tiny", "next: orchestrator confirm tiny"], 100)
+    assert capsys.readouterr().out.splitlines() == [
+        "pets · VSE++ · which loss?" + " " * 39 + "val rsum: sum of six recalls, 0–600",
+        " loss        best setting  trials  trainings  best val rsum  to the best  verdict",
+        " NT-Xent     τ = 0.1            2          1           30.0            –  unconfirmed",
+        " Triplet SH  margin = 0.2       1          1           20.0        −10.0  unconfirmed",
+        "NT-Xent (τ = 0.1) has the best val rsum of its search, 30.0 in one training.",
+        "The best value of a search is usually too high: confirm it with fresh seeds.",
+        "2 caveats; all answers: orchestrator summarise tiny",
+        "next: orchestrator confirm tiny",
     ]
+
+
+def test_of_several_datasets_their_winners_are_shown(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    for dataset in ("pets", "birds"):
+        add_trial(ledger, [30.0], dataset=dataset)
+    print_summary(ledger.history, width=100)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("tiny · VSE++ · which loss wins on each dataset?")
+    assert [line.split()[0] for line in lines[2:4]] == ["pets", "birds"]
 
 
 @pytest.mark.parametrize(

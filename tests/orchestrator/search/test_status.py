@@ -87,8 +87,9 @@ def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
     command = "orchestrator resume tiny --output 'my runs' --data-root /data"
     assert "search: 1 finished, 1 half trained, 1 not begun of 3" in shown["table"]
     assert f"to resume: {command}" in shown["table"]
-    assert "pets: unconfirmed" in shown["table"]
-    assert "with all statistics: orchestrator summarise tiny --output 'my runs'" in shown["table"]
+    said = "pets: NT-Xent (τ = 0.1) has the best val rsum of its search, 30.0 in one training."
+    assert said in " ".join(shown["table"].split())
+    assert "all answers: orchestrator summarise tiny --output 'my runs'" in shown["table"]
     said = json.loads(shown["--json"])
     assert said["command"] == command
     assert said["stages"]["search"]["half_trained"] == said["stages"]["search"]["not_begun"] == 1
@@ -162,4 +163,4 @@ def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[s
             assert "search: 3 finished of 3" in shown
             assert "confirm: 2 finished of 2" in shown
             assert "budget.hours: " in shown
-            assert "pets: untested: 'pets-vsepp-nt_xent-0000' had nobody to compare with" in shown
+            assert "pets: Only one candidate was confirmed, so nothing was compared." in shown

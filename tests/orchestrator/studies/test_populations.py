@@ -21,7 +21,6 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.results.confirming import current_plans, trainings_of
 from orchestrator.results.winner import find_winners
-from orchestrator.search.display import print_summary
 from orchestrator.search.resuming import extend_experiment
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore
@@ -214,11 +213,9 @@ def test_a_winner_is_confirmed_by_its_schedule(undisturbed: History) -> None:
 
 
 def test_the_summary_names_the_schedule_of_the_winner(undisturbed: History) -> None:
-    row = summarise(undisturbed)["winners"]["pets"]
-    printed: list[Any] = []
-    print_summary(undisturbed, printed.append)
-    told = printed[0].renderables[-1].plain
-    assert told.startswith(f"pets: {row['trial']}: temperature={row['params']['temperature']:.4g} temperature@")
+    summary = summarise(undisturbed)
+    row = summary["winners"]["pets"]
+    assert f"NT-Xent (τ = {row['params']['temperature']:.4g}, temperature@" in summary["answers"][0]["headline"]
     moved = sum(bool(trial.moves) for trial in undisturbed.trials.values())
     assert f"{moved} trials moved to the model of another" in summarise(undisturbed)["caveats"]["pets"][0]
     shown = [row["params"]["temperature"], *(step["loss_parameters"]["temperature"] for step in row["schedule"])]

@@ -1,0 +1,60 @@
+"""``orchestrator summarise`` on the command line: confirmed or not, several experiments, in every form."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.views.records import FORMS
+from tests.support.confirmed_experiments import write
+
+
+def summarise(capsys: pytest.CaptureFixture[str], output: Path, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as exit_:
+        main(["summarise", *arguments, "--output", str(output)])
+    assert exit_.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_answers_are_one_under_the_other_and_the_tables_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "one", confirmed=True)
+    lines = summarise(capsys, tmp_path, "one").splitlines()
+    titles = [line for line, before in zip(lines, ["", *lines], strict=False) if not before]
+    assert titles[0] == "pets · Which loss?"
+    assert titles[-2:] == ["pets · What limits these results?", "Retrieval"]
+    assert lines[1].startswith("Triplet SH beats NT-Xent by 10.0 rsum, 95 % CI [7.7, 12.3], p < 0.001")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_comes_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    write(tmp_path, "one", confirmed=True)
+    write(tmp_path, "two", confirmed=False)
+    text = summarise(capsys, tmp_path, "one", "two", "--format", form, "--with-published", "--cocos")
+    assert "winner" in text and "unconfirmed" in text
+    if form == "json":
+        said = json.loads(text)
+        assert list(said) == ["experiments", "answers"]
+        assert [one["experiment"] for one in said["experiments"]] == ["one", "two"]
+        assert said["experiments"][0]["verdicts"][0]["comparisons"][0]["welch_p"] < 0.001
+        assert said["experiments"][0]["test_openings"] == {"pets": 1}
+        assert [(one["experiment"], one["key"]) for one in said["answers"]][-1] == (None, "retrieval")
+    elif form == "csv":
+        rows = list(csv.DictReader(io.StringIO(text)))
+        shown = [row["loss"] for row in rows if row["answer"] == "retrieval"]
+        assert shown == ["triplet_sh", "nt_xent", "nt_xent", "triplet_sh"]
+    else:
+        assert "two · Which loss?" in text.replace(r"$\cdot$", "·")
+
+
+def test_what_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "one", confirmed=False)
+    for arguments, message in ((["two"], "there are: one"), (["one", "--format", "xml"], "format must be one of")):
+        with pytest.raises(SystemExit) as exit_:
+            main(["summarise", *arguments, "--output", str(tmp_path)])
+        assert exit_.value.code == 2
+        assert message in capsys.readouterr().err

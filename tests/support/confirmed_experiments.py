@@ -1,0 +1,27 @@
+"""The journal of an experiment of two losses."""
+
+from pathlib import Path
+
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+
+
+def write(output: Path, name: str, *, confirmed: bool, data: str = "d1") -> Path:
+    """Write the journal of an experiment of two losses, with its confirmation by three seeds or without."""
+    folder = output / name
+    folder.mkdir(parents=True)
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment(name=name, confirm={"top": 1, "seeds": 3} if confirmed else None))
+    ledger.history.data = {"pets:global": data}
+    trials = [add_trial(ledger, [value], loss=loss) for loss, value in (("nt_xent", 30.0), ("triplet_sh", 20.0))]
+    add_trial(ledger, [40.0], state=TrialState.STOPPED_EARLY)
+    if confirmed:
+        repeats = [
+            add_repeat(ledger, trial, seed, seed, base + seed)
+            for trial, base in zip(trials, (10.0, 20.0), strict=True)
+            for seed in range(3)
+        ]
+        open_test(ledger, repeats)
+    ledger.close()
+    return folder
