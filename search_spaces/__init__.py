@@ -4,6 +4,7 @@ No module here imports torch, Ray or Optuna: a space is checked before anything 
 ``FixedTrial``, with a ten-line fake and in a real search.
 """
 
+from search_spaces.declared import declared_space
 from search_spaces.gradient_weights import GRADIENT_WEIGHTS
 from search_spaces.nt_xent import DECOUPLED, NT_XENT, SIGMOID
 from search_spaces.perturbation import perturb
@@ -12,22 +13,27 @@ from search_spaces.sampling import PastTrial, StudySoFar
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
 from search_spaces.study import LossPart, StudySpace, Suggestion
 from search_spaces.triplet import CIRCLE, MULTI_SIMILARITY, SMOOTH_AP, TRIPLET, TRIPLET_SELHN, TRIPLET_SH, WARP
+from trainables.plugins.in_use import NameTable
 
-SPACES: dict[str, LossSpace] = {
-    "triplet": TRIPLET,
-    "triplet_sh": TRIPLET_SH,
-    "nt_xent": NT_XENT,
-    "smooth_ap": SMOOTH_AP,
-    "polynomial_self": POLYNOMIAL_SELF,
-    "polynomial_relative": POLYNOMIAL_RELATIVE,
-    "warp": WARP,
-    "sigmoid": SIGMOID,
-    "decoupled": DECOUPLED,
-    "multi_similarity": MULTI_SIMILARITY,
-    "circle": CIRCLE,
-    "triplet_selhn": TRIPLET_SELHN,
-    "gradient_weights": GRADIENT_WEIGHTS,
-}
+SPACES: NameTable[LossSpace] = NameTable(
+    "losses",
+    {
+        "triplet": TRIPLET,
+        "triplet_sh": TRIPLET_SH,
+        "nt_xent": NT_XENT,
+        "smooth_ap": SMOOTH_AP,
+        "polynomial_self": POLYNOMIAL_SELF,
+        "polynomial_relative": POLYNOMIAL_RELATIVE,
+        "warp": WARP,
+        "sigmoid": SIGMOID,
+        "decoupled": DECOUPLED,
+        "multi_similarity": MULTI_SIMILARITY,
+        "circle": CIRCLE,
+        "triplet_selhn": TRIPLET_SELHN,
+        "gradient_weights": GRADIENT_WEIGHTS,
+    },
+    lambda _, about: declared_space(about["space"], about["defaults"]),
+)
 """The space of each loss by the loss's name."""
 
 __all__ = [

@@ -83,9 +83,9 @@ MAY_IMPORT = {
 
 LEVELS = (
     {"errors", "seeding", "devices", "files", "extras", "reports"},
+    {"plugins"},
     {"representations", "positive_ranks", "ranks", "chance", "feasibility", "step_losses"},
     {"metrics", "class_metrics", "backbone_names", "model_parameters"},
-    {"plugins"},
     {"config"},
     {"data", "checkpoint"},
     {"losses"},
@@ -98,7 +98,7 @@ LEVELS = (
 )
 """Rooms of ``trainables``, the lowest first; a room imports rooms of its own level and below, without a circle."""
 
-SEARCH_SPACES_MAY_IMPORT = {"config", "errors", "feasibility"}
+SEARCH_SPACES_MAY_IMPORT = {"config", "errors", "feasibility", "plugins"}
 """Rooms of ``trainables`` that ``search_spaces`` may import, none of which needs torch."""
 
 ENGINES = {

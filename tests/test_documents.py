@@ -7,13 +7,31 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.experiment.experiment import load_experiment, shipped_experiments
+from orchestrator.regression.suite import shipped_suites
 from tests.deploy.commands import check, in_markdown
+from tests.lost_words import cells, lost_words, sentences, words_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
-    str(path.relative_to(ROOT)) for pattern in ("*.md", "studies/*.md") for path in (ROOT / "docs").glob(pattern)
+    str(path.relative_to(ROOT))
+    for folder in ("", "evidence/", "reference/", "studies/")
+    for path in (ROOT / "docs").glob(f"{folder}*.md")
 )
-DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md", "orchestrator/reference/README.md", *PAGES]
+TEXTS = ["README.md", "deploy/README.md", "orchestrator/reference/README.md", *PAGES]
+DOCUMENTS = ["CHANGELOG.md", *TEXTS]
+MADE = ("docs/answers.md", "docs/commands.md", "docs/experiment-keys.md", "docs/journal.md")
+"""Pages that are made from the code."""
+
+HOW_TO = tuple(
+    f"docs/{name}.md"
+    for name in (
+        *("installing", "searching", "confirming", "reading", "watching", "data"),
+        *("models", "plugins", "training", "clusters", "regression", "python", "examples"),
+    )
+)
+"""Pages that lead through one task."""
+
 FOLDERS = ("trainables/", "search_spaces/", "orchestrator/", "tests/", "deploy/", "docs/")
 
 
@@ -81,3 +99,104 @@ def test_every_block_of_the_readme_that_calls_the_program_activates_its_environm
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     calling = [block for block in blocks if re.search(r"^orchestrator ", block, re.M)]
     assert calling and all(block.startswith(". .venv/bin/activate") for block in calling)
+
+
+@pytest.mark.parametrize("name", HOW_TO)
+def test_a_how_to_is_short_begins_with_a_command_and_ends_with_what_can_go_wrong(name: str) -> None:
+    lines = (ROOT / name).read_text().splitlines()
+    assert len(lines) <= 120
+    assert any(line.startswith("```") for line in lines[:10])
+    assert [line for line in lines if line.startswith("## ")][-1] == "## What can go wrong"
+    problems = lines[lines.index("## What can go wrong") + 1 :]
+    assert all(line.startswith(("- **", "  ")) for line in problems if line)
+
+
+def test_the_list_of_documents_says_of_which_kind_a_page_is() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    kinds = {
+        kind: set(re.findall(r"^\| \[[^\]]+\]\(([\w./-]+)\)", text, re.M)) for kind, text in by_heading(index).items()
+    }
+    assert {page.removeprefix("docs/") for page in HOW_TO} <= kinds["How to"]
+    assert {page for page in kinds["Evidence"] if page.startswith(("evidence/", "studies/"))} == kinds["Evidence"]
+    assert {page.removeprefix("docs/") for page in MADE} <= kinds["Reference"]
+
+
+def by_heading(text: str) -> dict[str, str]:
+    """Return the text under each heading of the second level."""
+    parts = re.split(r"^## (.*)$", text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("name", [page for page in TEXTS if page not in MADE])
+def test_no_sentence_has_more_than_thirty_words(name: str) -> None:
+    long = [sentence for sentence in sentences((ROOT / name).read_text()) if words_of(sentence) > 30]
+    assert not long, "\n".join(long)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_document_has_a_lost_word(name: str) -> None:
+    text = (ROOT / name).read_text()
+    lost = {sentence: words for sentence in [*sentences(text), *cells(text)] if (words := lost_words(sentence))}
+    assert not lost
+
+
+@pytest.mark.parametrize(
+    "path", [*shipped_experiments().values(), *shipped_suites().values()], ids=lambda path: path.stem
+)
+def test_the_manual_of_a_shipped_file_is_written_like_the_documents(path: Path) -> None:
+    comments = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    # Commands are indented.
+    manual = "\n".join("" if line.startswith("#   ") else line.removeprefix("#").strip() for line in comments)
+    faulty = [sentence for sentence in sentences(manual) if words_of(sentence) > 30 or lost_words(sentence)]
+    assert sentences(manual) and not faulty
+
+
+@pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        ("One two. Three", ["One two.", "Three"]),
+        (
+            "It is 3.5 here, e.g. there. `search` comes. `a b c` too",
+            ["It is 3.5 here, e.g. there.", "Code comes.", "Code too"],
+        ),
+        ("Lee et al. 2018 say so, eq. 4 too", ["Lee et al. 2018 say so, eq. 4 too"]),
+        ("With k. Then A. Brown came", ["With k.", "Then A. Brown came"]),
+        ("See. [cocos.md](cocos.md#a-b) has it.", ["See.", "Cocos.md has it."]),
+        ("- one item\n- **two** items\n  of two lines\n1. third", ["one item", "two items of two lines", "third"]),
+        ("Before:\n\n```sh\na. B. C.\n```\n\nAfter.", ["Before:", "After."]),
+        ("# Heading. No\n\n| a. B | c |\n\n![picture](x.png)\n\n[key]: https://a.b", []),
+        ("Is it? Yes! (It is.) So", ["Is it?", "Yes!", "(It is.)", "So"]),
+    ],
+)
+def test_sentences_are_cut_as_a_reader_does(markdown: str, expected: list[str]) -> None:
+    assert sentences(markdown) == expected
+
+
+def test_words_are_counted_without_signs() -> None:
+    assert words_of("NT-Xent beats it by 115.4 rsum, 95 % CI [110.9, 119.8] – Code") == 11
+
+
+@pytest.mark.parametrize(
+    ("sentence", "lost"),
+    [
+        ("A difference is not told from none.", ["told"]),
+        ("The seeds do not tell.", ["tell"]),
+        ("Batches are cut from so many batches.", ["so many"]),
+        ("Who comes from Optuna finds:", ["Who"]),
+        ("What is not well is mailed.", ["What"]),
+        ("What can go wrong?", []),
+        ("People who judged pairs agree, each with a score.", []),
+        ("The best one is that each is alike.", ["best one", "each is"]),
+        ("A standalone script understands the standard deviation of those.", []),
+    ],
+)
+def test_lost_words_are_found(sentence: str, lost: list[str]) -> None:
+    assert lost_words(sentence) == lost
+
+
+def test_the_experiment_of_the_page_on_searching_is_complete(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(name: .*?)```", (ROOT / "docs" / "searching.md").read_text(), re.S)
+    (tmp_path / "my-losses.yaml").write_text(text)
+    experiment = load_experiment(str(tmp_path / "my-losses.yaml"))
+    assert len(text.splitlines()) <= 20 and len(experiment.cells()) == 3
+    assert experiment.confirm is not None

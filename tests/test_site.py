@@ -5,10 +5,14 @@ import importlib.util
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 
+from orchestrator.cli import app
+from orchestrator.commands.command_reference import EXIT_CODES, list_commands
 from tests.test_documents import DOCUMENTS, ROOT
 
 SITE = ROOT / "docs" / "site"
@@ -50,6 +54,33 @@ def test_every_name_of_the_reference_is_documented() -> None:
         assert thing.__doc__ and thing.__doc__.strip(), name
 
 
+@cache
+def llms() -> str:
+    """Return the text of ``llms.txt``, as the build of the site writes it."""
+    specification = importlib.util.spec_from_file_location("llms", SITE / "llms.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return str(module.write_llms())
+
+
+def test_assistants_read_every_command_and_exit_code() -> None:
+    commands = list_commands(typer.main.get_command(app))
+    lines = {line for line in llms().splitlines() if line.startswith("- ")}
+    for command in commands:
+        takes_json = any(parameter.name == "--json" for parameter in command.parameters)
+        assert f"- `{command.usage}{' [--json]' if takes_json else ''}`: {command.meaning}" in lines
+    assert {f"- {code}: {meaning}" for code, meaning in EXIT_CODES} <= lines
+
+
+def test_assistants_read_a_summary_an_experiment_and_links_to_every_page() -> None:
+    assert re.match(r"# icr-orchestrator\n\n> \S.*\n\n\S", llms())
+    experiment = re.findall(r"```yaml\n(.*?)```", llms(), re.S)
+    assert len(experiment) == 1 and experiment[0] in (ROOT / "docs" / "searching.md").read_text()
+    links = set(re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", llms(), re.M))
+    assert links == set(DOCUMENTS) - {"README.md", "CHANGELOG.md", "docs/README.md"}
+
+
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(
@@ -62,6 +93,10 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     built = tmp_path / "html"
+    for link in re.findall(r"^- \[[^\]]+\]\(([^)]+)\)", (built / "llms.txt").read_text(), re.M):
+        page = built / link
+        assert page.read_text() == (ROOT / link).read_text() and page.with_suffix(".html").is_file()
+    assert "```python" in (built / "docs" / "examples" / "own_loss.md").read_text()
     assert 'id="the-code"' in (built / "README.html").read_text()
     assert "<h1>A loss of your own in ten minutes" in (built / "docs" / "examples" / "own_loss.html").read_text()
     reference = (built / "docs" / "site" / "api.html").read_text()

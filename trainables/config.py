@@ -105,38 +105,38 @@ class TrainingConfig:
         epochs: Passes over the train split, >= 1.
         batches: ``pairs``: random image-caption pairs; ``images``: images, each with its captions (SmoothAP's).
         batch_size: Pairs, or images, a step, >= 2.
-        captions_per_image: With ``images``, so many captions of each image, drawn anew each epoch where it has more,
+        captions_per_image: With ``images``, number of captions of each image, drawn anew each epoch where it has more,
             >= 1.
         scale_epochs: With ``images``, multiply ``epochs``, ``learning_rate_drop_epochs`` and ``warmup_epochs`` by
             ``captions_per_image``, which gives as many steps as ``pairs`` [Bleeker2022].
         optimizer: ``adam``, or ``sgd``: plain stochastic gradient descent without momentum.
         learning_rate: The optimiser's step size, > 0.
-        learning_rate_drop_epochs: The rate is multiplied by ``learning_rate_drop_factor`` every so many epochs, >= 1.
+        learning_rate_drop_epochs: Epochs after which the rate is multiplied by ``learning_rate_drop_factor``, >= 1.
         learning_rate_drop_factor: In (0, 1].
-        warmup_epochs: The rate rises in equal steps over the first so many epochs, >= 0: of n, epoch e has e/(n+1) of
-            it; 0 begins with the whole rate.
+        warmup_epochs: Number of first epochs in which the rate rises in equal steps, >= 0: of n, epoch e has e/(n+1)
+            of it; 0 begins with the whole rate.
         weight_decay: Decoupled weight decay, >= 0: with it Adam is AdamW.
         gradient_clip: Largest global norm of the gradient, > 0; ``None`` does not clip.
         embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
         word_size: Dimensions of a word embedding, >= 1.
-        length_buckets: Batches are cut from so many batches' worth of pairs sorted by length, >= 1; 1 does not sort.
+        length_buckets: Number of batches whose pairs are sorted by length before they are cut, >= 1; 1 does not sort.
         duplicates: Two captions of one image in a batch: ``mask`` ignores the pair that is not the diagonal's,
             ``negatives`` counts it as a negative, as the published code does.
-        cocos_every: COCOS statistics every so many epochs, >= 0; 0 takes them at the best epochs only.
-        cocos_steps: COCOS statistics of the first so many steps of the first epoch as well, >= 0, of the batches that
+        cocos_every: Epochs between COCOS statistics, >= 0; 0 takes them at the best epochs only.
+        cocos_steps: Number of first steps of the first epoch with COCOS statistics as well, >= 0, of the batches that
             are trained on, before each step.
-        patience: The training ends when so many epochs in a row have not improved the metric that selects, >= 1;
-            ``null`` trains all epochs. ``scale_epochs`` multiplies it too.
+        patience: Epochs in a row without a better selection metric after which the training ends, >= 1; ``null``
+            trains all epochs. ``scale_epochs`` multiplies it too.
         augment: Train on a random view of each image, another one each epoch: on random crops with ``finetune``, else
             on the augmented features where ``data extract --augmentations`` left some. Evaluation sees it plain.
         finetune: Train from pixels, a backbone of torchvision included (``model_parameters.backbone``, ``.weights``).
-        frozen_epochs: With ``finetune``, the backbone stands still for the first so many epochs, >= 0; ``scale_epochs``
-            multiplies them too.
+        frozen_epochs: With ``finetune``, number of first epochs in which the backbone is not trained, >= 0;
+            ``scale_epochs`` multiplies them too.
         precision: Precision of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that
             has it.
             GRUs, lengths, similarities and losses are float32 always.
         finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` keeps the rates. Published:
-            2e-5 for 15 epochs after 30 frozen ones [Faghri2018, section 4].
+            2e-5 for 15 epochs after 30 frozen epochs [Faghri2018, section 4].
     """
 
     epochs: Annotated[int, Interval(1)] = 30
@@ -280,8 +280,8 @@ class TrialConfig:
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
             ``tokenizer.json`` in the dataset's folder, or its absolute path; ``None`` infers it from the captions.
-        val_images: Evaluate on the first so many images of the val split and their captions, >= 1, as the published
-            code of VSE++ and VSRN does with 1,000; ``None`` is all of them.
+        val_images: Number of first images of the val split on which to evaluate, with their captions, >= 1, as the
+            published code of VSE++ and VSRN does with 1,000; ``None`` is all images.
         metric: The metric that selects the best epoch; larger is better.
         seed: Seed of initialisation and batch order, >= 0.
         schedule: Changes of settings during the training, epochs ascending.

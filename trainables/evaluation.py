@@ -20,7 +20,8 @@ from trainables.data.resident import ResidentSplit
 from trainables.data.tokenizers import ENGLISH
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError
-from trainables.judgements.judged_metrics import JudgedRanks, rank_judged
+from trainables.judgements.judged_metrics import JudgedRanks
+from trainables.judgements.judged_ranking import rank_judged
 from trainables.judgements.judgements import Judgements
 from trainables.losses import Loss, NotANumberError
 from trainables.metrics import metrics_in_folds, metrics_of_ranks

@@ -12,13 +12,14 @@ from types import MappingProxyType
 
 from trainables.errors import UserError
 
-_REPORT = ("scipy", "pandas", "jinja2", "plotly")
+_REPORT = ("scipy", "pandas", "jinja2")
 
 EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "search": ("ray", "optuna", "cmaes", "pyarrow", *_REPORT),
         "tracking": ("mlflow", *_REPORT),
         "report": _REPORT,
+        "figures": ("plotly", *_REPORT),
         "watch": ("starlette", "uvicorn", "h11", "anyio", *_REPORT),
         "server": ("psycopg2", "boto3", "flask_wtf", "mlflow", *_REPORT),
         "pictures": ("torchvision",),

@@ -15,6 +15,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 
+def cache_folder() -> Path:
+    """Return the folder of this user for files that can be made again: ``XDG_CACHE_HOME``, by default ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "icr-orchestrator"
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file under another name in the same directory, force it to the disk, then give it its name."""
     with writing_whole(path) as file:

@@ -12,8 +12,13 @@ from typing import TypeGuard
 
 from trainables.backbone_names import BACKBONES
 from trainables.errors import ConfigError
+from trainables.plugins.in_use import NameTable
 
-FEATURES = {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"}
+FEATURES: NameTable[str] = NameTable(
+    "models",
+    {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"},
+    lambda _, about: str(about["features"]),
+)
 """Model -> kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
 
 
@@ -57,7 +62,7 @@ WEIGHTS = Accepted(
 )
 
 
-def like(default: object, words: Sequence[object]) -> Accepted:
+def _like(default: object, words: Sequence[object]) -> Accepted:
     """Return the domain of a parameter of a plug-in's model.
 
     Args:
@@ -77,20 +82,27 @@ HEADS = one_of("linear", "mlp", "residual", "identity")
 NORMS = one_of("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm")
 """SCAN's norms of the products of regions and words before the softmax."""
 
-MODEL_PARAMETERS: dict[str, Mapping[str, Accepted]] = {
-    "vsepp": {"backbone": BACKBONE, "weights": WEIGHTS, "pooling": one_of("mean", "max", "gpo")},
-    "vsrn": {"region_norm": one_of("features", "published"), "norm_before_reasoning": SWITCH},
-    "scan": {
-        "cross_attention": one_of("t2i", "i2t"),
-        "raw_feature_norm": NORMS,
-        "aggregation": one_of("lse", "mean", "max", "sum"),
-        "lambda_softmax": POSITIVE,
-        "lambda_lse": POSITIVE,
-        "negative_slope": NOT_NEGATIVE,
+MODEL_PARAMETERS: NameTable[Mapping[str, Accepted]] = NameTable(
+    "models",
+    {
+        "vsepp": {"backbone": BACKBONE, "weights": WEIGHTS, "pooling": one_of("mean", "max", "gpo")},
+        "vsrn": {"region_norm": one_of("features", "published"), "norm_before_reasoning": SWITCH},
+        "scan": {
+            "cross_attention": one_of("t2i", "i2t"),
+            "raw_feature_norm": NORMS,
+            "aggregation": one_of("lse", "mean", "max", "sum"),
+            "lambda_softmax": POSITIVE,
+            "lambda_lse": POSITIVE,
+            "negative_slope": NOT_NEGATIVE,
+        },
+        "wsabie": {"radius": POSITIVE},
+        "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
     },
-    "wsabie": {"radius": POSITIVE},
-    "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
-}
+    lambda _, about: {
+        parameter: _like(default, about["space"].get(parameter, {}).get("values", ()))
+        for parameter, default in about["defaults"].items()
+    },
+)
 """Model -> parameter -> accepted values; all parameters have defaults.
 
 ``backbone`` is for training from pixels, ``pooling`` for regions instead of global features.

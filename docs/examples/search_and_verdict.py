@@ -64,5 +64,4 @@ print(found.trials.sort_values("val/rsum", ascending=False)[columns].to_string()
 # %%
 print(found.candidates[["loss", "mean", "sample_std", "seeds"]].to_string())
 print(found.verdicts[["winner", "verdict", "difference", "low", "high"]].to_string())
-for verdict in found.summary["verdicts"]:
-    print(verdict["compared"], *verdict["found"], *verdict["would_change"], sep="\n")
+print(*(answer["headline"] for answer in found.summary["answers"]), sep="\n")

@@ -13,7 +13,10 @@ from myst_parser.parsers.sphinx_ import MystParser
 from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1]))
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+# Its folder is on the path from here on.
+from llms import markdown_file, write_llms  # noqa: E402
 
 project = "icr-orchestrator"
 html_title = project
@@ -23,6 +26,8 @@ include_patterns = [
     "README.md",
     "CHANGELOG.md",
     "docs/*.md",
+    "docs/evidence/*.md",
+    "docs/reference/*.md",
     "docs/studies/*.md",
     "docs/examples/**.py",
     "docs/site/api.md",
@@ -74,7 +79,22 @@ def add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] += "\n" + (HERE / "navigation.md").read_text(encoding="utf-8")
 
 
+def write_for_assistants(app: Sphinx, exception: Exception | None) -> None:
+    """Write ``llms.txt``, and beside each page its Markdown."""
+    if exception is not None or app.builder.format != "html":
+        return
+    site = Path(app.outdir)
+    (site / "llms.txt").write_text(write_llms(), encoding="utf-8")
+    for page in app.env.found_docs:
+        source = Path(app.env.doc2path(page))
+        text = source.read_text(encoding="utf-8")
+        place = site / markdown_file(page)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(markdown_of(text, source.name) if source.suffix == ".py" else text, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
-    """Let Sphinx read scripts, and know the navigation."""
+    """Let Sphinx read scripts, know the navigation, and write what assistants read."""
     app.add_source_parser(ScriptParser)
     app.connect("source-read", add_navigation)
+    app.connect("build-finished", write_for_assistants)

@@ -12,7 +12,7 @@ from orchestrator.experiment.experiment import shipped_experiments
 from orchestrator.experiment.measures import COUNTS, METRICS
 from orchestrator.experiment.samplers import SAMPLERS
 from orchestrator.experiment.yaml_files import read_yaml
-from orchestrator.journal.records import RECORDS
+from orchestrator.journal.records import KINDS
 from orchestrator.regression.suite import shipped_suites
 from search_spaces import SPACES
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
@@ -116,11 +116,11 @@ def list_records() -> list[Entry]:
     """Return the kinds of records of a journal with their fields."""
     return [
         Entry(
-            kind.kind,
+            name,
             meaning_of(kind),
             {"fields": "\n".join(f"{one.name} ({one.type}): {one.meaning}" for one in list_fields(kind))},
         )
-        for kind in RECORDS
+        for name, kind in KINDS.items()
     ]
 
 

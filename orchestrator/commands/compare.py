@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output, TrackingUri
-from orchestrator.commands.ui import HOST, PORT
 from orchestrator.results.trial_comparison import compare_trials
 from orchestrator.text.terminal import say
 from orchestrator.tracking import (
@@ -18,10 +17,11 @@ from orchestrator.tracking import (
     sync_command,
     without_password,
 )
+from orchestrator.tracking.address import HOST, PORT
 from orchestrator.views.terminal import show
 from trainables.extras import require
 
-NAME = "A trial's id, experiment/trial, or an experiment, which stands for the best trial of its search."
+NAME = "A trial's id, experiment/trial, or an experiment: the best trial of its search."
 
 
 def compare(

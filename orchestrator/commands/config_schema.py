@@ -107,7 +107,7 @@ def write_reference() -> str:
         "name: my-experiment",
         "```",
         "",
-        '`[]` in a key stands for each item of a list; "by name" is a section whose keys are names. Limits in a type',
+        '`[]` in a key means each item of a list; "by name" is a section whose keys are names. Limits in a type',
         "are checked before anything starts.",
     ]
     for kind in KINDS:

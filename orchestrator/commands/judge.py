@@ -9,12 +9,10 @@ import typer
 
 from orchestrator.commands.options import DataRoot, ExperimentName, Json, Output
 from orchestrator.journal.directory import find_directory
-from orchestrator.journal.history import History
 from orchestrator.journal.reader import read_history
 from orchestrator.results.answer import Answer
 from orchestrator.results.candidates import Candidate, DatasetVerdict
-from orchestrator.results.confirmed import Question, answer, judged_datasets
-from orchestrator.results.outside import outside_candidate
+from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.questions import Questions
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of
 from orchestrator.views.terminal import show
@@ -47,9 +45,10 @@ def judge(
     """Compare the confirmed candidates by another test or with a model from elsewhere. Writes nothing."""
     folders = _folders(candidate or [])
     history = read_history(find_directory(experiment, output))
-    name = _dataset(history, experiment, dataset)
-    added = [_read(history, name, label, each, data_root) for label, each in folders.items()]
-    found = answer(history, name, Question(rule=verdict, outside=added))
+    known = {name: one for name, one in confirmations(history).items() if one.is_over}
+    confirmation = known[_dataset(list(known), experiment, dataset)]
+    added = [_read(confirmation, label, each, data_root) for label, each in folders.items()]
+    found = confirmation.judge(rule=verdict, outside=added)
     if as_json:
         answers = [one.to_dict() for one in _answers(found)]
         print(json.dumps({**found.to_dict(), "answers": answers}, indent=2, allow_nan=False))
@@ -68,9 +67,8 @@ def _folders(given: list[str]) -> dict[str, list[Path]]:
     return folders
 
 
-def _dataset(history: "History", experiment: str, wanted: str | None) -> str:
-    """Return the dataset to judge."""
-    known = judged_datasets(history)
+def _dataset(known: list[str], experiment: str, wanted: str | None) -> str:
+    """Return the dataset to judge, of those whose confirmation is over."""
     if not known:
         raise ConfigError(
             f"{experiment}: no confirmation has ended, so there are no candidates to judge; "
@@ -83,9 +81,9 @@ def _dataset(history: "History", experiment: str, wanted: str | None) -> str:
     return wanted or known[0]
 
 
-def _read(history: "History", dataset: str, label: str, folders: list[Path], data_root: Path) -> "Candidate":
-    runs = [read_outside_run(folder, dataset, data_root) for folder in folders]
-    return outside_candidate(history, dataset, label, [(run.metrics, run.test) for run in runs])
+def _read(confirmation: Confirmation, label: str, folders: list[Path], data_root: Path) -> Candidate:
+    runs = [read_outside_run(folder, confirmation.dataset, data_root) for folder in folders]
+    return confirmation.trained_elsewhere(label, [(run.metrics, run.test) for run in runs])
 
 
 def _answers(verdict: "DatasetVerdict") -> list[Answer]:

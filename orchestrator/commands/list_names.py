@@ -19,7 +19,7 @@ from orchestrator.commands.record_reference import write_record_reference
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, say, typed_program
 from trainables.errors import ConfigError, UserError
-from trainables.plugins.installed import installed_plugins
+from trainables.plugins.plugin import installed_plugins
 
 What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records", "commands"]
 Kind = Literal["experiment", "suite", "training"]
@@ -32,7 +32,7 @@ def list_names(
     context: typer.Context,
     what: Annotated[What, typer.Argument(help="What to list.")],
     name: Annotated[
-        str | None, typer.Argument(help="Show this one with all details: of a loss formula, ranges and source.")
+        str | None, typer.Argument(help="Show this name with all details: of a loss formula, ranges and source.")
     ] = None,
     of: Annotated[Kind, typer.Option(help="With keys: kind of file.")] = "experiment",
     schema: Annotated[bool, typer.Option("--schema", help="With keys: print the JSON schema for editors.")] = False,

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,8 +22,8 @@ from orchestrator.text.terminal import make_console, say
 from search_spaces.declared import declared_bounds
 from trainables.errors import ConfigError, UserError
 from trainables.extras import require
-from trainables.plugins.installed import installed_plugins, read_installed
-from trainables.plugins.plugin import Plugin
+from trainables.plugins.blame import LABELS
+from trainables.plugins.plugin import Plugin, installed_plugins, read_installed
 
 if TYPE_CHECKING:
     from trainables.contracts.findings import Finding
@@ -132,8 +131,8 @@ def _check_and_send(source: str, seconds: float, sender: Connection) -> None:
 
     def give_up() -> None:
         stack = traceback.extract_stack(sys._current_frames()[main])
-        own = [frame for frame in stack if Path(frame.filename).name == Path(source).name]
-        place = f"{own[-1].filename}:{own[-1].lineno}" if own else source
+        own = [frame for frame in stack if frame.filename in LABELS]
+        place = f"{LABELS[own[-1].filename]}:{own[-1].lineno}" if own else source
         text = f"{place}: is still running after {seconds:g} s; mend the loop, or raise --time-limit"
         with suppress(OSError):
             sender.send(ConfigError(text))

@@ -2,14 +2,15 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
+from msgspec import structs
+
 from orchestrator.commands.config_schema import describe_fields
-from orchestrator.journal.record import LEFT_OUT, Record, event_fields, shared_fields
-from orchestrator.journal.records import RECORDS
+from orchestrator.journal.records import KINDS, LEFT_OUT, SHARED, Record, event_fields
 
 WORDS: dict[Any, str] = {
     str: "text",
@@ -61,24 +62,21 @@ def write_record_reference() -> str:
         "",
         "## Fields of all records",
         "",
-        *_table(_described(Record, shared_fields())),
+        *_table(_described(Record, SHARED)),
         "",
         "## Kinds of records",
         "",
         "In the order in which a search comes to write them.",
     ]
-    for kind in RECORDS:
-        lines += ["", f"### `{kind.kind}`", "", meaning_of(kind), "", *_table(list_fields(kind))]
+    for name, kind in KINDS.items():
+        lines += ["", f"### `{name}`", "", meaning_of(kind), "", *_table(list_fields(kind))]
     return "\n".join(lines) + "\n"
 
 
 def _described(kind: type[Record], names: Sequence[str]) -> list[Field]:
     meanings = {name: text for base in reversed(kind.__mro__) for name, text in describe_fields(base).items()}
-    by_name = {one.name: one for one in fields(kind)}
-    return [
-        Field(name, _type_in_words(by_name[name].type, absent=LEFT_OUT in by_name[name].metadata), meanings[name])
-        for name in names
-    ]
+    types = {field.name: field.type for field in structs.fields(kind)}
+    return [Field(name, _type_in_words(types[name], absent=name in LEFT_OUT), meanings[name]) for name in names]
 
 
 def _type_in_words(annotation: Any, *, absent: bool = False) -> str:

@@ -13,10 +13,9 @@ from orchestrator.commands.options import Output, TrackingUri
 from orchestrator.machines.processes import bound_process
 from orchestrator.text.terminal import say
 from orchestrator.tracking import is_server, newest_page, without_password
+from orchestrator.tracking.address import HOST, PORT
 from orchestrator.tracking.fetching import find_store
 from trainables.errors import ConfigError
-
-HOST, PORT = "127.0.0.1", 5000
 
 
 def ui(

@@ -29,12 +29,10 @@ from orchestrator.journal.journal import (
     refuse_taken,
     torn_bytes,
 )
-from orchestrator.journal.leftovers import find_processes
-from orchestrator.journal.lock import find_holder, hold, left_scratch, read_lock
-from orchestrator.journal.record import Record
-from orchestrator.journal.salvage import salvage
+from orchestrator.journal.lock import find_holder, find_processes, hold, left_scratch, read_lock
+from orchestrator.journal.reader import salvage
+from orchestrator.journal.records import EpochEnded, Record, has_ended
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.journal.trial_records import EpochEnded, has_ended
 from orchestrator.results.answers import summarise
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore
@@ -252,8 +250,8 @@ def check_tracking(directory: Path, history: History, records: list[Record], uri
         return
     from orchestrator.tracking import (
         ExperimentDeletedError,
+        StoreMovedError,
         find_differences,
-        find_former_folders,
         first_line,
         store_failures,
         without_password,
@@ -262,19 +260,18 @@ def check_tracking(directory: Path, history: History, records: list[Record], uri
     shown, mend = without_password(uri), _deliver(directory.resolve(), records, uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
-        former = find_former_folders(uri)
     except ExperimentDeletedError as error:
         way_out = "--repair brings it back; a start of the search, or sync of all experiments, does not"
         yield Breach(Finding("tracking", "fail", f"{shown}: {error}", way_out), mend)
+        return
+    except StoreMovedError as error:
+        found, _, way_out = str(error).partition(". ")
+        yield Breach(Finding("tracking", "fail", found, way_out))
         return
     except store_failures() as error:
         way_out = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
         yield Breach(Finding("tracking", "fail", f"{shown}: {first_line(error)}", way_out))
         return
-    if former:
-        found = f"{shown}: looks for files in {', '.join(former)}, from where this folder was moved or copied"
-        way_out = "--repair, `orchestrator sync` or the next start corrects it"
-        yield Breach(Finding("tracking", "fail", found, way_out), mend)
     if differences:
         named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
         way_out = "--repair, or the next start, sends what is missing"

@@ -208,21 +208,19 @@ def check_store(output: Path, tracking_uri: str | None) -> Finding:
     """The MLflow store answers."""
     if missing_modules("mlflow"):
         return Finding("store", "ok", "none: MLflow is not installed; searches keep their journals alone")
-    from orchestrator.tracking import choose_uri, count_experiments, find_former_folders, sync_command, without_password
+    from orchestrator.tracking import StoreMovedError, choose_uri, count_experiments, without_password
 
     if tracking_uri is None and not (output / "mlflow.db").is_file():
         return Finding("store", "ok", f"{output / 'mlflow.db'} will be made by the first search")
     try:
         uri = choose_uri(tracking_uri, output)
-        found = f"{without_password(uri)}: {count_experiments(uri)} experiments"
-        former = find_former_folders(uri)
-        if former:
-            found += f"; the store looks for files in {', '.join(former)}, from where the folder was moved or copied"
-            return Finding("store", "fail", found, f"`{sync_command(uri, output)}` corrects it")
-        return Finding("store", "ok", found)
+        return Finding("store", "ok", f"{without_password(uri)}: {count_experiments(uri)} experiments")
     except ConfigError as error:
         reason, _, way_out = str(error).partition("; ")
         return Finding("store", "fail", reason, way_out)
+    except StoreMovedError as error:
+        found, _, way_out = str(error).partition(". ")
+        return Finding("store", "fail", found, way_out)
     except ConnectionError as error:
         way_out = "start the server, or remove --tracking-uri; a search runs all the same and says what is missing"
         return Finding("store", "warn", str(error), way_out)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from orchestrator.experiment.plugins import Plugins, outlined, with_plugins
+from orchestrator.experiment.plugins import Plugins, with_plugins
 from orchestrator.experiment.sections import Budget, Confirm, Override, Patience, Resources, Scheduler, Search
 from orchestrator.experiment.spaces import (
     check_beside,
@@ -25,9 +25,7 @@ from orchestrator.experiment.spaces import (
 from orchestrator.experiment.values import LossName, ModelName, Name
 from orchestrator.experiment.yaml_files import (
     STRICT,
-    Document,
     find_file,
-    load_trial_config,
     override,
     read_kind,
     validate,
@@ -40,7 +38,7 @@ from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 from trainables.plugins.in_use import references
 from trainables.seeding import derive_seed
 
-__all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
+__all__ = ["Cell", "Experiment", "load_experiment"]
 
 
 MOST_STUDIES = 500
@@ -97,8 +95,8 @@ class Experiment(BaseModel):
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         tokenizer: How captions are cut into tokens: ``english``, ``words``, ``characters``, the name of a
             ``tokenizer.json`` in the dataset's folder, or its absolute path; ``null`` infers it from the captions.
-        val_images: Evaluate on the first so many images of the val split, >= 1, as the published code of VSE++ and VSRN
-            does with 1,000; ``null`` is all of them.
+        val_images: Number of first images of the val split on which to evaluate, >= 1, as the published code of VSE++
+            and VSRN does with 1,000; ``null`` is all images.
         search: How the coefficients are searched.
         scheduler: Rules for a trial that is worse than the other trials of its study.
         budget: Limits that end a search although trials are left.
@@ -272,19 +270,7 @@ def load_experiment(source: str, overrides: Sequence[str] = (), plugins: Sequenc
     """
     path = find_file(source, shipped_experiments(), "experiment")
     document = override(read_kind(path, "an experiment"), overrides)
-    return check_document(with_plugins(document, plugins, path.parent))
-
-
-def check_document(document: Document) -> Experiment:
-    """Return the experiment that a document describes; its plug-ins run last, because they import torch.
-
-    Raises:
-        ConfigError: If any key is refused.
-    """
-    with outlined(document.values.get("plugins") or ()) as are_known:
-        if are_known:
-            validate(Experiment, document)
-    return validate(Experiment, document)
+    return validate(Experiment, with_plugins(document, plugins, path.parent))
 
 
 def shipped_experiments() -> dict[str, Path]:

@@ -1,61 +1,35 @@
 """The plug-ins of an experiment: names in its file become text and digest, and their offers join our tables."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from orchestrator.experiment.samplers import SAMPLERS, SamplerKind
+from orchestrator.experiment.samplers import SAMPLERS
 from orchestrator.experiment.yaml_files import Document
-from search_spaces import SPACES, LossSpace, SpaceError
+from search_spaces import SPACES, SpaceError
 from search_spaces.declared import declared_bounds, declared_space
 from trainables.errors import ConfigError
 from trainables.model_parameters import FEATURES
-from trainables.plugins.in_use import clash, find_plugin, in_use, outlined_plugin, owner_of, use, withdraw
-from trainables.plugins.installed import providers
-from trainables.plugins.plugin import Plugin
-
-_joined: set[tuple[str, str]] = set()
-"""Kind and name of each entry that plug-ins have added to the tables ``SPACES`` and ``SAMPLERS``."""
+from trainables.plugins.in_use import find_plugin, owner_of, use
+from trainables.plugins.plugin import Plugin, providers
 
 
 def use_plugins(plugins: Iterable[Plugin]) -> None:
-    """Register the names of plug-ins: losses with their spaces, models, forms of data and samplers; no code runs.
+    """Let the names of plug-ins be known: losses with their spaces, models, forms of data and samplers; no code runs.
 
     Raises:
         ConfigError: If a name is taken, or a space is refused.
     """
     for plugin in plugins:
-        spaces = {name: _space(name, about) for name, about in plugin.offers.get("losses", {}).items()}
-        samplers = {name: _sampler(name, about) for name, about in plugin.offers.get("samplers", {}).items()}
-        former = in_use().get(plugin.name)
+        for about in plugin.offers.get("losses", {}).values():
+            try:
+                declared_space(about["space"], about["defaults"])
+            except SpaceError as error:
+                raise ConfigError(f"{about['place']}: {error}") from None
         use([plugin])
-        if former is not None and former.digest != plugin.digest:
-            # Names that the former version had and the new version lacks are removed.
-            forget_plugins(())
-        SPACES.update(spaces)
-        SAMPLERS.update(samplers)
-        _joined.update([*(("losses", name) for name in spaces), *(("samplers", name) for name in samplers)])
-
-
-def _space(name: str, about: Mapping[str, Any]) -> LossSpace:
-    """Return the space of a plug-in's loss."""
-    if name in SPACES and ("losses", name) not in _joined:
-        raise clash(about["place"], name, "a loss of ours")
-    try:
-        return declared_space(about["space"], about["defaults"])
-    except SpaceError as error:
-        raise ConfigError(f"{about['place']}: {error}") from None
-
-
-def _sampler(name: str, about: Mapping[str, Any]) -> SamplerKind:
-    """Return the spaces that a plug-in's sampler can search."""
-    if name in SAMPLERS and ("samplers", name) not in _joined:
-        raise clash(about["place"], name, "a sampler of ours")
-    return SamplerKind(about["summary"], about["conditional"], about["several_objectives"])
 
 
 def model_bounds(model: str) -> dict[str, Any]:
@@ -83,34 +57,6 @@ def load_plugins(sources: Sequence[str], folder: Path | None = None) -> tuple[Pl
     plugins = tuple(find_plugin(source, folder) for source in sources)
     use_plugins(plugins)
     return plugins
-
-
-@contextmanager
-def outlined(sources: Sequence[Any], folder: Path | None = None) -> Iterator[bool]:
-    """Register the names of plug-ins for the length of a ``with`` block without running their code.
-
-    So a mistake elsewhere is refused before a plug-in imports torch.
-
-    Args:
-        sources: Python files, names of installed distributions, or whole plug-ins.
-        folder: Folder in which files are looked for first.
-
-    Yields:
-        Whether all names are known in the block; otherwise none is, and the code has to run.
-
-    Raises:
-        ConfigError: If a plug-in cannot be used.
-    """
-    new = [outlined_plugin(one, folder) for one in sources if isinstance(one, str)]
-    plugins = [plugin for plugin in new if plugin is not None]
-    if not plugins or len(plugins) < len(sources) or any(plugin.name in in_use() for plugin in plugins):
-        yield False
-        return
-    try:
-        use_plugins(plugins)
-        yield True
-    finally:
-        forget_plugins([plugin.name for plugin in plugins])
 
 
 def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Document:
@@ -213,12 +159,3 @@ Plugins = Annotated[
     WithJsonSchema({"type": "array", "items": {"type": "string"}}, mode="validation"),
 ]
 """The key ``plugins``: typed files and distributions, or, in a resolved experiment, text and digest."""
-
-
-def forget_plugins(names: Iterable[str]) -> None:
-    """Remove plug-ins from the tables, with the spaces of their losses; missing plug-ins are passed over."""
-    for name in names:
-        withdraw(name)
-    for kind, name in [one for one in _joined if owner_of(*one) is None]:
-        _joined.discard((kind, name))
-        (SPACES if kind == "losses" else SAMPLERS).pop(name, None)

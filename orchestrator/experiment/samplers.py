@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trainables.plugins.in_use import NameTable
+
 
 @dataclass(frozen=True)
 class SamplerKind:
@@ -23,20 +25,24 @@ class SamplerKind:
     draws_population: bool = True
 
 
-SAMPLERS: dict[str, SamplerKind] = {
-    "tpe": SamplerKind("Parzen estimators of the good and of the other points"),
-    "cmaes": SamplerKind(
-        "a normal distribution that adapts to ranges",
-        conditional=False,
-        several_objectives=False,
-        needs_range=True,
-        draws_population=False,
-    ),
-    "gp": SamplerKind("a Gaussian process, for few and costly trials", conditional=False, draws_population=False),
-    "random": SamplerKind("independent draws"),
-    "qmc": SamplerKind("a Sobol sequence, which leaves no gaps", conditional=False),
-    "grid": SamplerKind("the listed values one after the other", draws_population=False),
-}
+SAMPLERS: NameTable[SamplerKind] = NameTable(
+    "samplers",
+    {
+        "tpe": SamplerKind("Parzen estimators of the good and of the other points"),
+        "cmaes": SamplerKind(
+            "a normal distribution that adapts to ranges",
+            conditional=False,
+            several_objectives=False,
+            needs_range=True,
+            draws_population=False,
+        ),
+        "gp": SamplerKind("a Gaussian process, for few and costly trials", conditional=False, draws_population=False),
+        "random": SamplerKind("independent draws"),
+        "qmc": SamplerKind("a Sobol sequence, which leaves no gaps", conditional=False),
+        "grid": SamplerKind("the listed values one after the other", draws_population=False),
+    },
+    lambda _, about: SamplerKind(about["summary"], about["conditional"], about["several_objectives"]),
+)
 """Every sampler by the name that ``search.sampler`` uses; plug-ins join."""
 
 

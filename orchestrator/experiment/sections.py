@@ -107,11 +107,11 @@ class Scheduler(BaseModel):
             training: no trial is stopped, the worst trials resume from the models of the best trials with other
             hyper-parameters.
         grace_epochs: No trial ends before this epoch, >= 1.
-        reduction_factor: One trial in so many continues at each rung, > 1; the epoch of a rung is so many times the
-            epoch of the rung before. For ``asha`` and ``hyperband``.
+        reduction_factor: At each rung one trial in this number continues, > 1; the epoch of a rung is this factor times
+            the epoch of the rung before. For ``asha`` and ``hyperband``.
         brackets: For ``hyperband``: number of brackets, >= 1; new trials are given to the brackets in turn.
         min_trials: For ``median``: no trial is stopped at an epoch that fewer other trials have reached, >= 1.
-        perturbation_epochs: For ``pbt``: the trials of a study wait for each other after every so many epochs, >= 1.
+        perturbation_epochs: For ``pbt``: epochs after which the trials of a study wait for each other, >= 1.
         quantile: For ``pbt``: the fraction of worst trials that is replaced then, by the models of an equal fraction of
             best trials, in (0, 0.5]; at least one trial.
     """
@@ -158,8 +158,8 @@ class Resources(BaseModel):
         cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
         gpus: GPUs, >= 0, a fraction to share one; ``auto`` is as much as a trial was measured to
             need, or none where there is no GPU.
-        fuse: So many trials share these CPUs and GPUs as one stacked model, >= 1; ``auto`` is the number that was
-            measured to be fastest, 1 where fusing does not pay.
+        fuse: Number of trials that share these CPUs and GPUs as one stacked model, >= 1; ``auto`` is the number that
+            was measured to be fastest, 1 where fusing does not pay.
         max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
     """
 
@@ -219,7 +219,7 @@ class Patience(BaseModel):
     """How long a trial may be silent, and how often it is tried again, before it is given up.
 
     Attributes:
-        epoch_minutes: A trial that reports nothing for so long has hung and is ended, > 0.
+        epoch_minutes: Minutes without a report after which a trial has hung and is ended, > 0.
         memory_retries: How often a trial that ran out of memory is tried again, with fewer trials at a time, >= 0.
     """
 
@@ -232,21 +232,21 @@ class Confirm(BaseModel):
     """Which trials are trained again with fresh seeds before a winner is named.
 
     Attributes:
-        top: So many of the best trials of each study, >= 1.
-        each_of: A searched parameter: ``top`` counts the best trials with each of its values instead of those of each
+        top: Number of best trials of each study, >= 1.
+        each_of: A searched parameter: ``top`` counts the best trials with each value of it instead of those of each
             study, and the trend over the values is tested; ``null`` is the best of each study. For a fixed design.
-        seeds: A fixed design: each candidate with so many seeds that the search has not used, >= 2; without
+        seeds: A fixed design: number of seeds of each candidate, none of them used in the search, >= 2; without
             ``trainings`` 5.
-        trainings: A race instead of a fixed design: at most so many trainings for the candidates of each dataset, at
-            least 2 for each candidate that there may be; ``null`` is a fixed design.
+        trainings: A race instead of a fixed design: most trainings for the candidates of each dataset, at least 2 for
+            each possible candidate; ``null`` is a fixed design.
         published: ``best``: of the published settings on a dataset, the settings that did best in the search are
             trained again as well; ``each``: the published settings of each study are.
         baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
             dataset in the search, which are confirmed as well.
-        verdict: What varies in the test that decides: ``seeds_and_images``, other seeds on new images of this kind;
+        verdict: The variation in the test that decides: ``seeds_and_images``, other seeds on new images of this kind;
             ``seeds``, other seeds on this test set. An experiment that was begun without this key keeps ``seeds``.
         smallest_difference: The least lead that matters, in the unit of ``search.metric``, >= 0; a verdict says how
-            likely a lead is so large.
+            likely a lead of this size is.
     """
 
     model_config = STRICT

@@ -10,9 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator.experiment.problems import KeyPath, Mistake, find_mistakes, other_kind, short
 from search_spaces.space import suggestion
-from trainables.config import TrialConfig
 from trainables.errors import ConfigError, Mistakes
-from trainables.plugins.in_use import references
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -120,73 +118,25 @@ def override(document: Document, settings: Sequence[str]) -> Document:
     return replace(document, values=values, places=places)
 
 
-def validate(model: type[Model], values: Mapping[str, Any] | Document, source: str = "") -> Model:
+def validate(model: type[Model], values: Mapping[str, Any] | Document, source: str = "", *, inside: str = "") -> Model:
     """Build a model from plain values.
 
     Args:
         model: Class of the model.
         values: Keys and values from YAML, with their places if known.
         source: Name of plain values in messages.
+        inside: Field of the model that the values are for; empty for the model itself.
 
     Raises:
         ConfigError: With all mistakes, a line each.
     """
     document = values if isinstance(values, Document) else Document(source, values)
-    return _build(model, document.values, document)
-
-
-class _TrialFile(BaseModel):
-    # Built when a file of one training is read: most commands read none.
-    model_config = ConfigDict(**STRICT, defer_build=True)
-    trial: TrialConfig
-
-
-def load_trial_config(path: Path | None, overrides: Sequence[str]) -> TrialConfig:
-    """Read the YAML of one training, apply ``--set``, and check names, types and ranges.
-
-    Raises:
-        ConfigError: If any key is refused.
-    """
-    from search_spaces import SPACES
-
-    document = read_training(path, overrides)
-    mistakes = Mistakes()
-    mistakes.of(_check_loss, document, list(SPACES))
-    config = mistakes.of(_build, _TrialFile, {"trial": dict(document.values)}, document, inside=1)
-    mistakes.refuse()
-    assert config is not None
-    trial = config.trial
-    for epoch in (1, *(change.epoch for change in trial.schedule)):
-        mistakes.of(SPACES[trial.loss].check_parameters, trial.at(epoch).loss_parameters)
-    found = (f"loss_parameters: {problem} (loss {trial.loss})" for problem in mistakes.problems)
-    lines = document.lines(Mistake(("loss_parameters",), text) for text in found)
-    if lines:
-        raise ConfigError(lines)
-    needed = references(trial.loss, trial.model)
-    if not {*trial.plugins} <= {*needed}:
-        former = ", ".join(trial.plugins)
-        raise ConfigError(
-            f"plugins: the training was one with {former}, but here are {', '.join(needed) or 'none'}; "
-            f"give the same with --plugin, or remove the key"
-        )
-    return replace(trial, plugins=needed)
-
-
-def read_training(path: Path | None, overrides: Sequence[str]) -> Document:
-    """Return the keys of one training, with ``--set`` applied.
-
-    Raises:
-        ConfigError: If the file cannot be read, or is of another kind.
-    """
-    document = Document("--set", {}) if path is None else read_kind(path, "the file of one training")
-    return override(document, overrides)
-
-
-def _check_loss(document: Document, losses: Sequence[str]) -> None:
-    loss = document.values.get("loss")
-    if isinstance(loss, str) and loss not in losses:
-        text = f"loss: unknown name {loss[:60]!r}; {suggestion(loss, losses, 'losses')}"
-        raise ConfigError(document.lines([Mistake(("loss",), text)]))
+    whole = {inside: dict(document.values)} if inside else document.values
+    try:
+        # Read as JSON, because strict JSON takes a list for a tuple, but no text for a number.
+        return model.model_validate_json(json.dumps(whole))
+    except ValidationError as error:
+        raise ConfigError(document.lines(find_mistakes(model, whole, error, int(bool(inside))))) from None
 
 
 def read_kind(path: Path, kind: str) -> Document:
@@ -204,15 +154,6 @@ def read_kind(path: Path, kind: str) -> Document:
     if other is not None:
         raise ConfigError(f"{path}: {other}")
     return document
-
-
-def _build(model: type[Model], values: Mapping[str, Any], document: Document, inside: int = 0) -> Model:
-    """Build a model from values under ``inside`` levels of keys that the document does not have."""
-    try:
-        # Read as JSON, because strict JSON takes a list for a tuple, but no text for a number.
-        return model.model_validate_json(json.dumps(values))
-    except ValidationError as error:
-        raise ConfigError(document.lines(find_mistakes(model, values, error, inside))) from None
 
 
 def _apply(values: dict[str, Any], setting: str) -> KeyPath:

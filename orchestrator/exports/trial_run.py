@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.results.confirmed import metrics_of
+from orchestrator.results.confirmation import metrics_of
 from trainables.data.cache import whole_directory
 from trainables.errors import ConfigError
 

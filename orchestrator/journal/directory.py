@@ -1,24 +1,22 @@
 """The folder of an experiment: its files, the tracebacks of failed trials, and where running trials are.
 
-Tracebacks of failed trials, in files beside the journal.
-
 The journal has the reason of a failure in one sentence; the file of a trial holds the whole text of each attempt.
 
-Where the trials of a running search are, for live pages.
+Where MLflow has the runs of the trials, for links from pages.
 
-The driver rewrites the file ``places.json`` beside the journal after reports of trials, at most every second. No search
-needs the file to resume. Ray's dashboard and ``nvidia-smi`` show the load of machines and processes.
+The driver rewrites the file ``places.json`` beside the journal after reports of trials, at most every second, for live
+pages. No search needs the file to resume. Ray's dashboard and ``nvidia-smi`` show the load of machines and processes.
 """
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import msgspec
 
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.trial import Trial
-from trainables.files import read_state
+from trainables.files import read_state, write_whole
 
 JOURNAL_FILE = "journal.jsonl"
 """Name of the journal in an experiment's directory."""
@@ -83,8 +81,7 @@ def read_error(directory: Path, trial: str) -> str | None:
 PLACES_FILE = "places.json"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Name of the machine, and id of the process, that trains a trial."""
 
     host: str
@@ -96,14 +93,45 @@ def write_places(directory: Path, places: Mapping[str, Place]) -> None:
     path = directory / PLACES_FILE
     partial = path.with_name(f".{PLACES_FILE}.{os.getpid()}")
     # Not forced to the disk, because places are out of date after a crash.
-    partial.write_text(json.dumps({trial: asdict(place) for trial, place in places.items()}), encoding="utf-8")
+    partial.write_bytes(msgspec.json.encode(places))
     partial.replace(path)
 
 
 def read_places(directory: Path) -> dict[str, Place]:
     """Return trial -> place of a running search; empty where the file is missing or damaged."""
     try:
-        places = read_state(directory / PLACES_FILE)
-        return {str(trial): Place(str(place["host"]), int(place["pid"])) for trial, place in places.items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return msgspec.convert(read_state(directory / PLACES_FILE), dict[str, Place])
+    except (OSError, ValueError):
         return {}
+
+
+RUNS_FILE = "mlflow.json"
+
+
+class TrackedRuns(msgspec.Struct, frozen=True):
+    """The runs of an experiment's trials in MLflow, for links.
+
+    Attributes:
+        server: Address of MLflow's pages, without a password.
+        note: What the address needs, such as a command that must run; empty for a server.
+        experiment: MLflow's id of the experiment.
+        trials: Trial -> id of its run.
+    """
+
+    server: str
+    note: str
+    experiment: str
+    trials: dict[str, str]
+
+
+def write_runs(directory: Path, runs: TrackedRuns) -> None:
+    """Write the runs into an experiment's directory, when they have been delivered."""
+    write_whole(directory / RUNS_FILE, msgspec.json.encode(runs).decode())
+
+
+def read_runs(directory: Path) -> TrackedRuns | None:
+    """Return the runs; ``None`` where none were delivered, or the file is damaged, which `orchestrator sync` mends."""
+    try:
+        return msgspec.convert(read_state(directory / RUNS_FILE), TrackedRuns)
+    except (OSError, ValueError):
+        return None

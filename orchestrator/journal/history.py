@@ -9,32 +9,119 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from orchestrator.journal.actors import Actors
 from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
-from orchestrator.journal.confirmation_records import ConfirmationPlan, ConfirmationPlanned, EvaluatedOnTest, OpenedTest
-from orchestrator.journal.experiment_records import (
+from orchestrator.journal.records import (
+    CheckpointDamaged,
     ConcurrencyLowered,
+    ConfirmationPlan,
+    ConfirmationPlanned,
+    EpochEnded,
+    EvaluatedOnTest,
     ExperimentEnded,
     ExperimentStarted,
     Footprint,
     FusionMeasured,
     MemoryMeasured,
+    OpenedTest,
     PopulationMoved,
-    WarmStarted,
-)
-from orchestrator.journal.record import Record
-from orchestrator.journal.running_time import RunningTime, Spending
-from orchestrator.journal.trial import Move, Stage, Trial, WarmTrial
-from orchestrator.journal.trial_records import (
-    CheckpointDamaged,
-    EpochEnded,
+    Record,
     TrialCreated,
     TrialEnded,
+    TrialPaused,
     TrialRetried,
+    TrialStarted,
+    WarmStarted,
+    has_ended,
 )
+from orchestrator.journal.trial import Move, Stage, Trial, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import UserError
 from trainables.plugins.in_use import use
+
+
+@dataclass
+class Actors:
+    """The actors of the newest start.
+
+    Attributes:
+        gpus: Trial -> GPUs that its actor takes.
+    """
+
+    gpus: dict[str, float] = field(default_factory=dict)
+
+    def apply(self, record: Record) -> None:
+        """Take one record into account."""
+        if isinstance(record, TrialStarted):
+            self.gpus[record.trial] = record.gpus
+        elif isinstance(record, (ExperimentStarted, ExperimentEnded)):
+            self.gpus.clear()
+        # A trial that is retried or paused resumes later, in another actor.
+        elif isinstance(record, (TrialRetried, TrialPaused)) or has_ended(record):
+            self.gpus.pop(record.trial, None)
+
+
+def _seconds_between(before: Record, after: Record) -> float:
+    """Return the seconds between two records of one start; journals of older versions have only dates."""
+    # Where the clock was set back, the difference is negative and counts as 0.
+    if before.elapsed is None or after.elapsed is None:
+        return max(0.0, after.time - before.time)
+    return max(0.0, after.elapsed - before.elapsed)
+
+
+@dataclass
+class Spending:
+    """Adds up the running time and the GPU time over all starts, whatever the machine's clock does.
+
+    Time between two starts does not count, nor does the time from the last record of a process to its kill, because the
+    date of the kill is unknown.
+
+    Attributes:
+        seconds: Running time up to the newest record, >= 0.
+        gpu_seconds: The running time of each trial that had an actor, times its GPUs, >= 0.
+        actors: Actors of the newest start.
+        training_seconds: The running time from the first trial of each start to the opening of test, >= 0.
+        test_seconds: The running time in which models were evaluated on test, >= 0.
+    """
+
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    actors: Actors = field(default_factory=Actors)
+    training_seconds: float = 0.0
+    test_seconds: float = 0.0
+    _is_training: bool = False
+    _newest: Record | None = None
+
+    def apply(self, record: Record) -> None:
+        """Take one record into account."""
+        before, self._newest = self._newest, record
+        if before is not None and not isinstance(record, ExperimentStarted):
+            # The time before this record is charged to the actors that ran until this record.
+            self._spend(_seconds_between(before, record), record)
+        # What comes before the first trial of a start, such as the start of Ray, trains nothing.
+        if isinstance(record, TrialStarted):
+            self._is_training = True
+        elif isinstance(record, ExperimentStarted | OpenedTest):
+            self._is_training = False
+        self.actors.apply(record)
+
+    def _spend(self, passed: float, record: Record) -> None:
+        self.seconds += passed
+        self.gpu_seconds += passed * self.gpus
+        if self._is_training:
+            self.training_seconds += passed
+        if isinstance(record, EvaluatedOnTest):
+            self.test_seconds += passed
+
+    @property
+    def newest(self) -> float | None:
+        """Date of the newest record, in seconds since the Unix epoch; ``None`` before the first record."""
+        return None if self._newest is None else self._newest.time
+
+    @property
+    def gpus(self) -> float:
+        """GPUs in use now."""
+        return sum(self.actors.gpus.values())
+
 
 HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
 """Standing of a trial that has not ended and has no actor: with epochs, and without."""
@@ -142,11 +229,6 @@ class History:
         return self.spending.actors
 
     @property
-    def running_time(self) -> RunningTime:
-        """The running time of the experiment, over all its starts."""
-        return self.spending.running_time
-
-    @property
     def finished(self) -> bool:
         """Whether the newest start came to its end."""
         return self.outcome == "finished"
@@ -234,7 +316,7 @@ def _create(history: History, record: TrialCreated) -> None:
         params=record.params,
         config=TrialConfig.from_dict(record.config),
         created=record.time,
-        created_after=history.running_time.seconds,
+        created_after=history.spending.seconds,
         stage=record.stage,
         candidate=record.candidate,
     )
@@ -259,7 +341,7 @@ def _end(history: History, record: TrialEnded) -> None:
 def _set_state(history: History, trial: Trial, record: EpochEnded | TrialEnded) -> None:
     trial.state = record.state
     if trial.has_ended:
-        trial.ended, trial.ended_after = record.time, history.running_time.seconds
+        trial.ended, trial.ended_after = record.time, history.spending.seconds
         history.ended.append(trial)
     else:
         trial.ended = trial.ended_after = None

@@ -20,12 +20,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic_core import from_json
+import msgspec
 
 from orchestrator.journal.lock import AlreadyRunningError, take
-from orchestrator.journal.metrics import read_epoch
-from orchestrator.journal.record import Record
-from orchestrator.journal.records import RecordError, parse
+from orchestrator.journal.records import CHECKSUM, Record, RecordError, read_record, read_values
 from trainables.errors import UserError
 from trainables.files import write_whole
 
@@ -37,7 +35,7 @@ Line = Mapping[str, Any]
 
 _log = logging.getLogger(__name__)
 
-_CHECKSUM = b',"crc":"'
+_CHECKSUM = b',"%b":"' % CHECKSUM.encode()
 
 _SEAL_FROM = -len(_CHECKSUM) - len('00000000"}\n')
 """Position of the checksum in a line, counted from the end."""
@@ -117,7 +115,7 @@ class Journal:
         body = _encode({**number, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields})
         # Made before the line is written, so that no journal holds a record that cannot be read.
         line = _seal(body)
-        record = _record_of(line[:_SEAL_FROM])
+        record = read_record(line)
         try:
             self._write(line)
         except OSError:
@@ -206,7 +204,8 @@ def read_lines(path: Path) -> list[Line | None]:
     Raises:
         JournalFormatError: If a newer version wrote the journal, or its format is no number.
     """
-    lines = [_decode(line) for line in path.read_bytes().splitlines(keepends=True)]
+    content = path.read_bytes().splitlines(keepends=True)
+    lines: list[Line | None] = [read_values(line) if _is_whole(memoryview(line)) else None for line in content]
     if lines and lines[0] is not None:
         _check_format(lines[0], path)
     return lines
@@ -218,26 +217,14 @@ def rewrite(path: Path, lines: Sequence[Line]) -> None:
 
 
 def _encode(line: Line) -> str:
-    return json.dumps(line, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    # Not by msgspec, which writes a NaN as null.
+    return json.dumps(line, separators=(",", ":"), allow_nan=False, ensure_ascii=True, default=msgspec.to_builtins)
 
 
 def _seal(body: str) -> bytes:
     """Return the line of an encoded record, with its checksum before the closing brace."""
     content = body.encode()
     return b'%b%b%08x"}\n' % (content[:-1], _CHECKSUM, zlib.crc32(content))
-
-
-def _decode(line: bytes) -> Line | None:
-    """Return the values of a line, or ``None`` where it is damaged."""
-    body = _body_of(line, 0, len(line))
-    values: Line | None = None if body is None else from_json(body + b"}")
-    return values
-
-
-def _record_of(body: bytes) -> Record:
-    """Return the record of a line without its checksum and closing brace."""
-    # Most lines are epochs, whose numbers are parsed only on access.
-    return read_epoch(body) or parse(from_json(body + b"}"))
 
 
 def _check_format(first: Line, path: Path) -> None:
@@ -267,16 +254,16 @@ def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Reco
         JournalError: If a whole line is no record of its kind, or a newer version wrote the journal.
     """
     records: list[Record] = []
-    whole = 0
-    # One line at a time: a list of all lines, a second copy of the piece, would take longer than all checksums.
+    # Views of one line at a time: copies of all lines would take longer than all checksums.
+    whole, view = 0, memoryview(content)
     while end := content.find(b"\n", whole) + 1:
-        body, number = _body_of(content, whole, end), known + len(records)
-        if body is None:
+        line, number = view[whole:end], known + len(records)
+        if not _is_whole(line):
             break
-        if number == 0:
-            _check_format(from_json(body + b"}"), path)
         try:
-            record = _record_of(body)
+            if number == 0:
+                _check_format(read_values(line), path)
+            record = read_record(line)
         except RecordError as error:
             raise JournalError(f"{path}: line {number + 1}: {error}; restore the file from a backup") from None
         if record.n != number:
@@ -286,13 +273,10 @@ def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Reco
     return records, whole
 
 
-def _body_of(content: bytes, begin: int, end: int) -> bytes | None:
-    """Return a line without its checksum and closing brace; ``None`` where the checksum is wrong or missing."""
-    # A line may be shorter than a checksum.
-    body_end = max(begin, end + _SEAL_FROM)
-    body = content[begin:body_end]
-    seal = b'%b%08x"}\n' % (_CHECKSUM, zlib.crc32(b"}", zlib.crc32(body)))
-    return body if content[body_end:end] == seal else None
+def _is_whole(line: memoryview) -> bool:
+    """Say whether a line ends with its checksum."""
+    checksum = zlib.crc32(b"}", zlib.crc32(line[:_SEAL_FROM]))
+    return line[_SEAL_FROM:] == b'%b%08x"}\n' % (_CHECKSUM, checksum)
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:

@@ -6,12 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.journal.experiment_records import MovedTrial, PopulationMoved
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import Journal, JournalGoneError
-from orchestrator.journal.record import Record
+from orchestrator.journal.records import (
+    CheckpointDamaged,
+    EpochEnded,
+    MovedTrial,
+    PopulationMoved,
+    Record,
+    TrialCreated,
+    TrialEnded,
+)
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialCreated, TrialEnded
 from trainables.config import TrialConfig
 
 

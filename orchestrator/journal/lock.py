@@ -4,6 +4,11 @@ The kernel holds the lock (``flock``) and releases it however the process ends; 
 Where machines share a disk but not their locks, only the name protects the directory: a lock left by another host holds
 until a person removes it. A host is known by its name, or by the id of its boot: an equal name with another boot id is
 this host before its last start; another name with an equal boot id is a container on this host.
+
+The next holder clears what a killed process left on its machine: its child processes and its temporary directory. The
+directory is removed only if this product certainly made it: it is no link, it belongs to this user, no other user can
+enter it, and it has a mark that names its owner. A name alone proves nothing, because every user who can write to
+``/tmp`` can choose names.
 """
 
 import errno
@@ -13,17 +18,118 @@ import os
 import random
 import shutil
 import socket
+import stat
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from orchestrator.journal import scratch as scratches
+import msgspec
+import psutil
+
 from trainables.errors import UserError
 from trainables.files import LARGEST_STATE, parse_state
+
+PREFIX = "icr-"
+"""Start of the names of all temporary directories; the rest of a name is random."""
+
+MARK = ".icr-scratch"
+"""File in a temporary directory that names its owner."""
+
+
+def make_directory(kind: str = "") -> Path:
+    """Make a directory with a random name that only this user can enter."""
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}"))
+
+
+def mark_directory(directory: Path, owner: str) -> int:
+    """Write the owner's mark into a directory of ours.
+
+    Args:
+        directory: Directory that ``make_directory`` returned.
+        owner: Name that only the owner knows later; empty where the lock on the mark alone proves that an owner lives.
+
+    Returns:
+        The descriptor of the mark, which is locked for as long as the caller keeps it open.
+    """
+    partial = f"{MARK}.{os.getpid()}"
+    with _opened(directory) as folder:
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+        os.write(descriptor, owner.encode())
+        # Locked before the file gets its name, so that no process finds the mark unlocked while the owner lives.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.rename(partial, MARK, src_dir_fd=folder, dst_dir_fd=folder)
+    return descriptor
+
+
+def owner_of(directory: Path) -> str | None:
+    """Return the owner of a directory of ours; ``None`` where the directory is not proved to be ours."""
+    try:
+        with _marked(directory) as descriptor:
+            return os.read(descriptor, 4096).decode(errors="replace")
+    except OSError:
+        return None
+
+
+def remove_abandoned(kind: str) -> None:
+    """Remove the directories of a kind whose owners have ended: their marks are not locked."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}{kind}*"):
+        with suppress(OSError), _marked(directory) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Removal follows no links.
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _marked(directory: Path) -> Iterator[int]:
+    """Open the mark of a directory of ours."""
+    with _opened(directory) as folder:
+        descriptor = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    """Open a directory that is no link, belongs to this user and cannot be entered by others."""
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(folder)
+        if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
+            raise PermissionError(f"{directory}: not a directory that this user alone can enter")
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def find_processes(scratch: Path) -> list[psutil.Process]:
+    """Return the processes of this user whose command line names a scratch directory, as Ray's processes do."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            is_ours = process.uids().real == os.getuid() and process.pid != os.getpid()
+            if is_ours and any(str(scratch) in argument for argument in process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def clear_scratch(scratch: Path, owner: str) -> None:
+    """Remove a scratch directory and end its processes, if the directory's mark names ``owner``; else do nothing."""
+    if owner_of(scratch) != owner:
+        return
+    for process in find_processes(scratch):
+        try:
+            process.kill()
+        except psutil.Error:
+            continue
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 class LockError(UserError):
@@ -36,8 +142,7 @@ class AlreadyRunningError(UserError):
     exit_code = 3
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """The process that holds a lock, as the process describes itself in the lock file.
 
     Attributes:
@@ -52,7 +157,7 @@ class Holder:
     host: str
     boot_id: str
     started: str
-    scratch: str | None = None
+    scratch: str | None
 
     @classmethod
     def of_this_process(cls, scratch: Path | None = None) -> "Holder":
@@ -63,10 +168,10 @@ class Holder:
     @classmethod
     def parse(cls, content: Any) -> "Holder | None":
         """Return the holder that values of JSON describe; ``None`` where the values describe no holder."""
-        if not isinstance(content, dict) or not content.keys() >= TYPES.keys():
+        try:
+            return msgspec.convert(content, cls)
+        except msgspec.ValidationError:
             return None
-        values = {name: content[name] for name in TYPES}
-        return cls(**values) if all(isinstance(values[name], TYPES[name]) for name in TYPES) else None
 
     @property
     def is_here(self) -> bool:
@@ -75,10 +180,6 @@ class Holder:
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
-
-
-TYPES: Mapping[str, Any] = {"pid": int, "host": str, "boot_id": str, "started": str, "scratch": str | None}
-"""Field of a holder -> type of its value."""
 
 
 @contextmanager
@@ -99,7 +200,7 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
             raise AlreadyRunningError(_refusal(directory, _read(file)))
         _clear_stale(directory, _read(file), _identity(file))
         _write(file, Holder.of_this_process(scratch))
-        mark = None if scratch is None else scratches.mark(scratch, _identity(file))
+        mark = None if scratch is None else mark_directory(scratch, _identity(file))
         try:
             yield
         finally:
@@ -139,7 +240,7 @@ def is_taken(file: IO[Any]) -> bool:
 @contextmanager
 def make_scratch() -> Iterator[Path]:
     """Make a directory that only this user can enter, and remove it in the end."""
-    path = scratches.make()
+    path = make_directory()
     try:
         yield path
     finally:
@@ -171,7 +272,7 @@ def left_scratch(directory: Path, holder: Holder) -> Path | None:
     """Return the scratch directory that a holder left behind, if the directory's mark names this lock."""
     with _open(directory / "lock") as file:
         scratch = None if holder.scratch is None else Path(holder.scratch)
-        return scratch if scratch is not None and scratches.owner_of(scratch) == _identity(file) else None
+        return scratch if scratch is not None and owner_of(scratch) == _identity(file) else None
 
 
 def _open(path: Path) -> IO[str]:
@@ -204,9 +305,7 @@ def _clear_stale(directory: Path, holder: Holder | None, identity: str) -> None:
     if not holder.is_here:
         raise AlreadyRunningError(_refusal(directory, holder))
     if holder.scratch is not None:
-        from orchestrator.journal.leftovers import clear
-
-        clear(Path(holder.scratch), identity)
+        clear_scratch(Path(holder.scratch), identity)
 
 
 def _refusal(directory: Path, holder: Holder | None) -> str:
@@ -231,5 +330,5 @@ def _write(file: IO[str], holder: Holder | None) -> None:
     file.seek(0)
     file.truncate()
     if holder is not None:
-        file.write(json.dumps(vars(holder)))
+        file.write(json.dumps(msgspec.structs.asdict(holder)))
     file.flush()

@@ -4,7 +4,7 @@ A trial of the search whose suggestion repeats an earlier setting is a replicate
 the setting as its ``candidate``, and is trained with a seed of its own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -18,6 +18,9 @@ RANKED_STATES = (
     TrialState.FAILED,
 )
 """States in order of precedence: a point has the first of these states that one of its trainings has."""
+
+FEWEST_EPOCHS = 2
+"""Epochs from which on equal values in each epoch are no coincidence."""
 
 
 @dataclass(frozen=True)
@@ -101,3 +104,32 @@ def ranked(points: Iterable[Point]) -> list[Point]:
 def best_points(trials: Iterable[Trial]) -> list[Point]:
     """Return the points of the trials of a search, ``ranked``."""
     return ranked(points_of(trials))
+
+
+def trained_alike(first: Trial, other: Trial) -> bool:
+    """Whether two trainings with equal seeds have the same metrics on val in every epoch, to the last digit.
+
+    What tells their settings apart had no effect. A margin that every sample violates is an example: it adds a constant
+    to the loss, and nothing to its gradient. A trial that moved is like no other, because it has epochs of another.
+    """
+    return (
+        first.best_value == other.best_value
+        and first.config.seed == other.config.seed
+        and first.combination == other.combination
+        and not (first.moves or other.moves)
+        and first.last_epoch >= FEWEST_EPOCHS
+        and _on_val(first) == _on_val(other)
+    )
+
+
+def _on_val(trial: Trial) -> dict[int, dict[str, float]]:
+    return {
+        epoch: {name: value for name, value in metrics.items() if name.startswith("val/")}
+        for epoch, metrics in trial.epochs.items()
+    }
+
+
+def differing(trials: Sequence[Trial]) -> list[str]:
+    """Return the names of the searched parameters in which trials of a study differ."""
+    first = trials[0].params if trials else {}
+    return [name for name in first if any(trial.params.get(name) != first[name] for trial in trials)]

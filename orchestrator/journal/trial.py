@@ -79,7 +79,7 @@ class Trial:
         stage: Purpose of the trial.
         candidate: The first trial of the search with the same setting, which this trial repeats with another seed.
         ended: The date at which the state became final; ``None`` before.
-        created_after: The experiment's running time in seconds when the trial was created, see ``running_time``.
+        created_after: The experiment's running time in seconds when the trial was created, see ``Spending``.
             Dates are for people and for MLflow; durations and orders come from the running time.
         ended_after: The running time when the state became final; ``None`` before.
         retries: How often the trial was started again after a failure.

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from orchestrator.experiment.sections import Resources
-from orchestrator.journal.experiment_records import Footprint
+from orchestrator.journal.records import Footprint
 
 MARGIN = 1.25
 """Factor on the measured peak, for captions that are longer than the measured captions and for fragmented memory."""

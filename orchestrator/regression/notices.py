@@ -35,8 +35,8 @@ def to_junit(suite: str, answers: Sequence[Answer], seconds: float) -> str:
     about, *cells = answers
     outcomes = [BAD.get(Finding(cell.verdict)) for cell in cells]
     root = ElementTree.Element("testsuite", name=visible(suite), tests=str(len(cells)), time=f"{seconds:.1f}")
-    for name, outcome in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        root.set(name, str(outcomes.count(outcome)))
+    for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        root.set(name, str(outcomes.count(kind)))
     for cell, outcome in zip(cells, outcomes, strict=True):
         case = ElementTree.SubElement(root, "testcase", classname=visible(suite), name=visible(cell.closest))
         # CI systems show one test case at a time, so each failed case names the causes of all.

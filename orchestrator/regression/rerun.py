@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.experiment_records import ExperimentEnded, ExperimentStarted, SuiteStarted
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.records import ExperimentEnded, ExperimentStarted, SuiteStarted
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.machines.environment import describe_environment
@@ -257,7 +257,7 @@ def _write_results(
     suite, history = request.suite, ledger.history
     studies = {trial.study: trial.study.removesuffix(f"-{directory.name}") for trial in history.trials.values()}
     runs = cell_runs(suite, history, studies)
-    ended, seconds = time.time(), history.running_time.seconds
+    ended, seconds = time.time(), history.spending.seconds
     environment = history.environment
     facts = [
         ("ended", f"{datetime.fromtimestamp(ended, UTC):%Y-%m-%d %H:%M} UTC"),

@@ -18,9 +18,9 @@ from typing import Any
 from orchestrator.experiment.experiment import data_key
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.experiment_records import SuiteStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import SuiteStarted
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.regression.accepted import (
     Accepted,

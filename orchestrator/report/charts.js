@@ -50,7 +50,8 @@ const charts = (() => {
         margin: { l: 56, r: 16, t: 12, b: 36 },
         xaxis: lines,
         yaxis: lines,
-        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
+        coloraxis: { colorbar: { tickfont: { color: "--muted" }, title: { font: { size: 12, color: "--muted" } } } },
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 }, maxheight: 0.8 },
         hoverlabel: { bgcolor: "--surface", bordercolor: "--strong", font: { color: "--ink" } },
         hovermode: "closest",
         dragmode: coarse ? false : "zoom",
@@ -70,18 +71,33 @@ const charts = (() => {
 
   function clicked(event) {
     const text = event.points[0]?.text;
-    if (typeof text === "string") leaderboard.find(unescaped(text).split(": ")[0]);
+    if (typeof text === "string") leaderboard.find(unescaped(text));
+  }
+
+  // Traces have the ids of their trials; the leaderboard has the rest, once for all charts.
+  function withTrials(trace) {
+    if (!trace.hovertemplate?.includes("%{hovertext}")) return trace;
+    return { ...trace, hovertext: trace.text.map((id) => leaderboard.about(unescaped(id))) };
   }
 
   async function drawPanel(plot, panel) {
     const seen = new Map();
+    size(plot, panel);
     const layout = { ...panel.layout, template: template(), autosize: true, uirevision: "kept" };
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", sentence(panel));
     const first = !plot.classList.contains("js-plotly-plot");
-    await Plotly.react(plot, painted(panel.data, seen), painted(layout, seen), config);
+    const traces = painted(panel.data, seen).map(withTrials);
+    await Plotly.react(plot, traces, painted(layout, seen), config);
     if (first) plot.on("plotly_click", clicked);
     plot.dataset.drawn = "";
+  }
+
+  // A long legend gets room of its own, so that it does not leave a narrow chart without any.
+  function size(plot, panel) {
+    const entries = panel.data.filter((trace) => trace.name && trace.showlegend !== false).length;
+    const lines = panel.layout.showlegend === false ? 0 : Math.ceil(entries / Math.max(1, Math.floor(plot.clientWidth / 180)));
+    plot.style.height = lines > 3 ? `calc(var(--height) + ${(lines - 3) * 24}px)` : "";
   }
 
   // Panels are there before they are drawn, at their height, so that nothing jumps.
@@ -123,6 +139,8 @@ const charts = (() => {
   }, { rootMargin: "500px 0px" });
 
   for (const figure of all) {
+    const first = figures[figure.dataset.figure]?.options[0];
+    if (first) figure.querySelectorAll(".plot").forEach((plot, index) => size(plot, first.panels[index]));
     near.observe(figure);
     figure.querySelector("select")?.addEventListener("change", () => draw(figure));
   }
@@ -140,20 +158,6 @@ const charts = (() => {
   if (document.readyState === "complete") idle(drawTheRest);
   else window.addEventListener("load", () => idle(drawTheRest));
 
-  // Shows a study in every chart that has it, and in the leaderboard.
-  function showStudy(label) {
-    for (const figure of all) {
-      const select = figure.querySelector("select");
-      const option = [...(select?.options ?? [])].find((each) => each.text === label);
-      if (!option) continue;
-      select.value = option.value;
-      if ("drawn" in figure.dataset) draw(figure);
-    }
-    leaderboard.showStudy(label);
-  }
-  for (const link of document.querySelectorAll("[data-study]")) {
-    link.addEventListener("click", () => showStudy(link.dataset.study));
-  }
   document.addEventListener("themechange", () => all.filter((figure) => "drawn" in figure.dataset).forEach(draw));
   window.addEventListener("beforeprint", drawAll);
 

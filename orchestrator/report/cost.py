@@ -1,7 +1,6 @@
 """The cost of an experiment, from the times that the trials reported."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain
@@ -17,19 +16,8 @@ _SHADES = {
 }
 
 
-@dataclass(frozen=True)
-class Fact:
-    """A number with its name.
-
-    Attributes:
-        label: Name of the number.
-        value: The number, as text.
-        note: Explanation; may be empty.
-    """
-
-    label: str
-    value: str
-    note: str = ""
+Fact = tuple[str, str, str]
+"""Name of a number, the number as text, and an explanation, which may be empty."""
 
 
 def cost_facts(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
@@ -40,20 +28,22 @@ def cost_facts(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
         gpus: GPUs of a trial, > 0; ``None`` if a trial has no GPU, or if the share is not known.
     """
     seconds = sum(trial.seconds for trial in trials)
-    facts = [Fact("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")]
+    facts: list[Fact] = [
+        ("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")
+    ]
     if gpus is not None:
-        facts.append(Fact("GPU hours", f"{seconds * gpus / 3600:,.2f}", f"{gpus:g} of a GPU a trial"))
-    facts.append(Fact("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))
+        facts.append(("GPU hours", f"{seconds * gpus / 3600:,.2f}", f"{gpus:g} of a GPU a trial"))
+    facts.append(("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))
     times = [time for trial in trials for time in (trial.created_after, trial.ended_after) if time is not None]
     if times:
         note = "first trial created to last one ended, without the time between two starts"
-        facts.append(Fact("Elapsed", duration_text(max(times) - min(times)), note))
+        facts.append(("Elapsed", duration_text(max(times) - min(times)), note))
     saved = sum(map(_saved, trials))
     if saved:
-        facts.append(Fact("Early stopping saved", duration_text(saved), "epochs not trained, at the trials' own speed"))
+        facts.append(("Early stopping saved", duration_text(saved), "epochs not trained, at the trials' own speed"))
     retries = sum(trial.retries for trial in trials)
     if retries:
-        facts.append(Fact("Retries", f"{retries:,}", "after an error; their lost epochs are not in the trial time"))
+        facts.append(("Retries", f"{retries:,}", "after an error; their lost epochs are not in the trial time"))
     return facts
 
 
@@ -74,7 +64,6 @@ def cost_figure(studies: Sequence[Study]) -> Figure:
         note="Trial time of each study, by how its trials ended; the confirmation trained the best of them again.",
         options=[Option("all", [Panel("", bars, layout)])] if bars else [],
         height=max(200, 110 + 34 * len(studies)),
-        absent="No epoch has been trained yet.",
     )
 
 

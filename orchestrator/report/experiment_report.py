@@ -6,18 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from orchestrator.journal.directory import checkpoint_root
+from orchestrator.journal.directory import checkpoint_root, read_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
-from orchestrator.report.experiments_page import Reported, build_experiments_page
-from orchestrator.report.page import Extras, build_page
+from orchestrator.report.page import Page, build_page
 from orchestrator.report.queries import Queries, retrieve
 from orchestrator.report.query_comparison import ComparedQueries, compared_queries, with_pictures
-from orchestrator.report.render import write_experiments, write_report
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.report.render import Section, write_report, write_sections
+from orchestrator.results.answer import Answer
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_champions
+from orchestrator.text.wording import printed
 from trainables.errors import CheckpointError, ConfigError, DataError
 
 NAME = "report.html"
@@ -36,7 +37,7 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
         JournalError: If the journal is missing or damaged.
         ConfigError: If the directory cannot be written.
     """
-    return _report(directory, directory.resolve().parent, data_root, device)[0]
+    return _report(directory, data_root, device)[0]
 
 
 def report_experiments(
@@ -54,30 +55,56 @@ def report_experiments(
         JournalError: If a journal is missing or damaged.
         ConfigError: If a directory cannot be written.
     """
-    made = [_report(directory, output.resolve(), data_root, device) for directory in directories]
+    made = [_report(directory, data_root, device) for directory in directories]
     path = output / NAME
-    _write(lambda: write_experiments(build_experiments_page([reported for _, reported in made]), path), path)
+    sections = [_section(own, page, output.resolve()) for own, page in made]
+    title, notes = ", ".join(page.name for _, page in made), _differing_data([page for _, page in made])
+    _write(lambda: write_sections(title, "Experiments side by side", sections, path, notes=notes), path)
     return [*(own for own, _ in made), path]
 
 
-def _report(directory: Path, root: Path, data_root: Path | None, device: str) -> tuple[Path, Reported]:
-    """Write the report of an experiment; return its path, and its entry for a page in ``root``."""
+def _report(directory: Path, data_root: Path | None, device: str) -> tuple[Path, Page]:
+    """Write the report of an experiment; return its path and its content."""
     history = read_history(directory)
-    verdicts = verdicts_of(history)
-    extras = Extras(
-        verdicts=list(verdicts.values()),
-        compared=[
-            compared if data_root is None else _shown(compared, history, data_root)
-            for verdict in verdicts.values()
-            if (compared := compared_queries(history, verdict)) is not None
-        ],
+    compared = [
+        both if data_root is None else _shown(both, history, data_root)
+        for verdict in verdicts_of(history).values()
+        if (both := compared_queries(history, verdict)) is not None
+    ]
+    path = directory / NAME
+    page = build_page(
+        history,
+        compared=compared,
         queries=[] if data_root is None else ask_winners(history, directory, data_root, device),
         unended="killed" if find_holder(directory) is None else "running",
+        runs=read_runs(directory),
     )
-    path, page = directory / NAME, build_page(history, extras)
     _write(lambda: write_report(page, path), path)
-    link = quote(os.path.relpath(path.resolve(), root))
-    return path, Reported(history, page, link, extras.verdicts)
+    return path, page
+
+
+def _section(path: Path, page: Page, root: Path) -> Section:
+    """Return the part about an experiment of a page in ``root``: the first answer of each dataset."""
+    first = [replace(answers[0], question=_of(answers[0])) for dataset, answers in page.answers.items() if dataset]
+    state = f"search {page.state}, {page.facts[0][1]} trials. {page.measure}"
+    return page.name, quote(os.path.relpath(path.resolve(), root)), state, first
+
+
+def _of(answer: Answer) -> str:
+    return f"{printed(answer.dataset)}: {answer.question}"
+
+
+def _differing_data(pages: Sequence[Page]) -> list[str]:
+    """Return why experiments are hard to compare."""
+    digests: dict[str, set[str]] = {}
+    for page in pages:
+        for name, digest in page.digests.items():
+            digests.setdefault(name, set()).add(digest)
+    return [
+        f"The experiments had different versions of {name}; their values can't be compared."
+        for name, versions in digests.items()
+        if len(versions) > 1
+    ]
 
 
 def _write(write: Callable[[], None], path: Path) -> None:

@@ -1,7 +1,8 @@
 """Shared parts of all figures: Plotly's JSON, colours by name, and strings that Plotly shows literally.
 
 A colour is the name of a CSS custom property (``--c1``). The page looks up its value when drawing, so that only the
-stylesheet depends on light or dark mode.
+stylesheet depends on light or dark mode. In the same way, a trace has the ids of its trials (``text``), and the page
+writes what is known of each trial into ``hovertext``, so that no chart repeats the parameters of all trials.
 """
 
 import html
@@ -9,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.studies import Study
@@ -22,6 +25,8 @@ MANY = 100
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star", "hexagon", "triangle-down")
 SCALE = [[place / 4, f"--scale{place}"] for place in range(5)]
 """Colour scale from low to high."""
+ABOUT = "%{hovertext}"
+"""Place in a hover template of what is known of a trial: its name, its parameters and its value."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,8 @@ class Figure:
         key: Anchor of the figure.
         title: Title of the figure.
         note: Explanation of the figure.
-        options: Choices; the page shows the first choice at first.
+        options: Choices; the page shows the first choice at first. A figure without data has none, and is not shown.
         height: Height of a panel in CSS pixels.
-        absent: Reason for a missing figure; empty if the figure has options.
     """
 
     key: str
@@ -65,7 +69,6 @@ class Figure:
     note: str
     options: list[Option]
     height: int = 380
-    absent: str = ""
 
 
 def plain(text: str) -> str:
@@ -75,12 +78,22 @@ def plain(text: str) -> str:
 
 def colour(study: Study) -> str:
     """Return the colour of a study."""
-    return f"--c{study.place % COLOURS + 1}"
+    return shade(study.place)
+
+
+def shade(place: int) -> str:
+    """Return the colour of the line at a place of a figure, from 0."""
+    return f"--c{place % COLOURS + 1}"
 
 
 def symbol(study: Study) -> str:
     """Return the marker of a study, which distinguishes studies without colour."""
     return SYMBOLS[study.place % len(SYMBOLS)]
+
+
+def short_label(study: Study) -> str:
+    """Return the label of a study in a chart of one dataset."""
+    return study.label.removeprefix(f"{study.dataset} · ")
 
 
 def hollow(study: Study, trials: Sequence[Trial]) -> list[str]:
@@ -89,17 +102,45 @@ def hollow(study: Study, trials: Sequence[Trial]) -> list[str]:
     return [finished if trial.state is TrialState.FINISHED else f"{finished}-open" for trial in trials]
 
 
-def log_ticks(low: float, high: float) -> Json:
-    """Return the ticks of a logarithmic axis: decades, with 2 and 5 between them if there are few."""
-    steps = (1, 2, 5) if high < 200 * low else (1,)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    values = [float(f"{step}e{decade}") for decade in decades for step in steps]
-    return {"tickvals": values, "ticktext": [f"{value:g}" for value in values]}
+def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[Any], **marker: Any) -> Json:
+    """Return a dot for each trial; ``text`` holds the ids, by which the page finds the trial of a dot."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": plain(short_label(study)),
+        "legendgroup": study.name,
+        "x": list(x),
+        "y": list(y),
+        "text": [plain(trial.id) for trial in trials],
+        "hovertemplate": f"{ABOUT}<extra></extra>",
+        "marker": {"color": colour(study), "symbol": symbol(study), "size": _size(len(study.trials)), **marker},
+    }
 
 
-def whole(title: str, highest: int) -> Json:
-    """Return an axis of whole numbers from 0 or 1 on, with ticks only at whole numbers."""
-    return axis(title, **({"dtick": 1} if highest <= 10 else {}))
+def _size(trials: int) -> int:
+    return 8 if trials <= MANY else 5
+
+
+def line(x: Sequence[Any], y: Sequence[Any], *, color: str, width: float = 2, **rest: Any) -> Json:
+    """Return a line; a line of one point is a dot.
+
+    Args:
+        x: Places of its points.
+        y: Heights of its points.
+        color: Name of its colour.
+        width: Width in CSS pixels.
+        rest: ``dash`` and ``shape`` of the line, and settings of the trace, such as ``name``.
+    """
+    drawn = {key: rest.pop(key) for key in ("dash", "shape") if key in rest}
+    mode = rest.pop("mode", "lines" if len(x) != 1 else "lines+markers")
+    trace = {"type": "scatter", "mode": mode, "x": list(x), "y": list(y), **rest}
+    return {**trace, "line": {"color": color, "width": width, **drawn}}
+
+
+def band(x: Sequence[Any], low: Sequence[float], high: Sequence[float], color: str, **rest: Any) -> Json:
+    """Return the area between two curves as one closed polygon."""
+    around, edge = [*x, *reversed(x)], [*high, *reversed(low)]
+    return {**line(around, edge, color=color, width=0, hoverinfo="skip", **rest), "fill": "toself", "fillcolor": color}
 
 
 def axis(title: str, **rest: Any) -> Json:
@@ -107,20 +148,22 @@ def axis(title: str, **rest: Any) -> Json:
     return {"title": {"text": plain(title)}, **rest}
 
 
-def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[Any], **marker: Any) -> Json:
-    """Return a dot for each trial; ``text`` holds the ids, by which the page finds the trial of a dot."""
-    size = 8 if len(study.trials) <= MANY else 5
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": plain(study.label),
-        "legendgroup": study.name,
-        "x": list(x),
-        "y": list(y),
-        "text": [plain(trial.id) for trial in trials],
-        "hovertemplate": "%{text}<br>%{xaxis.title.text} %{x}<br>%{yaxis.title.text} %{y:.4g}<extra></extra>",
-        "marker": {"color": colour(study), "symbol": symbol(study), "size": size, **marker},
-    }
+def whole(title: str, highest: int) -> Json:
+    """Return an axis of whole numbers from 0 or 1 on, with ticks only at whole numbers."""
+    return axis(title, **({"dtick": 1} if highest <= 10 else {}))
+
+
+def log_axis(title: str, values: Sequence[float]) -> Json:
+    """Return a logarithmic axis of positive values, with as many ticks as a small drawing has room for."""
+    low, high = min(values), max(values)
+    places = log_ticks(low, high, (1, 2, 5) if high < 20 * low else (1, 3) if high < 1000 * low else (1,))
+    return axis(title, type="log", tickvals=places, ticktext=[f"{value:g}" for value in places])
+
+
+def log_ticks(low: float, high: float, steps: Sequence[int]) -> list[float]:
+    """Return the ticks of a logarithmic axis: the steps of each decade that the range touches."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [float(f"{step}e{decade}") for decade in decades for step in steps]
 
 
 def short(metric: str) -> str:
@@ -134,3 +177,26 @@ def scaled(values: Sequence[float], *, log: bool = False) -> list[float]:
         values = [math.log(value) for value in values]
     low, high = min(values), max(values)
     return [(value - low) / (high - low) if high > low else 0.5 for value in values]
+
+
+def colour_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the values at the ends of a colour scale; values beyond the lower end have its colour.
+
+    The lower end is the lowest value, but at most 1.5 interquartile ranges below the lower quartile, so that a few
+    trials that learned nothing do not leave all others in one colour.
+    """
+    lower, upper = np.quantile(values, [0.25, 0.75])
+    return max(min(values), float(lower - 1.5 * (upper - lower))), max(values)
+
+
+def colour_scale(metric: str, values: Sequence[float]) -> Json:
+    """Return the part of a layout that gives values their colours, with the scale beside the drawing.
+
+    Args:
+        metric: Title of the scale; may be empty.
+        values: The values.
+    """
+    low, high = colour_range(values)
+    title = {"text": plain(short(metric)), "side": "right"}
+    bar = {"title": title, "thickness": 10, "outlinewidth": 0, "len": 1, "x": 1.01}
+    return {"coloraxis": {"colorscale": SCALE, "cmin": low, "cmax": high, "colorbar": bar}}

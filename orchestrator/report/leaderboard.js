@@ -2,18 +2,25 @@
 "use strict";
 
 const leaderboard = (() => {
-  const { rows, rowsShown } = brought;
+  const { rows, rowsShown, runs } = brought;
   const table = document.getElementById("trials-table");
-  if (!table) return { find() {}, update() {}, showStudy() {}, size() { return 0; } };
+  if (!table) return { about(id) { return id; }, find() {}, update() {}, size() { return 0; } };
 
+  const PARAMETER = "parameter ";
   const headers = [...table.tHead.rows[0].cells];
+  const columns = headers.map((cell, index) => ({
+    cell, index, key: cell.dataset.key, heading: cell.textContent.trim(), off: "off" in cell.dataset,
+    isParameter: cell.dataset.key.startsWith(PARAMETER),
+  }));
+  const place = (key) => columns.findIndex((column) => column.key === key);
   const find = document.getElementById("find");
   const byStudy = document.getElementById("by-study");
   const byState = document.getElementById("by-state");
+  const choices = document.querySelector("#choose .choices");
   const count = document.getElementById("count");
   const previous = document.getElementById("previous");
   const next = document.getElementById("next");
-  const state = { column: headers.findIndex((cell) => cell.ariaSort), descending: true, page: 0, open: new Set() };
+  const state = { column: place("value"), descending: true, page: 0, open: new Set(), on: new Set() };
 
   // Made when somebody looks for something: of thousands of rows it takes longer than to show the first of them.
   function haystack(row) {
@@ -24,7 +31,8 @@ const leaderboard = (() => {
   function compare(a, b) {
     const [x, y] = [a.sort[state.column], b.sort[state.column]];
     if (x === null || y === null) return (x === null) - (y === null);
-    const order = typeof x === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
+    const order = typeof x === "number" && typeof y === "number"
+      ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
     return state.descending ? -order : order;
   }
 
@@ -35,6 +43,13 @@ const leaderboard = (() => {
       .filter((row) => !byState.value || row.state === byState.value)
       .filter((row) => words.every((word) => haystack(row).includes(word)))
       .sort(compare);
+  }
+
+  // Of one study all parameters are shown, and those of other studies are not.
+  function isShown(column, found) {
+    if (state.on.has(column.key) || column.index === state.column) return true;
+    if (!column.isParameter || !byStudy.value) return !column.off;
+    return found.some((row) => row.sort[column.index] !== null);
   }
 
   function element(name, className, text) {
@@ -57,26 +72,43 @@ const leaderboard = (() => {
     return button;
   }
 
-  function line(row) {
+  function line(row, shown) {
     const made = element("tr", `row ${row.state}`);
-    row.shown.forEach((text, index) => {
-      const cell = element("td", headers[index].className, index ? text : undefined);
+    for (const { cell: header, index } of shown) {
+      const cell = element("td", header.className, index ? row.shown[index] : undefined);
       if (!index) cell.append(opener(row));
       made.append(cell);
-    });
+    }
     return made;
   }
 
-  function details(row) {
+  // The run of a trial in MLflow: an address is made of a known server and an id of letters and digits alone.
+  function runLink(row) {
+    const run = runs?.trials[row.id];
+    if (!run || !/^https?:\/\//.test(runs.server) || !/^\w+$/.test(`${runs.experiment}${run}`)) return [];
+    const pair = element("div");
+    const link = element("a", "", "its run");
+    link.href = `${runs.server.replace(/\/+$/, "")}/#/experiments/${runs.experiment}/runs/${run}`;
+    link.rel = "noreferrer noopener";
+    link.target = "_blank";
+    const value = element("dd");
+    value.append(link, runs.note ? ` ${runs.note}` : "");
+    pair.append(element("dt", "", "MLflow"), value);
+    return [pair];
+  }
+
+  function details(row, width) {
     const made = element("tr", "details");
     const cell = element("td");
-    cell.colSpan = headers.length;
+    cell.colSpan = width;
     const list = element("dl", "statistics");
-    row.details.names.forEach((name, index) => {
+    const facts = row.details.names.map((name, index) => [name, row.details.values[index]]);
+    facts.push(...columns.slice(1).map(({ heading, index }) => [heading, row.shown[index]]).filter(([, text]) => text));
+    list.append(...runLink(row), ...facts.map(([name, text]) => {
       const pair = element("div");
-      pair.append(element("dt", "", name), element("dd", "", row.details.values[index]));
-      list.append(pair);
-    });
+      pair.append(element("dt", "", name), element("dd", "", text));
+      return pair;
+    }));
     cell.append(list);
     made.append(cell);
     return made;
@@ -87,22 +119,58 @@ const leaderboard = (() => {
     const pages = Math.max(1, Math.ceil(found.length / rowsShown));
     state.page = Math.min(state.page, pages - 1);
     const first = state.page * rowsShown;
-    const shown = found.slice(first, first + rowsShown);
+    const page = found.slice(first, first + rowsShown);
+    const shown = columns.filter((column) => isShown(column, found));
     table.tBodies[0].replaceChildren(
-      ...shown.flatMap((row) => (state.open.has(row) ? [line(row), details(row)] : [line(row)])),
+      ...page.flatMap((row) => (state.open.has(row) ? [line(row, shown), details(row, shown.length)] : [line(row, shown)])),
     );
-    headers.forEach((cell, index) => {
-      cell.ariaSort = index === state.column ? (state.descending ? "descending" : "ascending") : null;
-    });
-    const range = pages > 1 ? `${first + 1}–${first + shown.length} of ` : "";
+    for (const column of columns) {
+      column.cell.hidden = !shown.includes(column);
+      column.cell.ariaSort = column.index === state.column ? (state.descending ? "descending" : "ascending") : null;
+    }
+    const range = pages > 1 ? `${first + 1}–${first + page.length} of ` : "";
     const all = found.length === rows.length ? "" : `, ${rows.length.toLocaleString("en")} in all`;
     count.textContent = `${range}${found.length.toLocaleString("en")} ${found.length === 1 ? "trial" : "trials"}${all}`;
     previous.disabled = state.page === 0;
     next.disabled = state.page === pages - 1;
   }
 
+  // The address keeps what is shown, so that a link or a reload shows the same.
+  const SETTINGS = ["find", "study", "state", "sort", "columns"];
+
+  function keep() {
+    const address = new URL(location.href);
+    const sort = state.column === place("value") && state.descending
+      ? "" : `${state.descending ? "-" : ""}${columns[state.column].key}`;
+    const values = [find.value, byStudy.value, byState.value, sort, JSON.stringify([...state.on])];
+    SETTINGS.forEach((name, index) => {
+      if (values[index] && values[index] !== "[]") address.searchParams.set(name, values[index]);
+      else address.searchParams.delete(name);
+    });
+    if (address.href !== location.href) history.replaceState(history.state, "", address);
+  }
+
+  function restore() {
+    const [text, study, ended, sort, on] = SETTINGS.map((name) => new URLSearchParams(location.search).get(name) ?? "");
+    find.value = text;
+    byStudy.value = study;
+    byState.value = ended;
+    // An address may name a study or a column that a newer page no longer has.
+    if (byStudy.selectedIndex < 0) byStudy.value = "";
+    if (byState.selectedIndex < 0) byState.value = "";
+    const column = place(sort.replace(/^-/, ""));
+    if (column >= 0) Object.assign(state, { column, descending: sort.startsWith("-") });
+    try {
+      state.on = new Set(JSON.parse(on || "[]").filter((key) => place(key) >= 0));
+    } catch {
+      // An address that somebody cut short shows the columns that are shown at first.
+    }
+    for (const box of choices.querySelectorAll("input")) box.checked = state.on.has(box.value);
+  }
+
   function refilter() {
     state.page = 0;
+    keep();
     draw();
   }
 
@@ -116,23 +184,41 @@ const leaderboard = (() => {
     }
   }
 
-  for (const cell of headers) {
-    const button = cell.querySelector("button");
-    button.addEventListener("click", () => {
-      const column = Number(button.dataset.column);
-      const first = "numeric" in button.dataset;
-      state.descending = column === state.column ? !state.descending : first;
-      state.column = column;
-      refilter();
-    });
+  function sortBy(column, button) {
+    const first = "numeric" in button.dataset;
+    state.descending = column.index === state.column ? !state.descending : first;
+    state.column = column.index;
+    refilter();
   }
+
+  for (const column of columns) {
+    const button = column.cell.querySelector("button");
+    button.addEventListener("click", () => sortBy(column, button));
+    if (!column.off) continue;
+    const label = element("label");
+    const box = element("input");
+    box.type = "checkbox";
+    box.value = column.key;
+    box.addEventListener("change", () => {
+      if (box.checked) state.on.add(column.key);
+      else state.on.delete(column.key);
+      keep();
+      draw();
+    });
+    label.append(box, column.heading);
+    choices.append(label);
+  }
+  document.getElementById("choose").hidden = !choices.children.length;
   previous.addEventListener("click", () => { state.page -= 1; draw(); });
   next.addEventListener("click", () => { state.page += 1; draw(); });
   for (const control of [find, byStudy, byState]) control.addEventListener("input", refilter);
 
+  let begun = false;
   function begin() {
     fill(byStudy, rows.map((row) => row.study).sort());
     fill(byState, rows.map((row) => row.state).sort());
+    if (!begun) restore();
+    begun = true;
     document.querySelector(".tools").hidden = false;
     document.querySelector(".pager .buttons").hidden = rows.length <= rowsShown;
     const focused = document.activeElement?.dataset.trial;
@@ -143,13 +229,20 @@ const leaderboard = (() => {
   // A live page brings its rows later, and keeps until then those that its HTML has.
   if (rows.length) begin();
 
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const hovered = [...columns.filter((column) => column.isParameter), columns[place("value")]];
+  const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
   return {
     // Takes in rows that are new or have changed.
     update(changed) {
-      const known = new Map(rows.map((row) => [row.id, row]));
       for (const row of changed) {
-        if (known.has(row.id)) Object.assign(known.get(row.id), { haystack: null }, row);
-        else rows.push(row);
+        if (byId.has(row.id)) {
+          Object.assign(byId.get(row.id), { haystack: null, about: "" }, row);
+        } else {
+          rows.push(row);
+          byId.set(row.id, row);
+        }
       }
       if (changed.length) begin();
     },
@@ -159,16 +252,23 @@ const leaderboard = (() => {
       return rows.length;
     },
 
-    // Shows the trials of one study.
-    showStudy(label) {
-      byStudy.value = label;
-      byState.value = find.value = "";
-      refilter();
+    // What a chart shows of a trial under the pointer: name, state, parameters and value. The row keeps the text,
+    // because many charts have the trial.
+    about(id) {
+      const row = byId.get(id);
+      if (!row) return escaped(id);
+      if (!row.about) {
+        const lines = hovered.filter(({ index }) => row.shown[index])
+          .map(({ heading, index }) => escaped(`${heading}: ${row.shown[index]}`));
+        const name = row.shown[0] + (row.state === "finished" ? "" : ` (${row.shown[place("state")]})`);
+        row.about = [`<b>${escaped(name)}</b>`, ...lines].join("<br>");
+      }
+      return row.about;
     },
 
     // Shows one trial, opened; the charts call it with the id of a dot.
     find(id) {
-      const row = rows.find((candidate) => candidate.id === id);
+      const row = byId.get(id);
       if (!row) return;
       byStudy.value = byState.value = "";
       find.value = id;

@@ -1,14 +1,25 @@
 """The table of all trials: plain rows, which the page sorts and filters."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Trial
-from orchestrator.report.figures import short
+from orchestrator.report.figures import plain, short
+from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.studies import Study
-from orchestrator.text.values import duration_text, metric_text, value_text, values_text
+from orchestrator.text.values import duration_text, metric_text, value_text
+
+PARAMETER = "parameter "
+"""Start of the key of a column with a searched parameter."""
+
+WIDEST = 8
+"""Most columns of searched parameters that are shown at first: those of most trials."""
+
+SHOWN = ("val/i2t_r1", "val/t2i_r1")
+"""Metrics with a column that is shown at first, beside the objectives."""
 
 
 @dataclass(frozen=True)
@@ -16,16 +27,18 @@ class Column:
     """A column of the leaderboard.
 
     Attributes:
-        key: Key in the rows' ``sort`` and ``shown``.
+        key: Key in the rows' ``sort`` and ``shown``, and in the page's address.
         heading: Heading of the column.
         numeric: Whether the column is right-aligned, and sorted from high to low at first.
         minor: Whether a narrow screen shows the column in the row's details.
+        off: Whether the column is shown only after a reader has switched it on.
     """
 
     key: str
     heading: str
     numeric: bool = False
     minor: bool = False
+    off: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,11 +47,11 @@ class Row:
 
     Attributes:
         id: Id of the trial.
-        sort: Column -> value by which the column sorts; ``None`` sorts last in both directions.
-        shown: Column -> text in the column.
+        sort: Column -> value by which the column sorts; a missing or ``None`` value sorts last in both directions.
+        shown: Column -> text in the column; a column without a text is left out.
         state: State in the journal.
         study: Label of the trial's study.
-        details: Names and values that are shown when the row is opened.
+        details: Names and values that are shown, before those of the columns, when the row is opened.
     """
 
     id: str
@@ -49,57 +62,98 @@ class Row:
     details: list[tuple[str, str]]
 
 
-def columns(metric: str, further: Sequence[str] = ()) -> list[Column]:
-    """Return the columns, for the metric that was maximised and the further objectives."""
+def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Column]:
+    """Return the columns of some rows.
+
+    Args:
+        metric: Metric that was maximised.
+        further: The further objectives.
+        rows: The rows, whose searched parameters and metrics get a column each.
+    """
+    counts = Counter(key for row in rows for key in row.shown)
+    parameters = [key for key in counts if key.startswith(PARAMETER)]
+    common = sorted(parameters, key=lambda key: -counts[key])[:WIDEST]
+    numbers = {key for row in rows for key in parameters if _is_number(row.sort.get(key))}
+    first = (*further, *(key for key in SHOWN if key not in further))
+    metrics = [key for key in counts if "/" in key and key not in (metric, *first, *parameters)]
+    # The counts of contributing samples come first, because no other program has them.
+    metrics.sort(key=lambda key: not key.startswith("cocos"))
     return [
         Column("trial", "Trial"),
         Column("value", short(metric), numeric=True),
-        *(Column(name, short(name), numeric=True) for name in further),
-        Column("i2t_r1", "i2t R@1", numeric=True, minor=True),
-        Column("t2i_r1", "t2i R@1", numeric=True, minor=True),
         Column("state", "State"),
+        *(
+            Column(key, key.removeprefix(PARAMETER), numeric=key in numbers, minor=True, off=key not in common)
+            for key in parameters
+        ),
+        *(Column(key, _recall(key), numeric=True, minor=key not in further) for key in first),
         Column("epochs", "Epochs", numeric=True, minor=True),
-        Column("epochs_to_95", "To 95 %", numeric=True, minor=True),
         Column("seconds", "Time", numeric=True, minor=True),
-        Column("params", "Parameters", minor=True),
+        Column("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),
+        *(Column(key, short(key), numeric=True, minor=True, off=True) for key in metrics),
     ]
 
 
-def leaderboard(studies: Sequence[Study], further: Sequence[str] = ()) -> list[Row]:
-    """Return all trials, the best value first, trials without a value last, with the values of further objectives.
+def _recall(metric: str) -> str:
+    return short(metric).removeprefix("val ").replace(" r1", " R@1") if metric in SHOWN else short(metric)
+
+
+def leaderboard(studies: Sequence[Study]) -> list[Row]:
+    """Return all trials, the best value first, trials without a value last.
 
     Replicates of one setting stand in one row, with the mean of the replicates that finished.
     """
-    rows = [_row(study, trial, further) for study in studies for trial in study.trials if trial.candidate is None]
+    rows = [_row(study, trial) for study in studies for trial in study.trials if trial.candidate is None]
     return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
 
 
-def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
-    best = trial.epochs.get(trial.best_epoch or 0, {})
+def about(row: Row, columns: Sequence[Column]) -> str:
+    """Return what a chart shows of a trial under the pointer: its name, state, parameters and value, a line each."""
+    facts = [(column.heading, row.shown.get(column.key, "")) for column in columns if column.key.startswith(PARAMETER)]
+    facts.append((columns[1].heading, row.shown["value"]))
+    lines = [f"{heading}: {text}" for heading, text in facts if text]
+    name = plain(row.shown["trial"]) + ("" if row.state == "finished" else f" ({plain(row.shown['state'])})")
+    return "<br>".join([f"<b>{name}</b>", *map(plain, lines)])
+
+
+def _row(study: Study, trial: Trial) -> Row:
     point = study.points[trial.id]
+    values = _metrics(trial)
     sort: dict[str, Any] = {
         "trial": study.name_of(trial),
         "value": study.value_of(trial),
-        **{name: best.get(name) for name in further},
-        "i2t_r1": best.get("val/i2t_r1"),
-        "t2i_r1": best.get("val/t2i_r1"),
         "state": point.state.value,
         "epochs": trial.last_epoch,
         "epochs_to_95": trial.epochs_to_95(),
         "seconds": round(trial.seconds, 3),
-        "params": values_text(trial.parameters),
+        **{PARAMETER + name: value if _is_number(value) else str(value) for name, value in trial.params.items()},
+        **values,
     }
     shown = {
-        **{key: metric_text(key, sort[key]) for key in ("i2t_r1", "t2i_r1", *further)},
-        **{key: str(sort[key]) for key in ("trial", "params")},
+        "trial": study.name_of(trial),
         "value": metric_text(trial.metric, study.value_of(trial)) + _trainings(point),
         "state": point.state.value.replace("_", " "),
         "epochs": f"{trial.last_epoch} of {trial.total_epochs}",
         "epochs_to_95": str(sort["epochs_to_95"] or ""),
         "seconds": duration_text(trial.seconds),
+        **{PARAMETER + name: value_text(value) for name, value in trial.params.items()},
+        **{name: metric_text(name, value) for name, value in values.items()},
     }
-    repeats = [*point.trainings[1:], *(one for one in study.repeats if one.candidate == trial.id)]
-    return Row(trial.id, sort, shown, point.state.value, study.label, _details(trial, best, repeats))
+    repeats = [*point.trainings[1:], *(repeat for repeat in study.repeats if repeat.candidate == trial.id)]
+    return Row(trial.id, sort, shown, point.state.value, study.label, _details(trial, repeats))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _metrics(trial: Trial) -> dict[str, float]:
+    """Return the metrics of a trial's best epoch, and the COCOS statistics of the counted epoch that is nearest."""
+    best = dict(trial.epochs.get(trial.best_epoch or 0, {}))
+    epoch = counted_epoch(trial) if trial.best_epoch else None
+    if epoch not in (None, trial.best_epoch):
+        best |= {name: value for name, value in trial.epochs[epoch].items() if name.startswith("cocos")}
+    return {name: value for name, value in best.items() if not name.endswith(("_best", "_std"))}
 
 
 def _trainings(point: Point) -> str:
@@ -107,19 +161,18 @@ def _trainings(point: Point) -> str:
     return f" (mean of {len(point.finished)})" if len(point.finished) > 1 else ""
 
 
-def _details(trial: Trial, best: Mapping[str, float], repeats: Sequence[Trial]) -> list[tuple[str, str]]:
+def _details(trial: Trial, repeats: Sequence[Trial]) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = [("id", trial.id)]
     if trial.error:
         facts.append(("ended by", trial.error))
     if trial.retries:
         facts.append(("retries", str(trial.retries)))
     facts += [(f"after epoch {move.epoch}", f"took over the model of {move.source}") for move in trial.moves]
-    facts += [(name, value_text(value)) for name, value in trial.parameters.items()]
+    facts += [(name, value_text(value)) for name, value in trial.parameters.items() if name not in trial.params]
     facts.append(("seed", str(trial.config.seed)))
     for repeat in repeats:
         reached = metric_text(trial.metric, repeat.best_value)
         facts.append((f"seed {repeat.config.seed}", f"{reached}, {repeat.state.value.replace('_', ' ')}"))
     if trial.best_epoch:
         facts.append(("best epoch", str(trial.best_epoch)))
-    facts += [(name, value_text(value)) for name, value in best.items() if not name.endswith("_best")]
     return facts

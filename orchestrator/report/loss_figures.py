@@ -1,20 +1,43 @@
-"""Figures of losses: weight curves, and COCOS statistics against retrieval metrics."""
+"""Figures of losses: weight curves, COCOS statistics against retrieval metrics, learned hyper-parameters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.report.figures import Figure, Json, Option, Panel, axis, dots, hollow, plain, short
-from orchestrator.report.importance import rank_correlation
+from orchestrator.report.figures import (
+    ABOUT,
+    Figure,
+    Json,
+    Option,
+    Panel,
+    axis,
+    colour,
+    dots,
+    hollow,
+    line,
+    log_axis,
+    plain,
+    short,
+    whole,
+)
+from orchestrator.report.space import rank_correlation
 from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, weight_curves
 from orchestrator.text.values import values_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
+LEARNED = "loss/"
+"""Start of the names of metrics that hold learned hyper-parameters."""
+DRAWN = 20
+"""Most trials of a study whose learned hyper-parameters are drawn; the best trials are drawn."""
+WIDE = 20
+"""Ratio of the largest to the smallest count or learned value above which the axis is logarithmic."""
+COUNTED = "in the counted epoch:<br>%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
+"""Hover text of a trial's COCOS statistic beside the metric."""
 TRIPLET: tuple[str, dict[str, Any]] = ("triplet", {"margin": 0.2})
 _STYLES: tuple[Json, ...] = (
     {"color": "--c1", "dash": "solid", "width": 3.0},
@@ -53,16 +76,15 @@ def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]])
     return Figure(
         key="weights",
         title="Weight curves G(s)",
-        note="How hard the loss pulls at one negative, given how it stands to the positive: the derivative of the loss "
-        "of a query with these two alone, divided by its peak so that shapes compare. Below zero it pulls the wrong "
-        "way.",
+        note="The weight that the loss gives a negative, over its similarity less that of the positive: the derivative "
+        "of the loss of a query with these two alone, divided by its peak so that shapes compare. Below zero it pulls "
+        "the wrong way.",
         options=[
             Option(dataset, panels)
             for dataset, group in groups
             if (panels := _weight_panels(group, ranked.get(dataset, ())))
         ],
         height=340,
-        absent="No trial has been trained to its end yet.",
     )
 
 
@@ -82,8 +104,24 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
         "on scales of their own; ρ, Spearman's rank correlation, takes all trials together.",
         options=options,
         height=360,
-        absent="No COCOS statistics were taken in this experiment.",
     )
+
+
+def learned_figure(studies: Sequence[Study]) -> Figure:
+    """Return each learned hyper-parameter over the epochs, a line for each trial, the leader of each study in bold."""
+    names = dict.fromkeys(_learned_names(studies))
+    return Figure(
+        key="learned",
+        title="Learned hyper-parameters",
+        note=f"The value at the end of each epoch of a hyper-parameter that is trained with the model, of the best "
+        f"{DRAWN} trials of a study. The bold line is the study's leader.",
+        options=[Option(name.removeprefix(LEARNED), [_learned_panel(studies, name)]) for name in names],
+    )
+
+
+def learns(studies: Sequence[Study]) -> bool:
+    """Say whether a hyper-parameter of a loss was learned with the model."""
+    return next(_learned_names(studies), None) is not None
 
 
 def counted(study: Study) -> Counted:
@@ -93,7 +131,8 @@ def counted(study: Study) -> Counted:
     """
     epochs = [(trial, epoch) for trial in study.valued if (epoch := counted_epoch(trial))]
     epochs.sort(key=lambda pair: pair[0].state is not TrialState.FINISHED)
-    return study, [(trial, trial.epochs[epoch]) for trial, epoch in epochs]
+    # A mapping of the journal finds a number in the text of its line each time; every chart of COCOS needs them again.
+    return study, [(trial, dict(trial.epochs[epoch])) for trial, epoch in epochs]
 
 
 def counted_epoch(trial: Trial) -> int | None:
@@ -139,15 +178,8 @@ def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]
 
 
 def _weight_line(drawn: _Drawn, weights: np.ndarray, peak: float) -> Json:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": plain(drawn.name),
-        "x": POINTS.round(3).tolist(),
-        "y": weights.round(4).tolist(),
-        "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>",
-        "line": drawn.style,
-    }
+    about: Json = {"name": plain(drawn.name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
+    return line(POINTS.round(3).tolist(), weights.round(4).tolist(), **drawn.style, **about)
 
 
 def _weight_axes(of: str) -> Json:
@@ -176,10 +208,57 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
         trials, metric = [trial for trial, _ in having], having[0][0].metric
         points = [(metrics[key], metrics[metric]) for _, metrics in having]
         x, y = zip(*points, strict=True)
-        traces.append(dots(study, trials, x, y, symbol=hollow(study, trials), opacity=0.75))
+        points_of_study = dots(study, trials, x, y, symbol=hollow(study, trials), opacity=0.75)
+        traces.append({**points_of_study, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"})
         pairs += points
     rho = rank_correlation(*zip(*pairs, strict=True)) if pairs else None
     parts = [words, "" if rho is None else f"ρ = {rho:+.2f}, {len(pairs):,} trials"]
     caption = " · ".join(part for part in parts if part)
     title = name.removeprefix("i2t_").removeprefix("t2i_").replace("_", " ")
-    return Panel(caption, traces, {"xaxis": axis(title), "yaxis": axis(short(metric))})
+    counts = [count for count, _ in pairs]
+    horizontal = log_axis(title, counts) if counts and _is_wide(counts) else axis(title)
+    return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(short(metric))})
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    """Say whether values need a logarithmic axis, on which 0 has no place."""
+    return min(values) > 0 and max(values) > WIDE * min(values)
+
+
+def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
+    """Yield the name of each metric that holds a learned hyper-parameter, once for each trial."""
+    # All epochs of a trial have equal names, so only one epoch is read: reading all of a long journal takes long.
+    epochs = (trial.epochs[trial.last_epoch] for study in studies for trial in study.valued)
+    return (name for metrics in epochs for name in metrics if name.startswith(LEARNED))
+
+
+def _learned_panel(studies: Sequence[Study], name: str) -> Panel:
+    traces = [trace for study in studies for trace in _learned_lines(study, name)]
+    values = [value for trace in traces for value in trace["y"]]
+    title = name.removeprefix(LEARNED)
+    vertical = log_axis(title, values) if _is_wide(values) else axis(title)
+    last = max(epoch for trace in traces for epoch in trace["x"])
+    return Panel("", traces, {"xaxis": whole("epoch", last), "yaxis": vertical})
+
+
+def _learned_lines(study: Study, name: str) -> list[Json]:
+    having = [trial for trial in study.valued if any(name in metrics for metrics in trial.epochs.values())]
+    best = sorted(having, key=lambda trial: -(trial.best_value or 0.0))[:DRAWN]
+    leader = study.leader if study.leader in best else next(iter(best), None)
+    # The leader is drawn last, so that no other line hides it.
+    ordered = [*(trial for trial in best[::-1] if trial is not leader), *([leader] if leader is not None else [])]
+    return [_learned_line(study, trial, name, is_leader=trial is leader) for trial in ordered]
+
+
+def _learned_line(study: Study, trial: Trial, name: str, *, is_leader: bool) -> Json:
+    epochs = [epoch for epoch in sorted(trial.epochs) if name in trial.epochs[epoch]]
+    about: Json = {
+        "name": plain(study.label),
+        "legendgroup": study.name,
+        "showlegend": is_leader,
+        "text": [plain(trial.id)] * len(epochs),
+        "hovertemplate": f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>",
+        "opacity": 1.0 if is_leader else 0.45,
+    }
+    values = [trial.epochs[epoch][name] for epoch in epochs]
+    return line(epochs, values, color=colour(study), width=3 if is_leader else 1, **about)

@@ -1,8 +1,6 @@
-"""The content of the page: a plain model of the report, made from a ``History`` alone.
+"""The content of the page about an experiment: its state, its answers, its trials and its figures.
 
-This module does not draw, read files or write HTML; ``asdict`` of a ``Page`` is JSON.
-
-The studies of an experiment as a table of contents: the best of each, with links to its charts and trials.
+This module does not draw, read files or write HTML.
 """
 
 from collections import Counter
@@ -10,69 +8,39 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import yaml
 
+from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
-from orchestrator.journal.points import best_points
-from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.report.budget_figures import budget_figure, incumbent_figure, race_figure
+from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
-from orchestrator.report.early_figure import early_figure
 from orchestrator.report.figures import Figure
-from orchestrator.report.fronts import Front, front_figure, fronts_of
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
-from orchestrator.report.learned_figure import learned_figure, learns
-from orchestrator.report.loss_figures import cocos_figure, weight_figure
+from orchestrator.report.loss_figures import cocos_figure, learned_figure, weight_figure
 from orchestrator.report.queries import Queries
 from orchestrator.report.query_comparison import ComparedQueries
-from orchestrator.report.search_figures import learning_curves, over_trials
+from orchestrator.report.search_figures import (
+    budget_figure,
+    early_figure,
+    front_figure,
+    incumbent_figure,
+    learning_curves,
+    over_trials,
+    race_figure,
+)
 from orchestrator.report.space_figures import space_figures
-from orchestrator.report.studies import Study, best_studies, by_dataset, names_of, studies_of
-from orchestrator.report.verdict import Verdict, ranking, verdicts_of
-from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.caveats import comparability
-from orchestrator.results.confirming import races_of
-from orchestrator.results.equal_budget import equal_budgets
-from orchestrator.results.judged import judged_sentences
-from orchestrator.results.optimism import optimism_of
-from orchestrator.results.pareto import goals_of
-from orchestrator.text.values import count_text, metric_text, values_text
+from orchestrator.report.studies import Study, names_of, studies_of
+from orchestrator.results.answer import Answer
+from orchestrator.results.answers import answers_of, chance_of
+from orchestrator.results.summary import Summary
+from orchestrator.text.values import count_text
+from orchestrator.text.wording import metric_meaning, printed
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A line of the table of contents.
-
-    Attributes:
-        label: Label of the study, by which the page finds its charts and its trials.
-        trials: The number of trials, and the number of trials that were trained to their end.
-        best: The highest value of the study, as text.
-        leader: The trial with this value, with its hyper-parameters; empty if none has finished.
-    """
-
-    label: str
-    trials: str
-    best: str
-    leader: str
-
-
-def contents_of(studies: Sequence[Study]) -> list[Entry]:
-    """Return an entry for each study, dataset by dataset, the best study first; a lone study gets no entry."""
-    return [_entry(study) for study in best_studies(studies)] if len(studies) > 1 else []
-
-
-def _entry(study: Study) -> Entry:
-    finished = sum(trial.state is TrialState.FINISHED for trial in study.trials)
-    counts = f"{count_text(len(study.trials), 'trial')}, {finished:,} finished"
-    leader = study.leader
-    if leader is None:
-        return Entry(study.label, counts, "–", "")
-    best = metric_text(leader.metric, study.value_of(leader))
-    return Entry(study.label, counts, best, f"{study.name_of(leader)}: {values_text(leader.parameters) or 'defaults'}")
-
+CAVEATS = "caveats"
+"""Key of the answer that qualifies a dataset's results."""
 
 STATE_WORDS = {
     TrialState.FINISHED: "finished",
@@ -84,189 +52,163 @@ STATE_WORDS = {
 
 
 @dataclass(frozen=True)
-class Reproduction:
-    """The commands and settings with which the experiment can be run again.
+class Page:
+    """The page about an experiment.
 
     Attributes:
-        commands: Shell lines.
+        state: State of the search, in a word or two.
+        as_of: Time of the newest record, UTC; empty before the first record.
+        measure: What the metric of the values measures.
+        facts: Numbers of trials, of trainings that confirm, and of openings of the test split.
+        answers: Dataset -> its answers, in the order of the page; first, under an empty name, those over all datasets.
+        drawn_beside: Keys of the figures that stand beside the only answer that needs them.
+        figures: Figures by key; empty on a live page, which requests each figure when it is needed.
+        queries: Retrievals of the winner of each dataset, or the reason for missing retrievals.
+        compared: The winner of each confirmed dataset and the best candidate of another loss, query by query.
+        cost: What the experiment cost.
         experiment: The resolved experiment as YAML.
         digests: Dataset -> SHA-256.
         versions: Recorded packages, revision and machine, by name.
-    """
-
-    commands: list[str]
-    experiment: str
-    digests: Mapping[str, str]
-    versions: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Page:
-    """The report.
-
-    Attributes:
-        outcome: Outcome of the newest start, in a word or two.
-        as_of: Time of the newest record about a trial, UTC; empty before the first such record.
-        facts: The most important numbers.
-        fronts: A front for each dataset, if the search had several objectives.
-        contents: The studies, if there are several.
-        figures: Figures by key.
-        queries: Retrievals of the winner of each dataset, or the reason for missing retrievals.
-        compared: The winner of each confirmed dataset and the best candidate of another loss, query by query.
-        learns: Whether a hyper-parameter of a loss was learned with the model.
+        runs: The runs of the trials in MLflow, if they are known.
     """
 
     name: str
     description: str
-    outcome: str
+    state: str
     as_of: str
+    measure: str
     facts: list[Fact]
-    verdicts: list[Verdict]
+    answers: Mapping[str, Sequence[Answer]]
+    drawn_beside: Sequence[str]
     columns: list[Column]
     rows: list[Row]
-    fronts: list[Front]
     figures: dict[str, Figure]
     queries: list[Queries]
     compared: list[ComparedQueries]
     cost: list[Fact]
-    reproduction: Reproduction
-    contents: list[Entry]
-    learns: bool
+    experiment: str
+    digests: Mapping[str, str]
+    versions: Mapping[str, str]
+    runs: TrackedRuns | None
 
 
-@dataclass(frozen=True)
-class Extras:
-    """Content of a page that is not in the history.
-
-    Attributes:
-        verdicts: Verdicts on the datasets whose candidates were confirmed.
-        queries: Retrievals of the winner of each dataset.
-        compared: The winner of each confirmed dataset and another candidate, query by query.
-        unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
-    """
-
-    verdicts: Sequence[DatasetVerdict] = ()
-    queries: Sequence[Queries] = ()
-    compared: Sequence[ComparedQueries] = ()
-    unended: str = "not ended"
-
-
-def build_page(history: History, extras: Extras | None = None, *, drawn: bool = True) -> Page:
+def build_page(
+    history: History,
+    *,
+    queries: Sequence[Queries] = (),
+    compared: Sequence[ComparedQueries] = (),
+    unended: str = "not ended",
+    runs: TrackedRuns | None = None,
+    drawn: bool = True,
+) -> Page:
     """Return the page of an experiment in any state.
 
     Args:
         history: History of the experiment.
-        extras: Content of the page that is not in the history.
-        drawn: Whether to make the figures, which takes most of the time; a live page requests each figure when needed.
+        queries: See ``Page``.
+        compared: See ``Page``; with the ids of the trials, which the page replaces by their names on the page.
+        unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
+        runs: The runs of the trials in MLflow, if they are known.
+        drawn: Whether to make the figures, which takes most of the time.
     """
-    extras = extras or Extras()
-    studies = studies_of(history)
-    # A page calls a dataset by the last part of its path.
-    compared = {Path(dataset).name: sentences for dataset, sentences in comparability(history).items()}
-    trials = list(history.trials.values())
+    studies, summary = studies_of(history), Summary(history)
+    names, trials = names_of(studies), list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
-    further = [goal.metric for goal in goals_of(history)[1:]]
+    further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
+    makers, rows = figure_makers(summary, studies) if drawn else {}, leaderboard(studies)
+    answers = _answers(summary)
     return Page(
         name=history.experiment.name or "experiment",
         description=" ".join(history.experiment.description.split()),
-        outcome=history.outcome or extras.unended,
-        as_of=_as_of(trials),
-        facts=_facts(history, len(studies), metric),
-        verdicts=[
-            replace(verdict, warnings=[*verdict.warnings, *compared.get(verdict.dataset, ())])
-            for verdict in verdicts_of(
-                by_dataset(studies), extras.verdicts, names_of(studies), judged_sentences(history)
-            )
-        ],
-        columns=columns(metric, further),
-        rows=leaderboard(studies, further),
-        fronts=fronts_of(history, names_of(studies)),
-        figures={key: make() for key, make in figure_makers(history, studies, extras).items()} if drawn else {},
-        queries=list(extras.queries),
-        compared=[_named(one, names_of(studies)) for one in extras.compared],
+        state=(history.outcome or unended).replace("_", " "),
+        as_of=_as_of(history),
+        measure=metric_meaning(metric, *_chances(summary)),
+        facts=_facts(history),
+        answers=answers,
+        drawn_beside=_drawn_beside(answers),
+        columns=columns(metric, further, rows),
+        rows=rows,
+        figures={key: make() for key, make in makers.items()},
+        queries=list(queries),
+        compared=[replace(both, first=names[both.first], second=names[both.second]) for both in compared],
         cost=cost_facts(trials, history.experiment.gpus),
-        reproduction=_reproduction(history),
-        contents=contents_of(studies),
-        learns=learns(studies),
+        # In ASCII, safe_dump escapes all characters that could not be seen.
+        experiment=yaml.safe_dump(_plain(history.experiment.values), sort_keys=False, allow_unicode=False, width=100),
+        digests=dict(history.data),
+        versions=_versions(history.environment),
+        runs=runs,
     )
 
 
-def figure_makers(history: History, studies: Sequence[Study], extras: Extras) -> dict[str, Callable[[], Figure]]:
-    """Return key of a figure -> function that makes the figure."""
-    names = names_of(studies)
-    budgets = cache(lambda: equal_budgets(history) if history.experiment else {})
+def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Callable[[], Figure]]:
+    """Return key of a figure -> function that makes the figure, in the order of the page."""
+    names, begun = names_of(studies), bool(summary.history.experiment)
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies)})
-
-    def races() -> Figure:
-        metric = next((trial.metric for trial in history.trials.values()), "val/rsum")
-        return race_figure(races_of(history), metric, names)
-
     return {
+        "front": lambda: front_figure(summary.history, studies),
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
-        "budget": lambda: budget_figure(budgets(), studies),
-        "incumbents": lambda: incumbent_figure(optimism_of(history) if history.experiment else {}),
-        "race": races,
+        "budget": lambda: budget_figure(summary.analyses.equal_budget if begun else {}, studies),
+        "incumbents": lambda: incumbent_figure(summary.analyses.optimism if begun else {}),
+        "race": lambda: race_figure(summary.races, summary.metric if begun else "val/rsum", names),
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
         "importance": lambda: space()["importance"],
         "slices": lambda: space()["slices"],
         "contours": lambda: space()["contours"],
-        "weights": lambda: weight_figure(studies, ranking(extras.verdicts)),
-        "cocos": lambda: cocos_figure(studies),
-        "front": lambda: front_figure(history, studies, names),
+        "weights": lambda: weight_figure(studies, _rankings(summary)),
         "learned": lambda: learned_figure(studies),
+        "cocos": lambda: cocos_figure(studies),
         "spent": lambda: cost_figure(studies),
     }
 
 
-def _named(compared: ComparedQueries, names: Mapping[str, str]) -> ComparedQueries:
-    """Return a comparison with the page's names of trials."""
-    return replace(compared, first=names.get(compared.first, ""), second=names.get(compared.second, ""))
+def _rankings(summary: Summary) -> dict[str, list[str]]:
+    """Return the ids of the confirmed trials of each dataset, the winner first, by the name that studies have."""
+    return {
+        PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]
+        for dataset, verdict in summary.verdicts.items()
+    }
 
 
-def _as_of(trials: Sequence[Trial]) -> str:
-    times = [time for trial in trials for time in (trial.created, trial.ended) if time is not None]
-    return datetime.fromtimestamp(max(times), UTC).strftime("%Y-%m-%d %H:%M UTC") if times else ""
+def _answers(summary: Summary) -> dict[str, list[Answer]]:
+    """Return the answers by dataset, the caveats of each dataset last; none before the first trial."""
+    if not summary.history.trials:
+        return {}
+    groups: dict[str, list[Answer]] = {"": []}
+    for answer in answers_of(summary):
+        groups.setdefault(answer.dataset, []).append(answer)
+    return {dataset: sorted(group, key=lambda answer: answer.key == CAVEATS) for dataset, group in groups.items()}
 
 
-def _facts(history: History, studies: int, metric: str) -> list[Fact]:
-    trials = history.stage(Stage.SEARCH)
+def _drawn_beside(answers: Mapping[str, Sequence[Answer]]) -> list[str]:
+    # A figure of several datasets is drawn once, and several answers lead to it.
+    needed = Counter(answer.figure for group in answers.values() for answer in group if answer.figure)
+    return [key for key, times in needed.items() if times == 1]
+
+
+def _as_of(history: History) -> str:
+    newest = history.spending.newest
+    return "" if newest is None else datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _chances(summary: Summary) -> list[float]:
+    """Return the rsum of a random ranking of each test split whose queries are known."""
+    known = (chance_of(summary, dataset) for dataset in summary.datasets)
+    return [chance for chance in known if chance is not None]
+
+
+def _facts(history: History) -> list[Fact]:
+    trials, repeats = history.stage(Stage.SEARCH), history.stage(Stage.CONFIRM)
     states = Counter(trial.state for trial in trials)
     words = ", ".join(f"{states[state]:,} {word}" for state, word in STATE_WORDS.items() if states[state])
-    facts = [Fact("Trials", f"{len(trials):,}", words), Fact("Studies", str(studies), _cells(history))]
-    repeats = history.stage(Stage.CONFIRM)
+    facts = [("Trials", f"{len(trials):,}", words)]
     if repeats:
-        candidates = len({trial.candidate for trial in repeats})
-        facts.append(
-            Fact("Confirmation", count_text(len(repeats), "training"), f"{candidates} candidates, fresh seeds")
-        )
-    points = best_points(trials)
-    if points and len(history.experiment.datasets) <= 1:
-        facts.append(Fact(f"Best {metric}", metric_text(metric, points[0].value), "of the trials trained to their end"))
-    opened = ", ".join(f"{Path(name).name}: {times}" for name, times in history.test_openings.items())
-    facts.append(Fact("Test opened", str(sum(history.test_openings.values())), opened or "selection used val alone"))
-    return facts
-
-
-def _cells(history: History) -> str:
-    begun = history.experiment
-    names = {"dataset": begun.datasets, "model": begun.models, "loss": begun.losses}
-    return " × ".join(count_text(len(found), noun) for noun, found in names.items())
-
-
-def _reproduction(history: History) -> Reproduction:
-    name = history.experiment.name or "experiment"
-    return Reproduction(
-        commands=[
-            "orchestrator search experiment.yaml --data-root DATA --output OUTPUT",
-            f"orchestrator report {name} --output OUTPUT",
-        ],
-        # In ASCII, safe_dump escapes all characters that could not be seen.
-        experiment=yaml.safe_dump(_plain(history.experiment.values), sort_keys=False, allow_unicode=False, width=100),
-        digests=dict(history.data),
-        versions=_versions(history.environment),
-    )
+        candidates = count_text(len({trial.candidate for trial in repeats}), "candidate")
+        facts.append(("Confirmation", count_text(len(repeats), "training"), f"{candidates}, fresh seeds"))
+    times = ", ".join(f"{printed(name)}: {count}" for name, count in history.test_openings.items())
+    openings = str(sum(history.test_openings.values()))
+    return [*facts, ("Test opened", openings, times or "val alone was used to choose")]
 
 
 def _versions(environment: Mapping[str, Any]) -> dict[str, str]:

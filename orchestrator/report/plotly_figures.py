@@ -1,12 +1,14 @@
 """The figures of the report as Plotly objects for notebooks, in the light colours of the page."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
-from orchestrator.report.figures import Figure, Json, Panel, plain
+from orchestrator.report.figures import ABOUT, Figure, Json, Panel, plain
+from orchestrator.report.leaderboard import about
 from orchestrator.report.page import build_page
 
 if TYPE_CHECKING:
@@ -22,32 +24,42 @@ def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
     A figure with a choice, or with several drawings side by side, becomes several figures, whose names differ after a
     colon, such as ``curves: nt_xent``.
     """
+    page = build_page(history)
+    trials = {plain(row.id): about(row, page.columns) for row in page.rows}
     return {
-        name: _figure(f"{figure.title}: {panel.caption}" if panel.caption else figure.title, panel, figure.height)
-        for figure in build_page(history).figures.values()
+        name: _figure(f"{figure.title}: {panel.caption}" if panel.caption else figure.title, panel, figure, trials)
+        for figure in page.figures.values()
         for name, panel in _panels(figure)
     }
 
 
 def _panels(figure: Figure) -> list[tuple[str, Panel]]:
     """Return the drawings of a figure with unique names."""
-    found: list[tuple[str, Panel]] = []
+    named: list[tuple[str, Panel]] = []
     for option in figure.options:
         for panel in option.panels:
             parts = [option.label] if len(figure.options) > 1 else []
             # A number follows the dot in the caption, and changes with the next trial, so the name leaves it out.
             parts += [panel.caption.partition(" · ")[0]] if len(option.panels) > 1 else []
-            told = ": ".join([figure.key, *(part for part in dict.fromkeys(parts) if part)])
-            again = sum(name == told or name.startswith(f"{told} (") for name, _ in found)
-            found.append((f"{told} ({again + 1})" if again else told, panel))
-    return found
+            key = ": ".join([figure.key, *(part for part in dict.fromkeys(parts) if part)])
+            again = sum(name == key or name.startswith(f"{key} (") for name, _ in named)
+            named.append((f"{key} ({again + 1})" if again else key, panel))
+    return named
 
 
-def _figure(title: str, panel: Panel, height: int) -> "PlotlyFigure":
+def _figure(title: str, panel: Panel, figure: Figure, trials: Mapping[str, str]) -> "PlotlyFigure":
     from plotly.graph_objects import Figure as PlotlyFigure
 
-    layout: Json = {"title": {"text": plain(title)}, "height": height, "template": "plotly_white", **panel.layout}
-    return PlotlyFigure(data=_painted(panel.data), layout=_painted(layout))
+    sizes: Json = {"title": {"text": plain(title)}, "height": figure.height, "template": "plotly_white"}
+    traces = [_with_trials(trace, trials) for trace in panel.data]
+    return PlotlyFigure(data=_painted(traces), layout=_painted({**sizes, **panel.layout}))
+
+
+def _with_trials(trace: Json, trials: Mapping[str, str]) -> Json:
+    """Return a trace with what is known of its trials, as the script of the page adds it."""
+    if ABOUT not in trace.get("hovertemplate", ""):
+        return trace
+    return {**trace, "hovertext": [trials.get(trial, trial) for trial in trace["text"]]}
 
 
 def _painted(value: Any) -> Any:
@@ -55,9 +67,9 @@ def _painted(value: Any) -> Any:
     if isinstance(value, str):
         return light_colours().get(value, value)
     if isinstance(value, list):
-        return [_painted(one) for one in value]
+        return [_painted(item) for item in value]
     if isinstance(value, dict):
-        return {key: _painted(one) for key, one in value.items()}
+        return {key: _painted(item) for key, item in value.items()}
     return value
 
 

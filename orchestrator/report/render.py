@@ -1,12 +1,8 @@
-"""The page as one HTML file with styles, scripts and Plotly, and a policy that forbids any request.
+"""Pages as HTML: one file each with styles, scripts and Plotly, and a policy that forbids any request.
 
-Compact data of a page: a repeated list is written once, and digits that no screen shows are dropped.
-
-``data.js`` restores the lists.
-
-The Content-Security-Policy of a page: only the page's own scripts and styles, each with its hash, may be used.
-
-Text that is wrongly inserted into a page as markup can then neither run as a script nor load a file.
+The Content-Security-Policy of a page allows the page's own scripts and styles alone, each with its hash. Text that is
+wrongly inserted into a page as markup can then neither run as a script nor load a file. In the data of a page, which
+``data.js`` restores, a repeated list is written once, and digits that no screen shows are dropped.
 
 References:
     [CSP3] Content Security Policy Level 3, section 8.4, https://www.w3.org/TR/CSP3/#match-element-to-source-list
@@ -23,14 +19,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from orchestrator.report.experiments_page import ExperimentsPage
+from orchestrator.report.cost import Fact
 from orchestrator.report.figures import Figure
 from orchestrator.report.leaderboard import Column, Row
 from orchestrator.report.page import Page
+from orchestrator.results.answer import Answer
 from orchestrator.text.values import visible, visible_values
+from orchestrator.text.wording import printed
+from orchestrator.views.html import named_number, page_columns
 from trainables.files import write_whole
 
 FEWEST = 8
@@ -164,58 +164,99 @@ _POLICY = "policy-of-the-page"
 """Placeholder of the policy until the page is rendered."""
 
 
+CHARTS = (
+    ("search", "Search", ("front", "trials", "curves", "budget", "incumbents", "race", "early")),
+    ("space", "Coefficients", ("parallel", "importance", "slices", "contours")),
+    ("losses", "Losses", ("weights", "learned", "cocos")),
+    ("cost", "Cost", ("spent",)),
+)
+"""Sections of the page with charts: anchor, heading, keys of the figures; a section without a figure is left out."""
+
+KEYS = frozenset(key for _, _, keys in CHARTS for key in keys)
+
+Section = tuple[str, str, str, Sequence[Answer]]
+"""A part of a page of answers: heading, address to which it leads, a line of text, answers; texts may be empty."""
+
+
 def write_report(page: Page, path: Path) -> None:
     """Write the page whole, or not at all."""
     write_whole(path, render(page))
 
 
-def write_experiments(page: ExperimentsPage, path: Path) -> None:
-    """Write the page over several experiments whole, or not at all."""
-    write_whole(path, render_experiments(page))
-
-
 def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is escaped."""
-    return _render("report.html.j2", page, {"rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN})
+    options = {key: plain_options(figure) for key, figure in page.figures.items() if figure.options}
+    figures = {key: {"options": values} for key, values in options.items()}
+    rows = {"rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN, "runs": plain_runs(page)}
+    data = embedded({"figures": figures, **rows})
+    return _file("report.html.j2", scripts(), plotly_source(), data=data, **report_values(page))
 
 
-def render_experiments(page: ExperimentsPage) -> str:
-    """Return the page over several experiments as HTML; every string of the page is escaped."""
-    return _render("experiments.html.j2", page, {"rows": [], "rowsShown": ROWS_SHOWN})
+def report_values(page: Page, live: Any = None) -> dict[str, Any]:
+    """Return the values of ``report.html.j2`` that the page determines.
+
+    Args:
+        page: The page.
+        live: State of the experiment now, on a live page, where each figure is drawn later.
+    """
+    drawable = KEYS if live else {key for key, figure in page.figures.items() if figure.options}
+    return {"page": page, "live": live, "drawable": drawable, "charts_of_page": CHARTS, "rows_shown": ROWS_SHOWN}
 
 
-def _render(template: str, page: Page | ExperimentsPage, data: dict[str, Any]) -> str:
-    plotly, texts, style = plotly_source(), scripts(), stylesheet()
+def write_answers_page(
+    title: str,
+    eyebrow: str,
+    answers: Sequence[Answer],
+    path: Path,
+    *,
+    facts: Sequence[tuple[str, str]] = (),
+    notes: Sequence[str] = (),
+) -> None:
+    """Write answers as one HTML file, whole, or not at all; every string is escaped.
+
+    Args:
+        title: Title of the page.
+        eyebrow: What the page is, in a few words above the title.
+        answers: The answers, in the order of the page.
+        path: The file.
+        facts: Names and numbers that are shown below the title.
+        notes: Sentences that are shown below the title.
+    """
+    shown = [(name, value, "") for name, value in facts]
+    write_sections(title, eyebrow, [("", "", "", answers)], path, facts=shown, notes=notes)
+
+
+def write_sections(
+    title: str,
+    eyebrow: str,
+    sections: Sequence[Section],
+    path: Path,
+    *,
+    facts: Sequence[Fact] = (),
+    notes: Sequence[str] = (),
+) -> None:
+    """Write answers under several headings as one HTML file, see ``write_answers_page``."""
+    values = {"title": title, "eyebrow": eyebrow, "sections": sections, "facts": facts, "notes": notes}
+    write_whole(path, _file("answers.html.j2", scripts()[:1], "", **values))
+
+
+def _file(template: str, texts: list[Markup], plotly: str, **values: Any) -> str:
+    style = stylesheet()
     html = (
         templates("report")
         .get_template(template)
-        .render(
-            page=page,
-            rows_shown=ROWS_SHOWN,
-            policy=_POLICY,
-            style=style,
-            scripts=texts,
-            plotly=Markup(plotly),
-            data=embedded({"figures": _figures(page.figures), **data}),
-        )
+        .render(policy=_POLICY, style=style, scripts=texts, plotly=Markup(plotly), **values)
     )
     # The policy names the style attributes that the template has written, so it can only be made now.
-    before, _, after = html.partition('<script type="application/json"')
-    head, _, body = before.partition(_POLICY)
-    return "".join(
-        [
-            head,
-            file_policy(body, [*texts, plotly], [style, *plotly_styles()]),
-            body,
-            '<script type="application/json"',
-            after,
-        ]
-    )
+    body, data, scripted = html.partition('<script type="application/json"')
+    styles = [style, *(plotly_styles() if plotly else ())]
+    policy = file_policy(body, [*texts, *([plotly] if plotly else ())], styles)
+    return body.replace(_POLICY, policy, 1) + data + scripted
 
 
 def templates(*folders: str) -> Environment:
     """Return the templates of folders of ``orchestrator``; inserted values are escaped and made visible."""
-    return Environment(
+    environment = Environment(
         loader=ChoiceLoader([PackageLoader("orchestrator", folder) for folder in folders]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -223,14 +264,19 @@ def templates(*folders: str) -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
+    environment.filters |= {"page_columns": page_columns, "printed": printed}
+    environment.globals["named_number"] = named_number
+    return environment
+
+
+PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian.min.js"
+"""Plotly's own bundle of the flat charts, 1.5 MB; its bundle of all charts has 4.8 MB. See the folder's README."""
 
 
 @cache
 def plotly_source() -> str:
-    """Return Plotly as one script of 5 MB."""
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())
+    """Return Plotly as one script."""
+    return PLOTLY.read_text(encoding="utf-8")
 
 
 @cache
@@ -252,12 +298,13 @@ def stylesheet() -> Markup:
 
 def embedded(data: Any) -> Markup:
     """Return packed JSON that can stand inside a ``<script>`` element: no ``<`` is left in it."""
-    text = json.dumps(packed(visible_values(data)), separators=(",", ":"), allow_nan=False)
+    shown = visible_values(data)
+    # No two trials have the same row, and to look for lists that do takes a second of thousands of trials.
+    rows = shown.pop("rows")
+    whole = packed(shown)
+    whole["data"]["rows"] = rows
+    text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
-def _figures(figures: dict[str, Figure]) -> dict[str, Any]:
-    return {key: {"options": plain_options(figure)} for key, figure in figures.items() if figure.options}
 
 
 def plain_options(figure: Figure) -> list[dict[str, Any]]:
@@ -266,14 +313,19 @@ def plain_options(figure: Figure) -> list[dict[str, Any]]:
     return list(rounded(options))
 
 
+def plain_runs(page: Page) -> dict[str, Any] | None:
+    """Return the runs of the trials in MLflow as plain values for the page's script."""
+    return None if page.runs is None else msgspec.structs.asdict(page.runs)
+
+
 def plain_rows(columns: Sequence[Column], rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Return rows of the leaderboard for the page's script, without the keys of the columns, to save space."""
     keys = [column.key for column in columns]
     return [
         {
             "id": row.id,
-            "sort": [row.sort[key] for key in keys],
-            "shown": [row.shown[key] for key in keys],
+            "sort": [rounded(row.sort.get(key)) for key in keys],
+            "shown": [row.shown.get(key, "") for key in keys],
             "state": row.state,
             "study": row.study,
             "details": {

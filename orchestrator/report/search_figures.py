@@ -1,18 +1,42 @@
-"""Figures of the course of the search: the metric over trials, and over epochs."""
+"""Figures of the search: values over trials and epochs, losses at equal budgets, fresh seeds, and Pareto fronts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
+from orchestrator.journal.history import History
+from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, dots, hollow, plain, short, whole
+from orchestrator.report.figures import (
+    ABOUT,
+    MANY,
+    Figure,
+    Json,
+    Option,
+    Panel,
+    axis,
+    band,
+    colour,
+    dots,
+    hollow,
+    line,
+    plain,
+    shade,
+    short,
+    short_label,
+    whole,
+)
 from orchestrator.report.studies import Study, best_studies, by_dataset, leaders_of
-from orchestrator.text.values import values_text
+from orchestrator.results.analyses import RANKED, goals_of, pareto_fronts, rank_correlations
+from orchestrator.results.equal_budget import UNITS
+from orchestrator.results.race import Race
 
-DRAWN = 40
-"""Most learning curves of a study that are drawn singly; larger studies show the best ``NAMED`` and quantiles."""
 NAMED = 10
+"""Learning curves that are drawn of a study with more than ``MANY`` trials, beside the quantiles of all."""
 FEW = 30
 """Most trials of a dataset for which the chart shown first has all curves."""
 
@@ -26,7 +50,6 @@ def over_trials(studies: Sequence[Study]) -> Figure:
         "trials that were trained to the end. Crosses on the floor diverged or failed. A click on a dot finds it in "
         "the leaderboard.",
         options=[Option(dataset, [_over_trials(group)]) for dataset, group in by_dataset(studies).items()],
-        absent="No trial has been created yet.",
     )
 
 
@@ -38,58 +61,151 @@ def learning_curves(studies: Sequence[Study]) -> Figure:
         key="curves",
         title="Learning curves",
         note=f"Up to {FEW} trials of a dataset are drawn together, the leaders in bold. Of a study with more than "
-        f"{DRAWN} trials the best {NAMED} are drawn; the bands hold the middle half and nine tenths of all its trials "
+        f"{MANY} trials the best {NAMED} are drawn; the bands hold the middle half and nine tenths of all its trials "
         "that reached an epoch.",
         options=first + each,
-        absent="No trial has finished an epoch yet.",
+    )
+
+
+def early_figure(studies: Sequence[Study]) -> Figure:
+    """Return Kendall's tau between the rankings at each epoch and at the end: a line per study for each dataset."""
+    options = []
+    for dataset, group in by_dataset(studies).items():
+        if traces := [trace for study in group for trace in _rank_agreement(study)]:
+            last = max(max(trace["x"]) for trace in traces)
+            axes = {"xaxis": whole("epoch", last), "yaxis": axis("Kendall's τ with the end")}
+            options.append(Option(dataset, [Panel("", traces, axes)]))
+    return Figure(
+        key="early",
+        title="Early epochs",
+        note="Kendall's τ between the best values so far after an epoch and at the end, over the settings that were "
+        "trained to their end: 1 is the same order, 0 is none. A scheduler that stops trials before a study's line "
+        f"stays at {RANKED:g} or more may stop the best. Trials that were stopped early are left out.",
+        options=options,
+    )
+
+
+def budget_figure(budgets: Mapping[str, Json], studies: Sequence[Study]) -> Figure:
+    """Return the expected best value of each loss over trials, epochs and hours, with bands.
+
+    Args:
+        budgets: Dataset -> the values of its losses at equal budgets.
+        studies: Studies of the experiment, for their colours.
+    """
+    return Figure(
+        key="budget",
+        title="Equal budget",
+        note="The expected best of a number of trials drawn from the search without replacement; the band holds 8 "
+        "of 10 draws. With all trials there is one draw, so the band closes there, whatever another search would give. "
+        "Trials of a sampler that learns get better, so the left of its curve is too high.",
+        options=[
+            Option(f"{Path(dataset).name}: {_unit(budget, unit)}", [_budget(dataset, budget, unit, studies)])
+            for dataset, budget in budgets.items()
+            for unit in UNITS
+            if all(loss[unit][-1] > 0 for loss in budget["losses"])
+        ],
+    )
+
+
+def incumbent_figure(searches: Mapping[str, Json]) -> Figure:
+    """Return the value of the search's leader over the search, beside the values that fresh seeds confirmed."""
+    return Figure(
+        key="incumbents",
+        title="Optimism of the search",
+        note="The line is the highest value so far. A dot is the mean of a leader's trainings with fresh seeds; its "
+        "distance to the line is what being picked for the highest value added.",
+        options=[
+            Option(Path(dataset).name, [_incumbents(search)])
+            for dataset, search in searches.items()
+            if any(incumbent["confirmed"] is not None for incumbent in search["incumbents"])
+        ],
+    )
+
+
+def race_figure(races: Mapping[str, Race], metric: str, names: Mapping[str, str]) -> Figure:
+    """Return the means of the candidates of each race over its rounds.
+
+    Args:
+        races: Dataset -> its race.
+        metric: Metric on val that decides a race.
+        names: Id of a trial -> its name on the page.
+    """
+    return Figure(
+        key="race",
+        title="Rounds of the confirmation",
+        note="The mean of each candidate over its seeds so far; a line ends where its candidate left.",
+        options=[
+            Option(Path(dataset).name, [_race(race, metric, names)]) for dataset, race in races.items() if race.rounds
+        ],
+    )
+
+
+def front_figure(history: History, studies: Sequence[Study]) -> Figure:
+    """Return each pair of objectives of each dataset, the front as a line through its members."""
+    goals = goals_of(history)
+    fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
+    groups = by_dataset(studies)
+    return Figure(
+        key="front",
+        title="Pareto front",
+        note="Every setting that was trained to its end is a mark. Filled: on the front, which is listed below. "
+        "Hollow: another setting is better in at least one objective, and worse in none.",
+        options=[
+            Option(
+                Path(dataset).name if len(goals) == 2 else f"{Path(dataset).name}: {short(y[0])} and {short(x[0])}",
+                [_front(groups[Path(dataset).name], front, x, y)],
+            )
+            for dataset, front in fronts.items()
+            for y, x in combinations([(goal.metric, str(goal.direction)) for goal in goals], 2)
+        ],
     )
 
 
 def _over_trials(studies: Sequence[Study]) -> Panel:
     values = [trial.best_value for study in studies for trial in study.valued if trial.best_value is not None]
     floor = min(values) - 0.05 * (max(values) - min(values) or 1) if values else 0.0
+    last = max((trial.number for study in studies for trial in study.trials), default=0)
     traces = [trace for study in studies for trace in _trial_traces(study, floor)]
-    most = max((trial.number for study in studies for trial in study.trials), default=0)
-    return Panel("", traces, {"xaxis": whole("trial", most), "yaxis": axis(_metric(studies))})
+    return Panel("", traces, {"xaxis": whole("trial", last), "yaxis": axis(_metric(studies))})
 
 
 def _trial_traces(study: Study, floor: float) -> list[Json]:
     done = [trial for trial in study.valued if trial.state is TrialState.FINISHED]
     open_ = [trial for trial in study.valued if trial.state is not TrialState.FINISHED]
     broken = [trial for trial in study.trials if trial.state in (TrialState.DIVERGED, TrialState.FAILED)]
-    traces = [dots(study, done, [t.number for t in done], [t.best_value for t in done])]
+    traces = [dots(study, done, [trial.number for trial in done], [trial.best_value for trial in done])]
     if open_:
         marker = hollow(study, open_[:1])[0]
-        circles = dots(study, open_, [t.number for t in open_], [t.best_value for t in open_], symbol=marker)
+        values = [trial.best_value for trial in open_]
+        circles = dots(study, open_, [trial.number for trial in open_], values, symbol=marker)
         traces.append({**circles, "showlegend": not done})
     if broken:
-        cross = dots(study, broken, [t.number for t in broken], [floor] * len(broken), symbol="x-thin-open")
-        cross["text"] = [plain(f"{trial.id}: {trial.state.value}") for trial in broken]
-        traces.append({**cross, "hovertemplate": "%{text}<extra></extra>", "showlegend": not done and not open_})
-    return [trace for trace in [*traces, _best_so_far(study, done)] if trace["x"]]
-
-
-def _best_so_far(study: Study, done: Sequence[Trial]) -> Json:
-    best = highest_means(done)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "legendgroup": study.name,
-        "showlegend": False,
-        "hoverinfo": "skip",
-        "x": [trial.number for trial in done],
-        "y": best,
-        "line": {"color": colour(study), "width": 2, "shape": "hv"},
-    }
+        numbers = [trial.number for trial in broken]
+        cross = dots(study, broken, numbers, [floor] * len(broken), symbol="x-thin-open")
+        traces.append({**cross, "showlegend": not done and not open_})
+    if done:
+        numbers, best = [trial.number for trial in done], highest_means(done)
+        # The line goes on to the newest trial, because no better value has come since.
+        numbers, best = [*numbers, max(trial.number for trial in study.trials)], [*best, best[-1]]
+        about: Json = {"legendgroup": study.name, "showlegend": False, "hoverinfo": "skip"}
+        traces.append(line(numbers, best, color=colour(study), shape="hv", **about))
+    return [trace for trace in traces if trace["x"]]
 
 
 def highest_means(done: Sequence[Trial]) -> list[float]:
     """Return, after each finished trial, the highest mean of a setting's trainings so far."""
     values: dict[str, list[float]] = {}
-    highest = []
+    means: dict[str, float] = {}
+    highest, leader = [], ""
     for trial in done:
-        values.setdefault(trial.candidate or trial.id, []).append(trial.best_value or 0.0)
-        highest.append(max(map(fmean, values.values())))
+        setting = trial.candidate or trial.id
+        values.setdefault(setting, []).append(trial.best_value or 0.0)
+        before, means[setting] = means.get(setting, 0.0), fmean(values[setting])
+        if not leader or means[setting] > means[leader]:
+            leader = setting
+        elif setting == leader and means[setting] < before:
+            leader = max(means, key=lambda name: means[name])
+        highest.append(means[leader])
     return highest
 
 
@@ -98,38 +214,21 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
     count = sum(len(study.valued) for study in studies)
     if count == 0 or (len(studies) == 1 and count <= FEW):
         return []
-    if count <= FEW:
-        return [Option(f"All trials on {dataset}", [_everyone(studies)])]
-    return [Option(f"Leaders on {dataset}", [_leaders(studies)])]
-
-
-def _everyone(studies: Sequence[Study]) -> Panel:
-    """Return the curve of every trial in the colour of its study; the curves of the leaders are bold and come last."""
     leading = {study.name: study.leader or _best(study) for study in studies}
     thin = [
-        {
-            **_line(trial, trial.id, colour(study), 1.2),
-            "legendgroup": study.name,
-            "showlegend": False,
-            "opacity": 0.55,
-        }
+        _curve(trial, trial.id, colour(study), 1.2, legendgroup=study.name, showlegend=False, opacity=0.55)
         for study in studies
         for trial in study.valued
-        if trial is not leading[study.name]
+        if count <= FEW and trial is not leading[study.name]
     ]
-    bold = [{**trace, "legendgroup": study.name} for study in studies for trace in _leading(study)]
-    return Panel("", [*thin, *bold], _epoch_axes(studies))
-
-
-def _leaders(studies: Sequence[Study]) -> Panel:
-    """Return the curve of the leader of each study; or, if none has finished, of its best trial so far."""
-    traces = [trace for study in studies for trace in _leading(study)]
-    return Panel("", traces, _epoch_axes(studies))
-
-
-def _leading(study: Study) -> list[Json]:
-    trial = study.leader or _best(study)
-    return [_line(trial, study.label, colour(study), 2.5)] if trial else []
+    # The curves of the leaders come last, so that no other curve hides them.
+    bold = [
+        _curve(trial, short_label(study), colour(study), 2.5, legendgroup=study.name)
+        for study in studies
+        if (trial := leading[study.name]) is not None
+    ]
+    label = f"All trials on {dataset}" if count <= FEW else f"Leaders on {dataset}"
+    return [Option(label, [Panel("", [*thin, *bold], _epoch_axes(studies))])]
 
 
 def _best(study: Study) -> Trial | None:
@@ -139,28 +238,19 @@ def _best(study: Study) -> Trial | None:
 def _curves(study: Study) -> Panel:
     ranked = sorted(study.valued, key=lambda trial: -(trial.best_value or 0.0))
     first = next((trial for _, trial in leaders_of([study])), ranked[0])
-    many = len(ranked) > DRAWN
+    many = len(ranked) > MANY
     others = [trial for trial in (ranked[:NAMED] if many else ranked) if trial is not first]
     traces = _bands(ranked) if many else []
-    traces += [{**_line(trial, trial.id, "--faint", 1.2), "showlegend": False} for trial in others]
-    return Panel("", [*traces, _line(first, study.name_of(first), colour(study), 3)], _epoch_axes([study]))
+    traces += [_curve(trial, trial.id, "--faint", 1.2, showlegend=False) for trial in others]
+    return Panel("", [*traces, _curve(first, study.name_of(first), colour(study), 3)], _epoch_axes([study]))
 
 
-def _line(trial: Trial, name: str, shade: str, width: float) -> Json:
+def _curve(trial: Trial, name: str, color: str, width: float, **rest: Any) -> Json:
     epochs = sorted(trial.epochs)
-    # Written into the template once, because a text at each point would repeat a long schedule for every epoch. In a
-    # template, a per cent sign would begin a variable.
-    about = plain(values_text(trial.parameters)).replace("%", "&#37;")
-    return {
-        "type": "scatter",
-        "mode": "lines+markers" if len(epochs) == 1 else "lines",
-        "name": plain(name),
-        "x": epochs,
-        "y": [trial.epochs[epoch][trial.metric] for epoch in epochs],
-        "text": [plain(trial.id)] * len(epochs),
-        "hovertemplate": f"%{{text}}<br>{about}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>",
-        "line": {"color": shade, "width": width},
-    }
+    values = [trial.epochs[epoch][trial.metric] for epoch in epochs]
+    hover = f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>"
+    about: Json = {"name": plain(name), "text": [plain(trial.id)] * len(epochs), "hovertemplate": hover}
+    return line(epochs, values, color=color, width=width, **about, **rest)
 
 
 def _bands(trials: Sequence[Trial]) -> list[Json]:
@@ -169,34 +259,12 @@ def _bands(trials: Sequence[Trial]) -> list[Json]:
     reached = [[trial.epochs[epoch][trial.metric] for trial in trials if epoch in trial.epochs] for epoch in epochs]
     quantiles = np.array([np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95]) for values in reached]).round(3).T
     low, lower, median, upper, high = quantiles.tolist()
+    hover = "median<br>epoch %{x}: %{y:.4g}<extra></extra>"
     return [
-        _band(epochs, low, high, "nine tenths of the trials", "--band1"),
-        _band(epochs, lower, upper, "middle half", "--band2"),
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "median",
-            "x": epochs,
-            "y": median,
-            "hovertemplate": "median<br>epoch %{x}: %{y:.4g}<extra></extra>",
-            "line": {"color": "--muted", "width": 1.5, "dash": "dot"},
-        },
+        band(epochs, low, high, "--band1", name="nine tenths of the trials"),
+        band(epochs, lower, upper, "--band2", name="middle half"),
+        line(epochs, median, color="--muted", width=1.5, dash="dot", name="median", hovertemplate=hover),
     ]
-
-
-def _band(x: list[int], low: list[float], high: list[float], name: str, shade: str) -> Json:
-    """Return the area between two curves as one closed polygon."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x + x[::-1],
-        "y": high + low[::-1],
-        "fill": "toself",
-        "fillcolor": shade,
-        "line": {"width": 0},
-        "hoverinfo": "skip",
-    }
 
 
 def _epoch_axes(studies: Sequence[Study]) -> Json:
@@ -206,3 +274,122 @@ def _epoch_axes(studies: Sequence[Study]) -> Json:
 
 def _metric(studies: Sequence[Study]) -> str:
     return short(next((trial.metric for study in studies for trial in study.trials), "val/rsum"))
+
+
+def _rank_agreement(study: Study) -> list[Json]:
+    settings, taus = rank_correlations(points_of(study.trials))
+    hover = f"{settings} settings<br>epoch %{{x}}: τ %{{y:.2f}}<extra></extra>"
+    about: Json = {
+        "name": plain(short_label(study)),
+        "legendgroup": study.name,
+        "mode": "lines+markers",
+        "hovertemplate": hover,
+    }
+    values = [round(tau, 3) for tau in taus.values()]
+    return [line(list(taus), values, color=colour(study), **about)] if taus else []
+
+
+def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> Panel:
+    colours = {(study.dataset, study.model, study.loss): colour(study) for study in studies}
+    traces: list[Json] = []
+    for place, loss in enumerate(budget["losses"]):
+        color = colours.get((Path(dataset).name, loss["model"], loss["loss"]), shade(place))
+        traces += _band_and_line(loss, unit, color)
+    most = max(loss[unit][-1] for loss in budget["losses"])
+    horizontal = whole("trials", round(most)) if unit == "trials" else axis(_unit(budget, unit))
+    return Panel("", traces, {"xaxis": horizontal, "yaxis": axis(f"best {short(budget['metric'])}")})
+
+
+def _unit(budget: Json, unit: str) -> str:
+    return str(budget["hours_are"]) if unit == "hours" else unit
+
+
+def _band_and_line(loss: Json, unit: str, color: str) -> list[Json]:
+    x, low, high, name = loss[unit], loss["low"], loss["high"], plain(loss["label"])
+    interval = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
+    about: Json = {
+        "name": name,
+        "legendgroup": name,
+        "mode": "lines+markers" if len(x) <= 20 else "lines",
+        "customdata": list(zip(low, high, strict=True)),
+        "hovertemplate": f"{name}<br>%{{x:.4g}}: %{{y:.4g}} {interval}<extra></extra>",
+        "marker": {"color": color, "size": 5},
+    }
+    return [
+        band(x, low, high, color.replace("--c", "--soft"), legendgroup=name, showlegend=False),
+        line(x, loss["expected"], color=color, width=2.5, **about),
+    ]
+
+
+def _incumbents(search: Json) -> Panel:
+    leaders = search["incumbents"]
+    confirmed = [leader for leader in leaders if leader["confirmed"] is not None]
+    last = max(search["ended"], leaders[-1]["after"])
+    numbers = [*(leader["after"] for leader in leaders), last]
+    values = [*(leader["value"] for leader in leaders), leaders[-1]["value"]]
+    highest: Json = {"name": "highest value of the search", "hovertemplate": "%{y:.4g}<extra></extra>"}
+    seeds = "%{customdata[0]} fresh seeds, %{customdata[1]:.3g} less than in the search"
+    points = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "the leader with fresh seeds",
+        "x": [leader["after"] for leader in confirmed],
+        "y": [leader["confirmed"] for leader in confirmed],
+        "text": [plain(leader["trial"]) for leader in confirmed],
+        "customdata": [[leader["seeds"], leader["value"] - leader["confirmed"]] for leader in confirmed],
+        "hovertemplate": f"{ABOUT}<br>%{{y:.4g}} over {seeds}<extra></extra>",
+        "marker": {"color": "--c2", "size": 9},
+    }
+    steps = line(numbers, values, color="--c1", width=2.5, shape="hv", **highest)
+    return Panel("", [steps, points], {"xaxis": whole("ended trials", last), "yaxis": axis(short(search["metric"]))})
+
+
+def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
+    traces = []
+    for place, label in enumerate(race.seeds):
+        means = {entry.seeds[label]: entry.means[label] for entry in race.rounds if label in entry.means}
+        name = plain(names.get(label, label))
+        about: Json = {
+            "name": name,
+            "mode": "lines+markers",
+            "text": [plain(label)] * len(means),
+            "hovertemplate": f"{ABOUT}<br>%{{x}} fresh seeds: %{{y:.4g}}<extra></extra>",
+            "marker": {"size": 8},
+        }
+        traces += [line(list(means), list(means.values()), color=shade(place), **about)] if means else []
+    most = max(race.seeds.values(), default=0)
+    return Panel("", traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {short(metric)}")})
+
+
+Goal = tuple[str, str]
+"""An objective: its metric, and ``maximize`` or ``minimize``."""
+
+
+def _front(studies: Sequence[Study], front: Sequence[Point], x: Goal, y: Goal) -> Panel:
+    members = {point.first.id for point in front}
+    # A setting with several trainings has one mark, at their means.
+    points = {point.first.id: point for study in studies for point in study.points.values() if point.finished}
+    beaten = [point for point in points.values() if point.first.id not in members]
+    ordered = sorted(front, key=lambda point: point.mean(x[0]) or 0.0)
+    traces = [_marks(beaten, x, y, "beaten", "markers", "circle-open", "--muted")] if beaten else []
+    # The front of two objectives is a line; the members of a front of more objectives need not lie on a line.
+    traces.append(_marks(ordered, x, y, "on the front", "lines+markers", "circle", "--c1"))
+    return Panel("", traces, {"xaxis": _goal_axis(x), "yaxis": _goal_axis(y)})
+
+
+def _goal_axis(goal: Goal) -> Json:
+    metric, direction = goal
+    return axis(f"{short(metric)} ({'higher' if direction == 'maximize' else 'lower'} is better)")
+
+
+def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, marker: str, color: str) -> Json:
+    values = "%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
+    about: Json = {
+        "name": name,
+        "mode": mode,
+        "text": [plain(point.first.id) for point in points],
+        "hovertemplate": f"{ABOUT}<br>{values}<extra></extra>",
+        "marker": {"color": color, "symbol": marker, "size": 9},
+    }
+    places = [point.mean(x[0]) for point in points], [point.mean(y[0]) for point in points]
+    return line(*places, color=color, width=1.5, dash="dot", **about)

@@ -1,4 +1,17 @@
-"""The search space of a study from its trials: the parameters that differed, and the axes on which they are drawn."""
+"""The search space of a study from its trials: the parameters that differ, their axes, and their main effects.
+
+The main effect of a parameter is how much of the metric's variance it explains by itself. The trials are cut into
+groups by the parameter's value (quantiles of a number, values of a word), and
+
+    share = (SS_between - df_between * MS_within) / SS_total,
+
+the bias-corrected correlation ratio epsilon squared [Kelley1935], which is 0 in expectation for a parameter without
+effect, with any number of groups. The share includes effects of any shape of a single parameter. Interactions are not
+counted, and a parameter that the sampler hardly varies after the first trials looks less important than it is.
+
+References:
+    [Kelley1935] Kelley, An unbiased correlation ratio measure. PNAS 21(9):554-559.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +20,13 @@ from typing import Any
 import numpy as np
 
 from orchestrator.journal.trial import Trial
-from orchestrator.report.figures import Json, axis, log_ticks, scaled
-from orchestrator.report.importance import main_effect
+from orchestrator.report.figures import Json, axis, log_axis, log_ticks, scaled
 from orchestrator.report.studies import Study
+
+FEWEST = 10
+"""Fewest trials with which a share is given."""
+
+MOST_GROUPS = 8
 
 
 @dataclass(frozen=True)
@@ -30,10 +47,15 @@ class Searched:
     logs: frozenset[str]
 
     @property
+    def metric(self) -> str:
+        """The metric that the search maximised."""
+        return self.trials[0].metric
+
+    @property
     def shares(self) -> list[tuple[str, float]]:
         """Names and known importances of the parameters, the least important first."""
-        told = [(name, share) for name, share in self.importance.items() if share is not None]
-        return sorted(told, key=lambda pair: pair[1])
+        known = [(name, share) for name, share in self.importance.items() if share is not None]
+        return sorted(known, key=lambda pair: pair[1])
 
     @property
     def numbers(self) -> list[str]:
@@ -42,8 +64,12 @@ class Searched:
         return sorted(names, key=lambda name: -(self.importance[name] or 0.0))
 
     def unit(self, name: str) -> list[float]:
-        """Return the values of a parameter that is a number, on [0, 1] of its axis."""
-        return scaled(self.parameters[name], log=name in self.logs)
+        """Return the values of a parameter on [0, 1] of its axis; words are spread evenly in alphabetical order."""
+        values = self.parameters[name]
+        if not is_word(values):
+            return scaled(values, log=name in self.logs)
+        words = sorted({str(value) for value in values})
+        return [words.index(str(value)) / (len(words) - 1) for value in values]
 
     def spread(self, name: str, count: int) -> list[float]:
         """Return evenly spaced values on a number's axis, from the lowest tried value to the highest."""
@@ -56,7 +82,42 @@ class Searched:
         values = self.parameters[name]
         if is_word(values):
             return axis(name, type="category")
-        return axis(name, type="log", **log_ticks(min(values), max(values))) if name in self.logs else axis(name)
+        return log_axis(name, values) if name in self.logs else axis(name)
+
+    def ticks(self, name: str) -> list[tuple[float, str]]:
+        """Return places on [0, 1] of a parameter's axis, from low to high, and the values there."""
+        values = self.parameters[name]
+        if is_word(values):
+            words = sorted({str(value) for value in values})
+            return [(place / (len(words) - 1), word) for place, word in enumerate(words)]
+        return number_ticks(values, log=name in self.logs)
+
+
+def number_ticks(values: Sequence[float], *, log: bool = False) -> list[tuple[float, str]]:
+    """Return places on [0, 1] of an axis from the lowest value to the highest: both ends, and round values between.
+
+    Args:
+        values: Values on the axis; all > 0 for a logarithmic axis.
+        log: Whether the axis is logarithmic.
+    """
+    low, high = min(values), max(values)
+    if low == high:
+        return [(0.5, f"{low:.3g}")]
+    steps = (1, 2, 5) if high < 200 * low else (1,)
+    rounded = log_ticks(low, high, steps) if log else _round_values(low, high)
+    between = [value for value in rounded if low < value < high]
+    places = scaled([low, *between, high], log=log)
+    texts = [f"{low:.3g}", *(f"{value:g}" for value in between), f"{high:.3g}"]
+    ticks = zip(places, texts, strict=True)
+    # A round value beside an end would be written over the value of the end.
+    return [(place, text) for place, text in ticks if place in (places[0], places[-1]) or 0.07 <= place <= 0.93]
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Return multiples of 1, 2 or 5 times a power of ten within a range, at most six."""
+    size = 10.0 ** np.floor(np.log10((high - low) / 6))
+    step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) <= 6)
+    return [float(f"{place * step:.6g}") for place in range(int(np.ceil(low / step)), int(np.floor(high / step)) + 1)]
 
 
 def searched(study: Study) -> Searched:
@@ -86,3 +147,52 @@ def _is_log(logs: Mapping[str, bool], name: str, values: Sequence[Any]) -> bool:
         return logs[name]
     low, high, middle = min(values), max(values), float(np.median(values))
     return high > 20 * low and middle < (low * high) ** 0.5 * 2
+
+
+def main_effect(values: Sequence[Any], metric: Sequence[float]) -> float | None:
+    """Return the share of the metric's variance that one parameter explains.
+
+    Args:
+        values: The parameter in each of N trials; numbers, or words.
+        metric: Value of each trial, N finite numbers.
+
+    Returns:
+        A share in [0, 1]; ``None`` with fewer than ``FEWEST`` trials, or without variance.
+    """
+    y = np.asarray(metric, dtype=float)
+    group = _groups(values)
+    counts = np.bincount(group)
+    total = float(((y - y.mean()) ** 2).sum()) if len(y) else 0.0
+    if len(y) < FEWEST or total <= 1e-12 or len(counts) < 2 or len(y) <= len(counts):
+        return None
+    means = np.bincount(group, weights=y) / counts
+    between = float((counts * (means - y.mean()) ** 2).sum())
+    noise = (total - between) / (len(y) - len(counts))
+    return float(np.clip((between - (len(counts) - 1) * noise) / total, 0, 1))
+
+
+def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
+    """Return Spearman's correlation with mean ranks for ties; ``None`` below three pairs or for constant values."""
+    a, b = _ranks(x), _ranks(y)
+    if len(a) < 3 or a.std() == 0 or b.std() == 0:
+        return None
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def _groups(values: Sequence[Any]) -> np.ndarray:
+    """Return the group of each trial, numbered from 0 without a gap."""
+    if any(isinstance(value, str | bool) for value in values):
+        return np.unique([str(value) for value in values], return_inverse=True)[1]
+    ranks = _ranks(values)
+    groups = max(2, min(MOST_GROUPS, round(len(values) ** 0.5)))
+    # Equal values share a rank, so they share a group as well.
+    cut = np.ceil(ranks * groups / max(len(values), 1)).astype(int)
+    return np.unique(cut, return_inverse=True)[1]
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    """Return ranks from 1; equal values share the mean of their ranks."""
+    array = np.asarray(values, dtype=float)
+    _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts - 1) / 2)[inverse]

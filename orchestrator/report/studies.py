@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.log_ranges import log_ranges
+from orchestrator.results.analyses import log_ranges
 from trainables.config import TrialConfig
 
 WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)

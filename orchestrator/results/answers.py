@@ -1,5 +1,7 @@
 """All answers of an experiment, in the order in which people ask: first over the datasets, then for each dataset.
 
+A dataset's answers are those about losses and coefficients, and then those of ``analyses``.
+
 Over several datasets: the winners, whether the order of losses is the same everywhere, and the mean ranks. Of a dataset
 whose confirmation is over: ``questions``. Before that: the best of each loss in the search, called unconfirmed.
 """
@@ -10,19 +12,14 @@ from typing import Any
 import numpy as np
 
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, best_points
+from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
 from orchestrator.results.candidates import DatasetVerdict, Standing
 from orchestrator.results.crossed import Runs
 from orchestrator.results.datasets import LEVEL, interaction_test, mean_ranks
-from orchestrator.results.equal_budget import describe_budgets
-from orchestrator.results.judged import describe_judged
-from orchestrator.results.optimism import describe_optimism
-from orchestrator.results.pareto import explain_front, values_at_best
 from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions, quantity_of
 from orchestrator.results.race import describe_race
 from orchestrator.results.summary import Summary, trial_row
-from orchestrator.results.trends import describe_trend
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     listed,
@@ -34,81 +31,29 @@ from orchestrator.text.wording import (
 from trainables.chance import chance_rsum
 from trainables.ranks import Ranks
 
-UNCONFIRMED = "unconfirmed"
-"""Verdict of the best of a search, before a confirmation."""
+UNCONFIRMED, RUNNING = "unconfirmed", "running"
+"""Verdicts of the best of a search before a confirmation, and of a trial that is still trained."""
 
 WINNERS, ORDER, RANKS = "winners", "order", "ranks"
 """Keys of the answers over several datasets."""
 
 
 def answers_of(summary: Summary) -> list[Answer]:
-    """Return all answers of an experiment in any state: over the datasets, then each dataset's."""
+    """Return all answers of an experiment in any state."""
     answers = over_datasets(summary) if len(summary.datasets) > 1 else []
     for dataset in summary.datasets:
-        answers += [*dataset_answers(summary, dataset), *further_answers(summary, dataset)]
+        answers += [*dataset_answers(summary, dataset), *analyses_of(summary, dataset)]
     return answers
 
 
-def further_answers(summary: Summary, dataset: str) -> list[Answer]:
-    """Return what analyses say of a dataset beside its questions, and what limits its results."""
-    parts: list[tuple[str, str, Sequence[str]]] = [
-        ("trends", "Is there a trend?", _trends(summary, dataset)),
-        ("judged", "Does the verdict hold with judged pairs?", describe_judged(summary.judged.get(dataset, ()))),
-        ("race", "How were the seeds given out?", _race(summary, dataset)),
-        ("equal_budget", "Which loss at an equal budget?", _budgets(summary, dataset)),
-        ("optimism", "How optimistic was the search?", _optimism(summary, dataset)),
-        ("caveats", "What limits these results?", caveats_of(summary, dataset)),
-    ]
-    answers = []
-    for key, question, sentences in parts:
-        if sentences:
-            headline, *notes = (f"{text.rstrip('.')}." for text in sentences)
-            answers.append(Answer(key, dataset, question, headline, notes=tuple(notes)))
-    return [*_front(summary, dataset), *answers]
-
-
-def caveats_of(summary: Summary, dataset: str) -> list[str]:
-    """Return the sentences that qualify a dataset's results."""
-    opened = summary.test_openings.get(dataset, 0)
-    said = [f"The test split was opened {'once' if opened == 1 else f'{opened} times'}."] if opened else []
-    return [*summary.caveats.get(dataset, ()), *said]
-
-
-def _trends(summary: Summary, dataset: str) -> list[str]:
-    return [sentence for trend in summary.trends.get(dataset, ()) for sentence in describe_trend(trend)]
-
-
-def _race(summary: Summary, dataset: str) -> list[str]:
-    return describe_race(summary.races[dataset], summary.metric) if dataset in summary.races else []
-
-
-def _budgets(summary: Summary, dataset: str) -> list[str]:
-    return describe_budgets(summary.equal_budget[dataset]) if dataset in summary.equal_budget else []
-
-
-def _optimism(summary: Summary, dataset: str) -> list[str]:
-    return describe_optimism(summary.optimism[dataset]) if dataset in summary.optimism else []
-
-
-def _front(summary: Summary, dataset: str) -> list[Answer]:
-    points = summary.fronts.get(dataset, ())
-    if not points:
-        return []
-    goals = summary.objectives
-    columns = [
-        Column("trial", "trial"),
-        Column("loss", "loss", hidden=True),
-        Column("name", "loss"),
-        Column("setting", "setting"),
-        *(Column(goal.metric, goal.metric.replace("/", " "), unit=goal.metric, decimals=2) for goal in goals),
-    ]
-    rows: list[Sequence[Cell]] = []
-    for point in points:
-        trial, values = point.first, values_at_best(point, goals)
-        about = (trial.id, trial.config.loss, printed(trial.config.loss), setting_text(trial.parameters))
-        rows.append((*about, *(values.get(goal.metric) for goal in goals)))
-    question, notes = "Which trials are on the Pareto front?", (explain_front(goals),)
-    return [Answer("pareto", dataset, question, "", table=table_of(columns, rows), notes=notes)]
+def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
+    """Return what the analyses say about a dataset, and how a race gave out its seeds."""
+    trends, judged = summary.trends.get(dataset, ()), summary.judged.get(dataset, ())
+    answers = summary.analyses.answers(dataset, summary.verdicts.get(dataset), trends, judged)
+    if dataset in summary.races:
+        headline, *notes = (f"{said}." for said in describe_race(summary.races[dataset], summary.metric))
+        answers.insert(0, Answer("race", dataset, "How were the seeds given out?", headline, notes=tuple(notes)))
+    return answers
 
 
 def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
@@ -144,15 +89,16 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     metric, best = summary.metric, _best_of_losses(summary, dataset)
     question = "Which loss?" if len(best) > 1 else "Which coefficients?"
     if not best:
-        waiting = "No trial has been trained to its end yet."
-        return Answer(WHICH_LOSS, dataset, question, waiting, UNCONFIRMED)
-    values = [point.mean(metric) or 0.0 for point in best]
+        return Answer(WHICH_LOSS, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
+    values = [(point.mean(metric) if point.finished else point.value_so_far) or 0.0 for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
     setting = setting_text(first.first.parameters)
     name = printed(first.first.config.loss) + (f" ({setting})" if setting else "")
-    reached = f"{number_text(values[0], metric)} in {trainings}"
-    headline = f"{name} has the best {metric.replace('/', ' ')} of its search, {reached}."
+    reached, of_metric = number_text(values[0], metric), f"best {metric.replace('/', ' ')}"
+    headline = f"{name} has the {of_metric} of its search, {reached} in {trainings}."
+    if not first.finished:
+        headline = f"{name} has the {of_metric} so far, {reached}; no trial has been trained to its end yet."
     several_models = len({point.first.config.model for point in best}) > 1
     columns = [
         Column("trial", "trial", hidden=True),
@@ -174,7 +120,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
         model = printed(config.model) if several_models else config.model
         about = (point.first.id, model, config.loss, printed(config.loss), setting_text(point.first.parameters))
         gap = None if point is first else value - values[0]
-        rows.append((*about, tried, len(point.finished), value, gap, UNCONFIRMED))
+        rows.append((*about, tried, len(point.finished), value, gap, UNCONFIRMED if point.finished else RUNNING))
     return Answer(
         WHICH_LOSS if len(best) > 1 else WHICH_COEFFICIENTS,
         dataset,
@@ -188,9 +134,15 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
 
 
 def _best_of_losses(summary: Summary, dataset: str) -> list[Point]:
-    """Return the best point of each model and loss of a dataset's search, the best first."""
+    """Return the best point of each model and loss of a dataset's search, the best first.
+
+    Of a loss without a trained point it is the running one with the highest value so far, after the trained ones.
+    """
+    trials = summary.history.trials.values()
+    running = [point for point in points_of(trials) if not point.finished and point.value_so_far is not None]
+    running.sort(key=lambda point: -(point.value_so_far or 0.0))
     best: dict[tuple[str, str], Point] = {}
-    for point in best_points(summary.history.trials.values()):
+    for point in [*best_points(trials), *running]:
         config = point.first.config
         if config.dataset == dataset:
             best.setdefault((config.model, config.loss), point)
@@ -221,7 +173,7 @@ def _winners(summary: Summary) -> Answer:
         Column("verdict", "verdict"),
     ]
     rows: list[Sequence[Cell]] = []
-    said: list[str] = []
+    said: dict[str, list[str]] = {}
     for dataset in summary.datasets:
         answer, verdict = headline_of(summary, dataset), summary.verdicts.get(dataset)
         if verdict is None or verdict.winner is None:
@@ -236,8 +188,10 @@ def _winners(summary: Summary) -> Answer:
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
         about = (printed(dataset), winner.label, winner.loss, name, setting)
         rows.append((*about, quantity_of(verdict.winner), lead, answer.verdict))
-        said.append(f"{name} on {printed(dataset)}" + ("" if answer.verdict == "better" else f" ({answer.verdict})"))
-    headline = f"{listed(said)}." if said else "No dataset has been confirmed yet."
+        place = printed(dataset) + ("" if answer.verdict == "better" else f" ({answer.verdict})")
+        said.setdefault(name, []).append(place)
+    winners = [f"{name} on {listed(places)}" for name, places in said.items()]
+    headline = f"Winners: {'; '.join(winners)}." if winners else "No dataset has been confirmed yet."
     return Answer(WINNERS, "", "Which loss wins on each dataset?", headline, table=table_of(columns, rows))
 
 

@@ -1,7 +1,4 @@
-"""What a reader must know before comparing: trials that could not win, and settings that differ between losses.
-
-Sentences about the settings that a reader must know before comparing the losses of an experiment.
-"""
+"""What a reader must know before comparing: trials that could not win, and settings that differ between losses."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,15 +9,13 @@ from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.journalled import known_experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, best_points, points_by_study, points_of, ranked
+from orchestrator.journal.points import Point, best_points, differing, points_by_study, points_of, ranked, trained_alike
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
-from orchestrator.text.values import count_text, value_text
+from orchestrator.text.values import count_text, short_names, value_text
+from orchestrator.text.wording import listed, number_text, printed
 
 REVISION = 10
 """Leading characters of a revision that identify it."""
-
-FEWEST_EPOCHS = 2
-"""Epochs from which on equal values in each epoch are no coincidence."""
 
 
 def caveats(trials: Sequence[Trial]) -> list[str]:
@@ -35,11 +30,12 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
     ]
     moved = sum(bool(trial.moves) for trial in searched)
     if moved:
-        sentences.append(f"{_count(moved)} moved to the model of another; parameters alone do not tell what they did.")
+        said = f"{count_text(moved, 'trial')} moved to the model of another"
+        sentences.append(f"{said}; their parameters alone do not give their results again.")
     for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
         count = sum(trial.state is state for trial in searched)
         if count:
-            sentences.append(f"{_count(count)} {str(state).replace('_', ' ')}; none of them can win.")
+            sentences.append(f"{count_text(count, 'trial')} {str(state).replace('_', ' ')}, which cannot win.")
     return sentences
 
 
@@ -62,7 +58,7 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
 
 def _running(trials: Sequence[Trial]) -> list[str]:
     count = sum(not trial.has_ended for trial in trials)
-    return [f"{_count(count)} not ended yet."] if count else []
+    return [f"{count_text(count, 'trial')} {'has' if count == 1 else 'have'} not ended yet."] if count else []
 
 
 def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
@@ -74,8 +70,8 @@ def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
     first, best = others[0], finished[0]
     if (first.best_value or 0.0) <= (best.value or 0.0):
         return []
-    how = str(first.state).replace("_", " ")
-    return [f"{first.id} had reached more, {first.metric} {first.best_value:.1f}, and {how}: it cannot win."]
+    how, reached = str(first.state).replace("_", " "), number_text(first.best_value or 0.0, first.metric)
+    return [f"{first.id} reached {reached} {first.metric.replace('/', ' ')}, above the best, and {how}: it cannot win."]
 
 
 def _replicates(points: Sequence[Point]) -> list[str]:
@@ -83,37 +79,27 @@ def _replicates(points: Sequence[Point]) -> list[str]:
     repeated = [point for point in points if len(point.trainings) > 1]
     if not repeated:
         return []
-    again = sum(len(point.trainings) - 1 for point in repeated)
-    settings = "1 setting" if len(repeated) == 1 else f"{len(repeated):,} settings"
-    sentence = f"{_count(again)} repeated {settings} with other seeds; a setting counts with the mean of its trainings"
+    again = count_text(sum(len(point.trainings) - 1 for point in repeated), "trial")
+    sentence = f"{again} repeated {count_text(len(repeated), 'setting')} with other seeds; each setting has their mean"
     noise = seed_noise(points)
-    return [f"{sentence}." if noise is None else f"{sentence}, which differ by a standard deviation of {noise:.2g}."]
+    return [f"{sentence}." if noise is None else f"{sentence}, with a standard deviation of {noise:.2g}."]
 
 
 def _settings_without_effect(searched: Sequence[Trial]) -> list[str]:
-    """Name the settings of a study that trained exactly as its best setting did: what tells them apart did nothing.
+    """Name the hyper-parameters in which settings of a study differ that trained exactly as its best setting did.
 
     A margin that every sample violates is an example: it adds a constant to the loss, and nothing to its gradient.
     """
     sentences = []
-    for study, points in points_by_study(searched).items():
-        valued = ranked(points)
-        equal = [point for point in valued if point.value == valued[0].value and _curve(point) == _curve(valued[0])]
-        if not equal or equal[0].first.last_epoch < FEWEST_EPOCHS:
-            continue
-        best = equal[0]
-        parameters = [dict(point.first.params) for point in equal]
-        apart = [name for name in parameters[0] if any(one.get(name) != parameters[0][name] for one in parameters)]
-        if apart:
-            sentences.append(
-                f"{len(equal)} of {count_text(len(points), 'setting')} of {study} differ in {' and '.join(apart)} "
-                f"and have the same {best.first.metric} in each epoch, the highest: what they differ in had no effect."
-            )
+    for points in points_by_study(searched).values():
+        alike = [point.first for point in ranked(points)]
+        alike = [trial for trial in alike if trial is alike[0] or trained_alike(trial, alike[0])]
+        names = differing(alike)
+        if names:
+            of = f"{len(alike)} of {count_text(len(points), 'setting')} of {printed(alike[0].config.loss)}"
+            named = listed(name.replace("_", " ") for name in short_names(dict.fromkeys(names)))
+            sentences.append(f"{of}, the best, differ in {named} and had identical results in every epoch.")
     return sentences
-
-
-def _curve(point: Point) -> list[float]:
-    return [metrics[point.first.metric] for metrics in point.first.epochs.values()]
 
 
 def seed_noise(points: Sequence[Point]) -> float | None:
@@ -125,10 +111,6 @@ def seed_noise(points: Sequence[Point]) -> float | None:
     samples = [[trial.best_value or 0.0 for trial in point.finished] for point in points if len(point.finished) > 1]
     freedom = sum(len(sample) - 1 for sample in samples)
     return math.sqrt(sum((len(s) - 1) * variance(s) for s in samples) / freedom) if samples else None
-
-
-def _count(count: int) -> str:
-    return f"{count:,} trial" if count == 1 else f"{count:,} trials"
 
 
 def comparability(history: History) -> dict[str, list[str]]:

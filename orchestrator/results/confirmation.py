@@ -1,136 +1,433 @@
-"""Which trials are confirmed after a search: its best trials are trained again with seeds that the search has not used.
+"""The confirmation of a dataset, built once from a history: its trainings, its rounds, its candidates and its verdict.
 
-The best value of a search is too high on average, because it is the highest of many. A configuration is therefore
-judged by the values of fresh seeds, which all candidates share, so that runs of equal seeds can be paired.
+Whoever has seen values and then changes the design looks twice: the first plan of a dataset has the whole level, all
+later plans together have ``RESERVE``. A plan counts as seen once test was opened, or once two of its candidates had two
+ended trainings each, because val of a confirmation can be watched.
+
+The trainings of a design are those of the rounds so far (``race.py``); a fixed design has a single round. They follow
+from the journal, so a confirmation that was killed resumes with the trainings that are missing.
+
+A dataset is judged only when its confirmation is over: every repeated trial has ended and, where it finished, has been
+evaluated on the test split. Until then the best trial of the search is an unconfirmed winner.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.journalled import experiment_of
-from orchestrator.journal.confirmation_records import ConfirmationPlan
+from orchestrator.journal.begun_experiment import BegunConfirm
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
-from orchestrator.journal.points import Point, best_points, points_of, ranked
-from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
-from orchestrator.results.comparisons import LEVEL
+from orchestrator.journal.points import differing, points_of
+from orchestrator.journal.records import ConfirmationPlan
+from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.confirmation_plan import (
+    fresh_seeds,
+    level_of_plan,
+    published_default,
+    repeat,
+    share_runs,
+    wanted_plans,
+)
+from orchestrator.results.per_image import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
-from orchestrator.results.race import first_seeds
-from trainables.seeding import derive_seed
+from orchestrator.results.race import Entrant, Race, most_seeds, run_race
+from orchestrator.results.statistics import Sample
+from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
+from trainables.errors import ConfigError
+from trainables.ranks import Ranks
+
+OLDER_LEVEL = 0.04
+"""Level of a fixed design whose plan has no level, because an older version made it."""
+
+OLDER_RACE_LEVEL = 0.035
+"""Level of the races of older versions, which did not pay for candidates that left."""
+
+OUTSIDE = "outside"
+"""Name of the model of a candidate that was trained elsewhere; the name of its loss is its label."""
+
+BEGUN_BEFORE = (
+    "the verdict looks at the seeds alone and says nothing about new images: this confirmation was begun when ranks "
+    "were not kept"
+)
 
 
-def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
-    """Return the plan of ``confirm`` for each dataset that has candidates; none where ``confirm`` is not given."""
-    confirm = experiment.confirm
-    if confirm is None:
-        return []
-    candidates = choose_candidates(history, confirm.top, each=confirm.published == "each", each_of=confirm.each_of)
-    chosen: dict[str, list[str]] = {}
-    for trial in candidates:
-        chosen.setdefault(trial.config.dataset, []).append(trial.id)
-    return [
-        ConfirmationPlan(
-            dataset=dataset,
-            candidates=tuple(names),
-            seeds=confirm.seeds,
-            trainings=confirm.trainings,
-            baseline=confirm.baseline or _id_of(published_default(history, dataset)),
-            looks=history.confirm_looks.get(dataset, 0),
-            first=first_seeds(confirm.trainings, len(names)) if confirm.trainings else None,
-            level=RACE_LEVEL if confirm.trainings else LEVEL,
+@dataclass(frozen=True)
+class Confirmation:
+    """The confirmation of a dataset so far; each answer is computed when it is first asked for, and kept.
+
+    Attributes:
+        history: History of the experiment, which does not change as long as the confirmation is in use.
+        dataset: Name of the dataset.
+        plan: The design; ``None`` where an older version, which recorded no plans, confirmed.
+    """
+
+    history: History
+    dataset: str
+    plan: ConfirmationPlan | None
+
+    @property
+    def is_raced(self) -> bool:
+        """Whether the design gives out its later trainings round by round, to the candidates in front."""
+        return self.plan is not None and self.plan.trainings is not None
+
+    @cached_property
+    def race(self) -> Race:
+        """The rounds of the design so far.
+
+        Raises:
+            ValueError: If there is no plan.
+        """
+        if self.plan is None:
+            raise ValueError(f"{self.dataset}: an older version, which recorded no plan, confirmed")
+        plan, count = self.plan, len(self.plan.candidates)
+        first = plan.seeds if plan.trainings is None else plan.first
+        if first is None:
+            return self._older_race(plan)
+        trainings = first * count if plan.trainings is None else plan.trainings
+        seeds = fresh_seeds(self.history.seed, most_seeds(first, trainings, count))
+        return run_race(tuple(map(self._entrant, plan.candidates)), first, trainings, tuple(seeds))
+
+    def _older_race(self, plan: ConfirmationPlan) -> Race:
+        """Return a race that an older version ran, which is over where test was opened; its rounds are not known."""
+        trials = {name: [one for one in self._trained if one.candidate == name] for name in plan.candidates}
+        opened = any(trial.id in self.history.tests for repeats in trials.values() for trial in repeats)
+        seeds = {name: len(repeats) for name, repeats in trials.items()}
+        return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
+
+    def _entrant(self, label: str) -> Entrant:
+        """Return a candidate of a race: its ended trainings, with the metric on val alone."""
+        metric = self.history.metric
+        ended = [trial for trial in self._trained if trial.candidate == label and trial.has_ended]
+        values = {trial.config.seed: _at_best(trial)[metric] for trial in ended if _has_finished(trial)}
+        lost = frozenset(trial.config.seed for trial in ended if not _has_finished(trial))
+        return Entrant(label, tuple(sorted(values.items())), lost)
+
+    @cached_property
+    def trainings(self) -> list[PlannedTrial]:
+        """The trainings that the plan has given out so far, including trainings that have ended, ordered by seed."""
+        return [training for _, training in self.numbered_trainings()]
+
+    def numbered_trainings(self) -> Iterator[tuple[int, PlannedTrial]]:
+        """Yield ``trainings`` with the place of their seed among the fresh seeds."""
+        counts = self.race.seeds if self.plan is not None else {}
+        for index, seed in enumerate(fresh_seeds(self.history.seed, max(counts.values(), default=0))):
+            for label, count in counts.items():
+                if index < count:
+                    yield index, repeat(self.history.trials[label], index, seed)
+
+    @cached_property
+    def _trained(self) -> list[Trial]:
+        trials = self.history.stage(Stage.CONFIRM)
+        return [trial for trial in trials if trial.config.dataset == self.dataset]
+
+    @cached_property
+    def repeats(self) -> list[Trial]:
+        """The trainings on which the verdict rests: in a race, the trainings that the race gave out."""
+        if not self.is_raced:
+            return self._trained
+        given = {training.id for training in self.trainings}
+        return [trial for trial in self._trained if trial.id in given]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the dataset can be judged: its trainings have ended and, where finished, been evaluated on test."""
+        if not self._trained or (self.is_raced and self.race.ended is None):
+            return False
+        return all(one.has_ended and (not _has_finished(one) or one.id in self.history.tests) for one in self.repeats)
+
+    @property
+    def looks(self) -> int:
+        """How often values of this confirmation had been seen before it was planned, >= 0."""
+        if self.plan is not None:
+            return self.plan.looks
+        # Without plans, every look at test but the newest came before.
+        return max(0, self.history.confirm_looks.get(self.dataset, 0) - 1)
+
+    @property
+    def level(self) -> float:
+        """Level of the verdict, which earlier looks have lowered."""
+        planned = self.plan.level if self.plan is not None else None
+        return level_of_plan(planned or (RACE_LEVEL if self.is_raced else OLDER_LEVEL), self.looks)
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """The settings that were trained again, with the metrics of their seeds, without the values of the images."""
+        labels = dict.fromkeys(trial.candidate for trial in self.repeats if trial.candidate is not None)
+        return [self._candidate(label) for label in labels]
+
+    def _candidate(self, label: str) -> Candidate:
+        trials = [trial for trial in self.repeats if trial.candidate == label]
+        config, given = trials[0].config, self.race.seeds[label] if self.is_raced else None
+        return Candidate(
+            dataset=self.dataset,
+            model=config.model,
+            loss=config.loss,
+            parameters=trials[0].parameters,
+            label=label,
+            values={trial.config.seed: metrics_of(trial, self.history) for trial in trials if _has_finished(trial)},
+            missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
+            # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
+            left=given is not None and self.race.older and given < max(self.race.seeds.values()),
+            given=given,
         )
-        for dataset, names in chosen.items()
+
+    @cached_property
+    def alike(self) -> Mapping[str, tuple[str, ...]]:
+        """Candidate -> further settings of the search that share its runs, because they trained alike in every epoch.
+
+        Settings that an older version trained again all the same have runs of their own.
+        """
+        confirm = self.history.experiment.confirm or BegunConfirm()
+        planned = self.plan.candidates if self.plan is not None else ()
+        labels = dict.fromkeys([*planned, *(trial.candidate for trial in self._trained if trial.candidate)])
+        searched = [point.first for point in points_of(self.history.stage(Stage.SEARCH))]
+        alike = {}
+        for label in labels:
+            sharing = [one.id for one in searched if share_runs(self.history.trials[label], one, confirm.each_of)]
+            if len(sharing) > 1 and labels.keys() & sharing == {label}:
+                alike[label] = tuple(name for name in sharing if name != label)
+        return alike
+
+    def _trained_alike(self) -> list[str]:
+        """Return a sentence about each candidate whose runs are those of further settings."""
+        groups = [[self.history.trials[name] for name in (label, *others)] for label, others in self.alike.items()]
+        return [
+            f"{len(trials)} settings that differ in {' and '.join(names)} gave identical results in every epoch; "
+            f"only {trials[0].id!r} was confirmed"
+            for trials in groups
+            # A setting that was trained twice is no finding.
+            if (names := differing(trials))
+        ]
+
+    @cached_property
+    def verdict(self) -> DatasetVerdict:
+        """The verdict by the metric and the rule of the experiment; the confirmation must be over."""
+        return self.judge()
+
+    @property
+    def champion(self) -> Trial | None:
+        """The trial whose model stands for the winner: the training of the seed with the best validation value.
+
+        ``None`` where no seed of any candidate finished.
+        """
+        winner, metric = self.verdict.winner, self.verdict.selection
+        if winner is None:
+            return None
+        trials = [one for one in self.repeats if one.candidate == winner.candidate.label and _has_finished(one)]
+        return max(trials, key=lambda trial: _at_best(trial)[metric])
+
+    def judge(
+        self,
+        *,
+        metric: str | None = None,
+        images: Mapping[str, Sample] | None = None,
+        rule: str | None = None,
+        outside: Sequence[Candidate] = (),
+    ) -> DatasetVerdict:
+        """Return the verdict by another metric, by another rule or beside further candidates.
+
+        Args:
+            metric: Metric of the test split that decides; ``None`` for the metric that selects, on the test split.
+            images: Trial -> value of each image in this metric, shape (I,); ``None`` computes the values from the kept
+                ranks.
+            rule: What varies in the test that decides: ``seeds`` or ``seeds_and_images``; ``None`` for the journal's
+                rule.
+            outside: Candidates that were trained elsewhere, with the metrics that select and decide.
+
+        Raises:
+            ConfigError: If a seed lacks the metric.
+            DataError: If kept ranks are damaged.
+        """
+        selection = self.history.metric
+        decisive = metric or f"test/{selection.partition('/')[2]}"
+        confirm = self.history.experiment.confirm or BegunConfirm()
+        # A confirmation that began before the key ``verdict`` existed keeps the rule of its time: seeds alone decide.
+        varying = rule or confirm.verdict or "seeds"
+        values = self._kept_values(decisive) if images is None else images
+        baseline, problem = self._baseline
+        ask = partial(
+            judge,
+            [*(self._with_images(candidate, values) for candidate in self.candidates), *outside],
+            metric=decisive,
+            selection=selection,
+            baseline=baseline,
+            over_images=varying == "seeds_and_images",
+            smallest_difference=confirm.smallest_difference if metric is None else 0.0,
+        )
+        (verdict,) = ask(level=self.level)
+        is_older = self.is_raced and self.race.older
+        (before,) = ask(level=OLDER_RACE_LEVEL, everyone=False) if is_older else (verdict,)
+        begun_before = [] if confirm.verdict or rule else [BEGUN_BEFORE]
+        further = [
+            *_otherwise(verdict, before),
+            *begun_before,
+            *problem,
+            *self._looked_before(),
+            *self._trained_alike(),
+        ]
+        return replace(verdict, warnings=(*verdict.warnings, *further))
+
+    @cached_property
+    def _baseline(self) -> tuple[str | None, list[str]]:
+        """The label or loss of the baseline, or a sentence about why there is no baseline."""
+        confirm = self.history.experiment.confirm or BegunConfirm()
+        loss = confirm.baseline
+        if loss is not None:
+            known = any(candidate.loss == loss for candidate in self.candidates)
+            return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {self.dataset}"])
+        default = published_default(self.history, self.dataset)
+        if default is None:
+            return None, ["no trial had the published settings of its loss, so there is no baseline; name one"]
+        labels = [candidate.label for candidate in self.candidates]
+        label = next((label for label in labels if default.id in (label, *self.alike.get(label, ()))), None)
+        return label, [] if label else [f"the published settings, {default.id}, were not confirmed"]
+
+    def _looked_before(self) -> list[str]:
+        """Return a sentence about earlier looks, which used part of the level; none at the first look."""
+        if not self.looks:
+            return []
+        times = "once" if self.looks == 1 else f"{self.looks} times"
+        return [
+            f"its values had been looked at {times} before this confirmation was planned, so a corrected p-value must "
+            f"be at most {self.level:.2g} to be a difference; plan all seeds, or a race, at once"
+        ]
+
+    def _kept_values(self, metric: str) -> dict[str, Sample]:
+        """Return trial -> values of the images, of trials whose kept ranks have the queries of the first kept ranks."""
+        texts = {trial.id: self.history.test_ranks.get(trial.id) for trial in self.repeats}
+        kept = {trial: Ranks.from_text(text) for trial, text in texts.items() if text is not None}
+        first = next(iter(kept.values()), None)
+        name = metric.partition("/")[2]
+        return {
+            trial: image_values(ranks, name)
+            for trial, ranks in kept.items()
+            if first is not None and ranks.has_queries_of(first)
+        }
+
+    def _with_images(self, candidate: Candidate, values: Mapping[str, Sample]) -> Candidate:
+        """Return a candidate with the values of the images, if these values are known for all its seeds."""
+        trials = [one for one in self.repeats if one.candidate == candidate.label and _has_finished(one)]
+        images = {trial.config.seed: values[trial.id] for trial in trials if trial.id in values}
+        return replace(candidate, images=images) if images.keys() == candidate.values.keys() else candidate
+
+    def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Candidate:
+        """Return a model that was trained elsewhere as a candidate for ``judge``.
+
+        Args:
+            label: Label of the candidate.
+            runs: Metrics on val and test of each run, and its ranks on test. A single run counts as the run of a model
+                without seeds, whose further runs would give equal values.
+
+        Raises:
+            ConfigError: If the label is taken, or the queries of a run are not the queries of the experiment.
+        """
+        taken = {name for trial in self.history.trials.values() for name in (trial.id, trial.config.loss)}
+        if label in taken:
+            raise ConfigError(
+                f"--candidate {label}: the experiment has a candidate or a loss of this name; take another"
+            )
+        texts = [self.history.test_ranks[one.id] for one in self._trained if one.id in self.history.test_ranks]
+        if texts and not all(ranks.has_queries_of(Ranks.from_text(texts[0])) for _, ranks in runs):
+            raise ConfigError(
+                f"--candidate {label}: answers other queries than the test split of {self.dataset} on which the "
+                "experiment was confirmed; take the data that the experiment had"
+            )
+        metric = self.history.metric.partition("/")[2]
+        return Candidate(
+            dataset=self.dataset,
+            model=OUTSIDE,
+            loss=label,
+            parameters={},
+            label=label,
+            values={index: metrics for index, (metrics, _) in enumerate(runs)},
+            has_seeds=len(runs) > 1,
+            images={index: image_values(ranks, metric) for index, (_, ranks) in enumerate(runs)},
+        )
+
+
+def confirmations(history: History) -> dict[str, Confirmation]:
+    """Return dataset -> its confirmation by the newest plan, where any was planned or begun, in the journal's order."""
+    begun = (trial.config.dataset for trial in history.stage(Stage.CONFIRM))
+    datasets = dict.fromkeys([*begun, *history.plans])
+    return {dataset: Confirmation(history, dataset, history.plans.get(dataset)) for dataset in datasets}
+
+
+def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
+    """Return the verdict on each dataset whose confirmation is over, in the order of the experiment."""
+    return {dataset: one.verdict for dataset, one in confirmations(history).items() if one.is_over}
+
+
+def races_of(history: History) -> dict[str, Race]:
+    """Return the race of each dataset whose newest plan is a race."""
+    return {dataset: one.race for dataset, one in confirmations(history).items() if one.is_raced}
+
+
+def current_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
+    """Return the plan of each dataset: the recorded plan, or a new plan where a changed design needs more trainings."""
+    return [_current(plan, history) for plan in wanted_plans(experiment, history)]
+
+
+def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
+    recorded = history.plans.get(wanted.dataset)
+    if recorded is None:
+        return wanted
+    before = Confirmation(history, wanted.dataset, recorded)
+    same_design = replace(wanted, looks=recorded.looks, baseline=recorded.baseline)
+    older = replace(same_design, first=recorded.first, level=recorded.level) == recorded
+    if older and (recorded.first == wanted.first or (before.race.older and before.race.ended is not None)):
+        return recorded
+    # The test split was opened for every training of the wanted plan, so no further look has to be planned.
+    if all(one.id in history.tests for one in Confirmation(history, wanted.dataset, wanted).trainings):
+        return recorded
+    # Where only the version of the product changed, nobody chose a design for the values.
+    seen = 0 if older else _can_be_compared(recorded, history)
+    return replace(wanted, looks=max(wanted.looks, recorded.looks + seen))
+
+
+def _can_be_compared(plan: ConfirmationPlan, history: History) -> bool:
+    """Whether two candidates of a plan have two ended trainings each, so that their values on val can be compared."""
+    ended = [str(trial.candidate) for trial in history.stage(Stage.CONFIRM) if trial.has_ended]
+    return sum(ended.count(name) > 1 for name in plan.candidates) > 1
+
+
+def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[PlannedTrial]:
+    """Return the trainings of plans that are known so far, including trainings that have ended.
+
+    The trainings are ordered by seed, so that the candidates of an interrupted confirmation have equal seeds.
+    """
+    known = (Confirmation(history, plan.dataset, plan).numbered_trainings() for plan in plans)
+    return [training for _, training in sorted((one for of_plan in known for one in of_plan), key=lambda one: one[0])]
+
+
+def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
+    """Return the largest possible number of trainings of a confirmation, including trainings of former plans."""
+    known = {trial.id for trial in history.stage(Stage.CONFIRM)} | {one.id for one in trainings_of(plans, history)}
+    races = [Confirmation(history, plan.dataset, plan).race for plan in plans]
+    return len(known) + sum(race.trainings - race.used for race in races if race.ended is None)
+
+
+def metrics_of(trial: Trial, history: History) -> dict[str, float]:
+    """Return a trial's metrics at its best epoch and, under ``test/``, its metrics on the test split."""
+    at_best = {} if trial.best_epoch is None else _at_best(trial)
+    test = {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
+    return {name: value for name, value in at_best.items() if not name.endswith("_best")} | test
+
+
+def _at_best(trial: Trial) -> Mapping[str, float]:
+    return trial.epochs[trial.best_epoch or 0]
+
+
+def _has_finished(trial: Trial) -> bool:
+    return trial.state is TrialState.FINISHED
+
+
+def _otherwise(verdict: DatasetVerdict, before: DatasetVerdict) -> list[str]:
+    """Say that the rule of the version that ran a race gives another verdict; nothing where it gives the same."""
+    if verdict.verdict is before.verdict:
+        return []
+    return [
+        f"the version that ran this race compared the winner with runner-up, another loss and baseline alone, at level "
+        f"{OLDER_RACE_LEVEL:g}: by that rule the verdict is {before.verdict}; now the winner must beat every candidate"
     ]
-
-
-def choose_candidates(history: History, top: int, *, each: bool = False, each_of: str | None = None) -> list[Trial]:
-    """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
-
-    Trainings of one setting are one candidate, whose value is their mean. The published settings are the baseline;
-    their trial may have been stopped early, because the confirmation trains every candidate to its end.
-
-    Args:
-        history: History of the search.
-        top: Number of trials of each study, or of each value.
-        each_of: A searched parameter, of which the best trials of each value in a study are chosen.
-        each: Whether to add the published settings of each study, not only of each dataset.
-    """
-    searched = history.stage(Stage.SEARCH)
-    chosen: list[Trial] = []
-    for study in dict.fromkeys(trial.study for trial in searched):
-        groups: dict[Any, list[Point]] = {}
-        for point in best_points(history.study(study)):
-            groups.setdefault(point.first.params.get(each_of) if each_of else None, []).append(point)
-        for points in groups.values():
-            chosen += _distinct(point.first for point in points)[:top]
-    datasets = dict.fromkeys(trial.config.dataset for trial in chosen)
-    defaults = [published_default(history, name) for name in datasets]
-    if each:
-        defaults += [_preferred(points) for name in datasets for points in _published(history, name)]
-    return _distinct([*chosen, *(one for one in defaults if one is not None)])
-
-
-def published_default(history: History, dataset: str) -> Trial | None:
-    """Return the best trial on a dataset with the published settings of its loss, a finished trial if there is any.
-
-    Returns:
-        ``None`` where the search has no such trial, because its bounds exclude the published settings.
-    """
-    return _preferred([point for points in _published(history, dataset) for point in points])
-
-
-def _published(history: History, dataset: str) -> list[list[Point]]:
-    """Return, for each study on a dataset, the points of published settings of its loss."""
-    experiment = experiment_of(history)
-    studies: list[list[Point]] = []
-    for cell in experiment.cells():
-        points = points_of(history.study(cell.name)) if cell.dataset == dataset else []
-        found: list[Point] = []
-        for published in cell.space.published_points():
-            same = (point for point in points if published.items() <= point.first.params.items())
-            found += [first] if (first := next((point for point in same if not point.first.moves), None)) else []
-        studies.append(found)
-    return studies
-
-
-def _preferred(points: Sequence[Point]) -> Trial | None:
-    """Return the first trial of the best point that finished, otherwise the best trial that was stopped early."""
-    stopped = [point.first for point in points if point.state is TrialState.STOPPED_EARLY]
-    return next(iter([*(point.first for point in ranked(points)), *best_first(stopped)]), None)
-
-
-def fresh_seeds(seed: int, count: int) -> list[int]:
-    """Return seeds derived from the search's seed and different from it; a longer list begins with a shorter list."""
-    seeds: list[int] = []
-    index = 0
-    while len(seeds) < count:
-        fresh = derive_seed(seed, "confirm", index)
-        seeds += [fresh] if fresh not in (seed, *seeds) else []
-        index += 1
-    return seeds
-
-
-def repeat(trial: Trial, index: int, seed: int) -> PlannedTrial:
-    """Return the training that repeats a trial of the search with the fresh seed of an index."""
-    return PlannedTrial(
-        id=f"{trial.id}-seed{index}",
-        study=trial.study,
-        number=trial.number,
-        config=replace(trial.config, seed=seed),
-        params=trial.params,
-        candidate=trial.id,
-    )
-
-
-def _id_of(trial: Trial | None) -> str | None:
-    return None if trial is None else trial.id
-
-
-def _distinct(trials: Iterable[Trial]) -> list[Trial]:
-    """Keep the first trial of each setting: trainings of one setting with equal seeds would give equal values."""
-    distinct: dict[str, Trial] = {}
-    for trial in trials:
-        distinct.setdefault(trial.config.setting, trial)
-    return list(distinct.values())

@@ -1,20 +1,14 @@
-"""Losses at equal budgets: which is ahead at which budget, where curves cross, and what a search of k trials finds.
+"""Losses at equal budgets, and how optimistic a search was: what it says about another search of the same size.
 
 The unit is a candidate: all trials of a search with equal settings, whatever their seeds. The value of a candidate is
 the mean over its finished trials or, without any, over its trials that were stopped early; its cost is the cost of all
 its trials. A candidate without a value (diverged, failed) counts as the worst of its loss, so that failures count.
 
-Losses at equal budgets as values: curves and comparisons; see ``equal_budget.py``.
-
-Sentences about losses at equal budgets: which loss is ahead, where curves cross, and what more budget may gain.
-
-The best value that a search of a given size is expected to find, estimated from the values of one search.
-
 Of n values sorted upwards, the best of k that are drawn without replacement is the i-th with probability
 C(i - 1, k - 1) / C(n, k). The mean of the best under these probabilities is an unbiased estimate of the expected best
 of k independent trials, for k up to n. The estimate of [Dodge2019] draws with replacement, which can repeat a value and
 is too low, most of all for k near n [Tang2020]. The band contains the best of k values in 8 of 10 draws; at k = n only
-one draw is possible and the band has no width, which tells nothing about another search.
+one draw is possible and the band has no width, which says nothing about another search.
 
 The values are assumed exchangeable. Trials of a sampler that learns are not exchangeable: its later trials are better
 than its earlier trials, so the expected best of few trials is too high.
@@ -26,11 +20,11 @@ References:
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,107 +32,11 @@ from numpy.typing import NDArray
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 
-Unit = Literal["trials", "epochs", "hours"]
-"""Unit in which a budget is counted."""
+Json = dict[str, Any]
+"""Plain values, as in ``Answer.data`` and ``summary.json``."""
 
-UNITS: tuple[Unit, ...] = ("trials", "epochs", "hours")
-
-
-@dataclass(frozen=True)
-class LossCurve:
-    """The expected best value of one loss over growing budgets, one point for each number of trials.
-
-    Attributes:
-        label: The loss, after the model if the dataset has several models.
-        model: Name of the model.
-        loss: Name of the loss.
-        candidates: Number of candidates that the search tried.
-        trials: Number of candidates that are drawn, at each point.
-        epochs: Cost of these candidates in epochs.
-        hours: Cost of these candidates in hours, see ``EqualBudget.hours_are``.
-        expected: The expected best value, in the metric's unit.
-        low: Lower end of the band (``expected_best.BAND``).
-        high: Upper end of the band.
-    """
-
-    label: str
-    model: str
-    loss: str
-    candidates: int
-    trials: Sequence[float]
-    epochs: Sequence[float]
-    hours: Sequence[float]
-    expected: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-
-    def costs(self, unit: Unit) -> Sequence[float]:
-        """Return the costs of the points in the given unit."""
-        return {"trials": self.trials, "epochs": self.epochs, "hours": self.hours}[unit]
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """A budget at which the curves of two losses cross.
-
-    Attributes:
-        at: The budget, in the unit under which the crossing is listed.
-        ahead: Label of the loss that is ahead at larger budgets.
-    """
-
-    at: float
-    ahead: str
-
-
-@dataclass(frozen=True)
-class LossComparison:
-    """The loss with the highest value compared with another loss.
-
-    Attributes:
-        first: Label of the loss with the highest value.
-        other: Label of the other loss.
-        trials: Number of trials that both losses have.
-        difference: Expected best of the first loss minus expected best of the other, with ``trials`` trials each.
-        probability: How often the first loss is ahead when the trials are resampled, in [0, 1].
-        crossings: Unit of the budget -> where the curves cross.
-        further_trials: Number of further trials of the other loss, as many as it had.
-        chance: Probability that further trials surpass the best of the other loss, in [0, 1].
-    """
-
-    first: str
-    other: str
-    trials: int
-    difference: float
-    probability: float
-    crossings: Mapping[Unit, Sequence[Crossing]]
-    further_trials: int
-    chance: float
-
-
-@dataclass(frozen=True)
-class EqualBudget:
-    """The losses of a dataset at equal budgets.
-
-    Attributes:
-        metric: Metric on val, which selects.
-        hours_are: ``GPU hours``, or ``trial hours`` where the GPUs of a trial are not known.
-        losses: Curves of the losses, the best loss first.
-        comparisons: The best loss compared with each other loss.
-    """
-
-    metric: str
-    hours_are: str
-    losses: Sequence[LossCurve]
-    comparisons: Sequence[LossComparison]
-
-    def name_of(self, unit: Unit) -> str:
-        """Return the name of a unit for people."""
-        return self.hours_are if unit == "hours" else unit
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answers as plain values for JSON."""
-        return asdict(self)
-
+UNITS = ("trials", "epochs", "hours")
+"""Units in which a budget is counted."""
 
 Values = NDArray[np.float64]
 
@@ -302,42 +200,59 @@ class SearchedLoss:
         loss: Name of the loss.
         label: The loss, after the model where the dataset has several models.
         values: Value of each candidate, shape (n,), in the order in which the candidates were created.
-        epochs: Mean number of epochs that a candidate trained.
-        hours: Mean hours that a candidate trained, times its share of GPUs where the share is known.
+        costs: Unit -> mean cost of a candidate; hours are times the share of GPUs where the share is known.
     """
 
     model: str
     loss: str
     label: str
     values: Values
-    epochs: float
-    hours: float
+    costs: Mapping[str, float]
 
     @cached_property
     def curve(self) -> Curve:
         """The expected best value over the number of candidates that are drawn."""
         return Curve(self.values)
 
-    def cost(self, unit: Unit) -> float:
-        """Return the mean cost of a candidate in the given unit."""
-        return {"trials": 1.0, "epochs": self.epochs, "hours": self.hours}[unit]
+    def points(self) -> Json:
+        """Return the expected best value and its band at growing numbers of trials, with the costs in each unit."""
+        count = len(self.values)
+        draws: Sequence[int] = range(1, count + 1)
+        if count > MOST_POINTS:
+            doubled = [2**power for power in range(count.bit_length())]
+            draws = sorted({*np.geomspace(1, count, MOST_POINTS).round().astype(int).tolist(), *doubled, count})
+        low, high = best_quantiles(self.values, draws)
+        return {
+            "label": self.label,
+            "model": self.model,
+            "loss": self.loss,
+            "candidates": count,
+            **{unit: [drawn * cost for drawn in draws] for unit, cost in self.costs.items()},
+            "expected": expected_best(self.values, draws).tolist(),
+            "low": low.tolist(),
+            "high": high.tolist(),
+        }
 
 
-def equal_budgets(history: History) -> dict[str, EqualBudget]:
-    """Return the answers for each dataset; a dataset is left out where no loss has ``FEWEST`` candidates."""
+def equal_budgets(history: History) -> dict[str, Json]:
+    """Return the comparison of losses of each dataset; a dataset is left out where no loss has ``FEWEST`` candidates.
+
+    Returns:
+        Dataset -> ``metric``; ``hours_are``, ``GPU hours`` or ``trial hours`` where the GPUs of a trial are not known;
+        ``losses``, the curve of each loss, the loss with the highest value first; ``comparisons`` of the first loss
+        with each other loss.
+    """
     metric, gpus = history.metric, history.experiment.gpus
     found = {}
-    for dataset in dict.fromkeys(trial.config.dataset for trial in history.stage(Stage.SEARCH)):
-        trials = [trial for trial in history.stage(Stage.SEARCH) if trial.config.dataset == dataset]
+    for dataset, trials in _by_dataset(history).items():
         losses = searched_losses(trials, metric, gpus or 1.0)
-        if not losses:
-            continue
-        found[dataset] = EqualBudget(
-            metric=metric,
-            hours_are="GPU hours" if gpus else "trial hours",
-            losses=[_curve(loss) for loss in losses],
-            comparisons=[_compare(losses[0], other) for other in losses[1:]],
-        )
+        if losses:
+            found[dataset] = {
+                "metric": metric,
+                "hours_are": "GPU hours" if gpus else "trial hours",
+                "losses": [loss.points() for loss in losses],
+                "comparisons": [_compare(losses[0], other) for other in losses[1:]],
+            }
     return found
 
 
@@ -359,96 +274,104 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
     if len(candidates) < FEWEST or not known:
         return None
     every = [trial for trials in candidates for trial in trials]
+    epochs, seconds = sum(len(trial.reported) for trial in every), sum(trial.seconds for trial in every)
+    hours = seconds / 3600 * gpus / len(candidates)
     return SearchedLoss(
         model=every[0].config.model,
         loss=every[0].config.loss,
         label=label,
         values=np.array([min(known) if value is None else value for value in values]),
-        epochs=sum(len(trial.reported) for trial in every) / len(candidates),
-        hours=sum(trial.seconds for trial in every) / 3600 * gpus / len(candidates),
+        costs={"trials": 1.0, "epochs": epochs / len(candidates), "hours": hours},
     )
 
 
 def _value(trials: Sequence[Trial], metric: str) -> float | None:
     """Return the mean value of the finished trials or, if none finished, of the trials that were stopped early."""
     for state in (TrialState.FINISHED, TrialState.STOPPED_EARLY):
-        ended = [trial for trial in trials if trial.state is state]
-        values = [trial.epochs[trial.best_epoch or 0][metric] for trial in ended]
+        values = [_at_best(trial, metric) for trial in trials if trial.state is state]
         if values:
             return fmean(values)
     return None
 
 
-def _curve(loss: SearchedLoss) -> LossCurve:
-    count = len(loss.values)
-    draws: Sequence[int] = range(1, count + 1)
-    if count > MOST_POINTS:
-        doubled = [2**power for power in range(count.bit_length())]
-        draws = sorted({*np.geomspace(1, count, MOST_POINTS).round().astype(int).tolist(), *doubled, count})
-    low, high = best_quantiles(loss.values, draws)
-    return LossCurve(
-        label=loss.label,
-        model=loss.model,
-        loss=loss.loss,
-        candidates=count,
-        trials=[float(drawn) for drawn in draws],
-        epochs=[drawn * loss.epochs for drawn in draws],
-        hours=[drawn * loss.hours for drawn in draws],
-        expected=expected_best(loss.values, draws).tolist(),
-        low=low.tolist(),
-        high=high.tolist(),
-    )
+def _at_best(trial: Trial, metric: str) -> float:
+    return trial.epochs[trial.best_epoch or 0][metric]
 
 
-def _compare(first: SearchedLoss, other: SearchedLoss) -> LossComparison:
+def _compare(first: SearchedLoss, other: SearchedLoss) -> Json:
     """Compare the loss with the highest value with another loss: where curves cross, and how probable the lead is."""
-    both = min(len(first.values), len(other.values))
+    both, further = min(len(first.values), len(other.values)), len(other.values)
     expected = [float(expected_best(loss.values, [both])[0]) for loss in (first, other)]
-    crossed = {}
+    crossed: dict[str, list[Json]] = {}
     for unit in UNITS:
-        costs = (first.cost(unit), other.cost(unit))
-        found = crossings(first.curve, other.curve, costs) if min(costs) > 0 else []
-        crossed[unit] = [Crossing(at, first.label if ahead else other.label) for at, ahead in found]
-    return LossComparison(
-        first=first.label,
-        other=other.label,
-        trials=both,
-        difference=expected[0] - expected[1],
-        probability=lead_probability(first.values, other.values, both),
-        crossings=crossed,
+        costs = (first.costs[unit], other.costs[unit])
+        places = crossings(first.curve, other.curve, costs) if min(costs) > 0 else []
+        crossed[unit] = [{"at": at, "ahead": first.label if ahead else other.label} for at, ahead in places]
+    return {
+        "first": first.label,
+        "other": other.label,
+        "trials": both,
+        "difference": expected[0] - expected[1],
+        "probability": lead_probability(first.values, other.values, both),
+        "crossings": crossed,
         # The best of twice as many trials is among the new trials with probability 1/2, for any distribution.
-        further_trials=len(other.values),
-        chance=chance_to_improve(len(other.values), len(other.values)),
-    )
+        "further_trials": further,
+        "chance": chance_to_improve(further, further),
+    }
 
 
-def describe_budgets(found: EqualBudget) -> list[str]:
-    """Return sentences about the losses of a dataset at equal budgets."""
-    return [sentence for one in found.comparisons for sentence in _comparison(one, found)]
+def optimism_of(history: History) -> dict[str, Json]:
+    """Return how much higher the values of each dataset's search are than with fresh seeds.
+
+    Returns:
+        Dataset with a finished trial -> ``metric``; ``ended``, the number of ended trials; ``incumbents``, each trial
+        whose value was the highest so far when it ended, with the mean over its fresh seeds; ``candidates``, the
+        confirmed candidates that the search trained to their end, with both values; ``excess``, the mean difference of
+        the two, ``None`` without such a candidate.
+    """
+    metric = history.metric
+    values: dict[str, list[float]] = {}
+    for trial in history.stage(Stage.CONFIRM):
+        if trial.state is TrialState.FINISHED and trial.candidate is not None:
+            values.setdefault(trial.candidate, []).append(_at_best(trial, metric))
+    found = {}
+    for dataset, trials in _by_dataset(history).items():
+        if incumbents := _incumbents(trials, metric, values):
+            # Published settings that the search stopped early are left out: with fresh seeds they are trained to their
+            # end, which alone makes their values higher.
+            candidates: list[Json] = [
+                {"trial": trial.id, "search": _at_best(trial, metric), "fresh": fmean(values[trial.id])}
+                for trial in trials
+                if trial.id in values and trial.best_epoch and trial.state is TrialState.FINISHED
+            ]
+            found[dataset] = {
+                "metric": metric,
+                "ended": sum(trial.has_ended for trial in trials),
+                "incumbents": incumbents,
+                "candidates": candidates,
+                "excess": fmean(one["search"] - one["fresh"] for one in candidates) if candidates else None,
+            }
+    return found
 
 
-def _comparison(one: LossComparison, found: EqualBudget) -> list[str]:
-    ahead = f"{abs(one.difference):.2f} {found.metric} {'ahead of' if one.difference >= 0 else 'behind'}"
-    return [
-        f"with {one.trials} trials each, {one.first} is expected {ahead} {one.other}, and is ahead in "
-        f"{one.probability:.0%} of the searches that are drawn anew from these trials",
-        _crossing(one, found),
-        f"{one.other} has at most an even chance to improve on its best at all with {one.further_trials} further "
-        f"trials",
-    ]
+def _incumbents(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, Sequence[float]]) -> list[Json]:
+    """Return the trials whose value was the highest so far when they ended, oldest first."""
+    ended = [trial for trial in trials if trial.has_ended]
+    found: list[Json] = []
+    for after, trial in enumerate(sorted(ended, key=lambda trial: (trial.ended_after or 0.0, trial.id)), start=1):
+        if trial.state is not TrialState.FINISHED:
+            continue
+        value = _at_best(trial, metric)
+        if not found or value > found[-1]["value"]:
+            fresh = confirmed.get(trial.id, ())
+            about = {"after": after, "trial": trial.id, "value": value}
+            found.append({**about, "confirmed": fmean(fresh) if fresh else None, "seeds": len(fresh)})
+    return found
 
 
-def _crossing(one: LossComparison, found: EqualBudget) -> str:
-    parts = [
-        ", ".join(f"from {_budget(each.at, unit)} {found.name_of(unit)} on {each.ahead} is ahead" for each in crossed)
-        for unit, crossed in one.crossings.items()
-        if crossed
-    ]
-    if not parts:
-        return f"the curves of {one.first} and {one.other} do not cross at any budget that both had"
-    return f"the curves of {one.first} and {one.other} cross: {'; '.join(parts)}"
-
-
-def _budget(at: float, unit: Unit) -> str:
-    """Return a budget as a number; of trials and epochs, which are spent whole, the next whole number."""
-    return f"{at:.3g}" if unit == "hours" else str(math.ceil(at))
+def _by_dataset(history: History) -> dict[str, list[Trial]]:
+    """Return the trials of the search of each dataset."""
+    found: dict[str, list[Trial]] = {}
+    for trial in history.stage(Stage.SEARCH):
+        found.setdefault(trial.config.dataset, []).append(trial)
+    return found

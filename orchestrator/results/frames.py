@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
-from orchestrator.results.confirmed import metrics_of, verdicts_of
+from orchestrator.results.confirmation import confirmations, metrics_of, verdicts_of
 from orchestrator.results.winner import winners_of
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def verdicts_frame(history: History) -> "DataFrame":
 
 def winners_frame(history: History) -> "DataFrame":
     """Return one row per dataset: the winner's trial, settings and metrics."""
-    winners = winners_of(history, verdicts_of(history)) if history.experiment else {}
+    winners = winners_of(history, confirmations(history)) if history.experiment else {}
     rows = [
         {
             "dataset": dataset,

@@ -18,11 +18,11 @@ import numpy as np
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.answer import Answer, Column, table_of
 from orchestrator.results.candidates import DatasetVerdict, weakest
-from orchestrator.results.confirmed import Question, answer, verdicts_of
-from orchestrator.results.confirming import repeats_of
+from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.statistics import Sample
-from orchestrator.text.wording import probability_text
+from orchestrator.text.wording import number_text, share_text
 from trainables.judgements.judged_metrics import (
     CONDENSED,
     RECALLS,
@@ -69,17 +69,21 @@ class JudgedVerdict:
         }
 
 
-def judged_verdicts(history: History, verdict: DatasetVerdict) -> list[JudgedVerdict]:
-    """Return the verdicts by each source of judgements with which all candidates of a dataset were evaluated.
+def judged_verdicts(confirmation: Confirmation) -> list[JudgedVerdict]:
+    """Return the verdicts by each source of judgements with which all candidates were evaluated.
+
+    Args:
+        confirmation: The confirmation of a dataset, which is over.
 
     Raises:
         DataError: If kept ranks are damaged.
     """
-    trials = [one for one in repeats_of(history, verdict.dataset) if one.state is TrialState.FINISHED]
-    ranks = {trial.id: _judged_ranks(history, trial) for trial in trials}
+    trials = [trial for trial in confirmation.repeats if trial.state is TrialState.FINISHED]
+    ranks = {trial.id: _judged_ranks(confirmation.history, trial) for trial in trials}
     common = set.intersection(*(set(each) for each in ranks.values())) if ranks else set()
     return [
-        _judge(history, verdict, {trial: each[source] for trial, each in ranks.items()}) for source in sorted(common)
+        _judge(confirmation, {trial: of_trial[source] for trial, of_trial in ranks.items()})
+        for source in sorted(common)
     ]
 
 
@@ -89,20 +93,16 @@ def _judged_ranks(history: History, trial: Trial) -> dict[tuple[str, str], Judge
     return {(one.name, one.digest): one for one in read}
 
 
-def _judge(history: History, verdict: DatasetVerdict, ranks: Mapping[str, JudgedRanks]) -> JudgedVerdict:
-    one = next(iter(ranks.values()))
+def _judge(confirmation: Confirmation, ranks: Mapping[str, JudgedRanks]) -> JudgedVerdict:
+    one, verdict = next(iter(ranks.values())), confirmation.verdict
     metrics = [counterpart(verdict.metric), "map_r"]
     metrics += [f"{metric}{CONDENSED}" for metric in metrics] if one.i2t.known.size else []
     prefix = f"test/judged_{one.name}"
     verdicts = {
-        metric: answer(
-            history,
-            verdict.dataset,
-            Question(
-                metric=f"{prefix}/{metric}",
-                images={trial: image_values(each, metric) for trial, each in ranks.items()},
-                rule=verdict.decided_by,
-            ),
+        metric: confirmation.judge(
+            metric=f"{prefix}/{metric}",
+            images={trial: image_values(of_trial, metric) for trial, of_trial in ranks.items()},
+            rule=verdict.decided_by,
         )
         for metric in metrics
     }
@@ -147,38 +147,46 @@ def image_values(ranks: JudgedRanks, metric: str) -> Sample:
     return values
 
 
-def judged_sentences(history: History) -> dict[str, list[str]]:
-    """Return a sentence about each source of judgements, for each dataset whose confirmation is over."""
-    if not history.test_judged:
-        return {}
-    return {
-        dataset: describe_judged(judged_verdicts(history, verdict)) for dataset, verdict in verdicts_of(history).items()
-    }
-
-
-def describe_judged(judged: Sequence[JudgedVerdict]) -> list[str]:
-    """Return a sentence for people about each source of judgements."""
-    return [_sentence(one) for one in judged]
+def judged_answer(dataset: str, judged: Sequence[JudgedVerdict]) -> Answer | None:
+    """Return the answer whether a verdict holds by people's judgements; ``None`` without judgements."""
+    if not judged:
+        return None
+    notes = [_known_share(verdict) for verdict in judged]
+    columns = [
+        Column("source", "judgements"),
+        Column("metric", "metric"),
+        Column("difference", "lead", unit="map_r", signed=True),
+        Column("verdict", "verdict"),
+    ]
+    rows = [
+        (source.title, _in_words(metric), closest.difference if closest else None, str(verdict.verdict))
+        for source in judged
+        for metric, verdict in source.verdicts.items()
+        for closest in [weakest(verdict.comparisons)]
+    ]
+    headline, *others = (_sentence(verdict) for verdict in judged)
+    data = {"judged": [verdict.to_dict() for verdict in judged]}
+    question = "Does the verdict hold with the pairs that people judged correct?"
+    table = table_of(columns, rows)
+    return Answer("judged", dataset, question, headline, table=table, notes=(*others, *notes), data=data)
 
 
 def _sentence(judged: JudgedVerdict) -> str:
-    survives = "the verdict survives" if judged.survives else "the verdict does not survive"
-    found = "; ".join(_found(metric, verdict) for metric, verdict in judged.verdicts.items())
-    known = "" if judged.known is None else f" (of the winner's first ten, {judged.known:.0%} are judged)"
-    return f"with the pairs that people judged to fit ({judged.title}) {survives}: {found}{known}"
+    """Return whether the verdict is the same, with the leads of the metrics that count every candidate."""
+    leads = []
+    for metric, verdict in judged.verdicts.items():
+        closest = None if metric.endswith(CONDENSED) else weakest(verdict.comparisons)
+        if closest is not None:
+            outcome = "" if judged.survives else f" ({verdict.verdict})"
+            leads.append(f"{number_text(closest.difference, metric, signed=True)} {_in_words(metric)}{outcome}")
+    same = "is the same" if judged.survives else "changes"
+    counting = "Counting the captions that people judged correct, the verdict"
+    return f"{counting} {same}: {', '.join(leads)}." if leads else f"{counting} {same}."
 
 
-def _found(metric: str, verdict: DatasetVerdict) -> str:
-    """Return the verdict by one metric and the comparison that decides it, the weakest."""
-    decisive = weakest(verdict.comparisons)
-    words = _in_words(metric)
-    if decisive is None:
-        return f"{words} {verdict.verdict}"
-    digits = 3 if metric.startswith("map_r") else 2
-    images = decisive.over_images
-    probability = f", probability {probability_text(images.probability)} on new images" if images else ""
-    difference = f"{decisive.difference:+.{digits}f} against {decisive.label!r}"
-    return f"{words} {verdict.verdict} ({difference}{probability})"
+def _known_share(judged: JudgedVerdict) -> str:
+    known = "" if judged.known is None else f"; {share_text(judged.known)} of the winner's first ten are judged"
+    return f"Judgements: {judged.title}{known}."
 
 
 def _in_words(metric: str) -> str:

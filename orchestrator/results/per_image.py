@@ -9,8 +9,8 @@ observation. Every metric that can select is a mean over queries; the value of a
 
 The mean of y_i over the images is the metric, and the spread of y_i tells how the metric varies over images; where all
 images have equally many captions, y_i is the mean over the captions of the image. The candidates of a query (the
-gallery) are fixed, because a rank among other candidates is not known without the model; ``docs/confirming.md`` says
-how much of the variation is left out thereby.
+gallery) are fixed, because a rank among other candidates is not known without the model;
+``docs/evidence/verdict-errors.md`` measures the variation that this leaves out.
 
 References:
     [Cochran1977] Cochran, Sampling Techniques, section 6.3: the ratio estimator and its residuals.

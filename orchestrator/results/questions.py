@@ -7,19 +7,31 @@
 
 All rest on the tests of one verdict (``verdict.judge``): the winner, which val chose, against every other candidate.
 (a) and (b) are intersections: the winner beats them only where it leads every candidate of another loss, or every other
-setting of its loss, at the level of the verdict. In (a) and (c) any of several candidates could have been the winner;
-so the p-value of a lead is at least the probability that the luckiest of them leads as far (``statistics.best_of_p``):
-in (a) of the candidates of the winner's loss, in (c) of all candidates but the baseline. The p-values of the rows of a
-table are Holm-adjusted. How often each answer is wrong: ``python -m tests.benchmarks questions``.
+setting of its loss, at the level of the verdict. A winner is chosen for its high value, so the p-value of a lead is at
+least the probability that the luckiest of k candidates leads an equal as far (``statistics.best_of_p``), where k is
+
+    (a)  the number of candidates of the winner's loss
+    (b)  twice the number of losses with several candidates that the winner does not beat, its own among them: the
+         two best of each may be equal, and the winner is the luckiest of all of them
+    (c)  the number of all candidates but the baseline
+
+A row of a table is a comparison that nobody named beforehand, of any two candidates that could be the winner and the
+other one. So the p-values of the rows are Holm-adjusted, and k is there in (a) the number of candidates of other losses
+than the row's, and in (b) the number of settings of the loss, times the losses that the winner does not beat.
+
+RATES_PLACEHOLDER
 """
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
-from orchestrator.results.statistics import POWER, best_of_p, holm
+from orchestrator.results.crossed import CrossedTest, crossed_test
+from orchestrator.results.statistics import POWER, WelchTest, best_of_p, holm, needed_seeds, welch_test
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     basis_text,
@@ -42,6 +54,8 @@ OPPOSITE = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
 WHICH_LOSS, WHICH_COEFFICIENTS, PUBLISHED, SETTLE = "loss", "coefficients", "published", "settle"
 """Keys of the answers."""
 
+THE_WINNER = "the winner"
+
 
 @dataclass(frozen=True)
 class Contest:
@@ -49,16 +63,17 @@ class Contest:
 
     Attributes:
         verdict: ``better`` where the winner leads every other candidate at the level, else the weakest outcome.
-        p: The largest p-value of a lead where the winner is better, else the adjusted p of ``closest``; ``None`` where
-            nothing was tested.
+        p: The p-value of ``closest``, which decides; ``None`` where nothing was tested.
         closest: The comparison that decides; ``None`` where there is no other candidate.
-        adjusted: Label -> adjusted p-value of each shown candidate that was tested.
+        adjusted: Label -> adjusted p-value of each candidate that was tested.
+        chances: Number of candidates of which the luckiest could have been the winner, >= 1.
     """
 
     verdict: Verdict
     p: float | None
     closest: Comparison | None
     adjusted: Mapping[str, float]
+    chances: int = 1
 
     def outcome(self, comparison: Comparison, level: float) -> Verdict:
         """Return how the winner compares with a shown candidate."""
@@ -75,48 +90,58 @@ def deciding_p(comparison: Comparison) -> float | None:
     return comparison.welch_p if comparison.over_images is None else comparison.over_images.p
 
 
-def hold_contest(comparisons: Sequence[Comparison], shown: Sequence[str], chances: int, level: float) -> Contest:
+def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], chances: int, level: float) -> Contest:
     """Return how the winner compares with all candidates of a question.
 
     Args:
         comparisons: The winner with each candidate of the question.
-        shown: Labels of the candidates whose own outcome is shown, in the order of the table.
-        chances: Number of candidates of which the luckiest could have been the winner, >= 1.
+        shown: Label of each candidate whose own outcome is shown -> number of candidates of which the luckiest could
+            have been the winner, if this one is its equal.
+        chances: This number where the winner beats all candidates of the question, >= 1.
         level: Level of the verdict.
     """
     by_label = {comparison.label: comparison for comparison in comparisons}
-    tested = {label: p for label in shown if (p := deciding_p(by_label[label])) is not None}
-    adjusted = {
-        label: max(p, best_of_p(tested[label], chances)) if by_label[label].difference > 0 else p
-        for label, p in zip(tested, holm(list(tested.values())), strict=True)
-    }
+    tested = {label: p for label in shown if (p := _of_luckiest(by_label[label], shown[label])) is not None}
     leads = {comparison.label: _lead(comparison, chances) for comparison in comparisons}
-    largest = max(leads.values(), default=1.0)
-    if leads and largest <= level:
-        closest = max(comparisons, key=lambda comparison: leads[comparison.label])
-        rows = {label: largest if p > level else p for label, p in adjusted.items()}
-        return Contest(Verdict.BETTER, largest if tested else None, closest, rows)
-    contest = Contest(Verdict.UNTESTED, None, None, adjusted)
-    order = (Verdict.WORSE, Verdict.UNTESTED, Verdict.TIE, Verdict.BETTER)
-    weakest = min(
-        (by_label[label] for label in shown),
-        key=lambda comparison: (order.index(contest.outcome(comparison, level)), -leads[comparison.label]),
-        default=None,
-    )
-    if weakest is None:
+    adjusted = {
+        comparison.label: leads[comparison.label] if comparison.difference > 0 else min(1.0, p * len(comparisons))
+        for comparison in comparisons
+        if (p := deciding_p(comparison)) is not None
+    } | dict(zip(tested, holm(list(tested.values())), strict=True))
+    contest = Contest(Verdict.UNTESTED, None, None, adjusted, chances)
+    if not comparisons:
         return contest
-    outcome = contest.outcome(weakest, level)
-    if outcome is Verdict.BETTER:
-        # Every shown candidate is beaten, and one that is not shown is not.
-        weakest, outcome = max(comparisons, key=lambda comparison: leads[comparison.label]), Verdict.TIE
-    return replace(contest, verdict=outcome, closest=weakest, p=adjusted.get(weakest.label, deciding_p(weakest)))
+    # Of candidates that the winner does not lead, the highest is closest.
+    closest = max(comparisons, key=lambda comparison: (leads[comparison.label], -comparison.difference))
+    largest = leads[closest.label]
+    if largest <= level:
+        rows = {label: largest if p > level else p for label, p in adjusted.items()}
+        return Contest(Verdict.BETTER, largest if rows else None, closest, rows, chances)
+    worse = [comparison for comparison in comparisons if contest.outcome(comparison, level) is Verdict.WORSE]
+    if worse:
+        closest = min(worse, key=lambda comparison: (adjusted.get(comparison.label, 0.0), comparison.difference))
+        return replace(contest, verdict=Verdict.WORSE, closest=closest, p=adjusted.get(closest.label))
+    untested = [comparison for comparison in comparisons if comparison.verdict is Verdict.UNTESTED]
+    if untested:
+        return replace(contest, closest=max(untested, key=lambda comparison: -comparison.difference))
+    if closest.label not in adjusted:
+        return replace(contest, verdict=closest.verdict, closest=closest)
+    p = largest if closest.difference > 0 else adjusted[closest.label]
+    return Contest(Verdict.TIE, p, closest, {**adjusted, closest.label: p}, chances)
+
+
+def _of_luckiest(comparison: Comparison, chances: int) -> float | None:
+    """Return the p-value that decides, of a lead corrected for the choice of the winner; ``None`` without a test."""
+    p = deciding_p(comparison)
+    return p if p is None or comparison.difference <= 0 else max(p, best_of_p(p, chances))
 
 
 def _lead(comparison: Comparison, chances: int) -> float:
-    p = deciding_p(comparison)
+    """Return the p-value of a lead; 1 where there is none, or no test."""
+    p = _of_luckiest(comparison, chances)
     if p is None:
         return 0.0 if comparison.verdict is Verdict.BETTER else 1.0
-    return max(p, best_of_p(p, chances)) if comparison.difference > 0 else 1.0
+    return p if comparison.difference > 0 else 1.0
 
 
 class Questions:
@@ -155,10 +180,16 @@ class Questions:
             return None
         best = {self._kind(candidate): candidate for candidate in reversed(others)}
         shown = [candidate for candidate in others if best[self._kind(candidate)] is candidate]
-        contest = self._contest(others, shown, chances=len(self._candidates) - len(others))
-        names = {candidate.label: self.loss_name(candidate) for candidate in (winner, *others)}
+        contest = self._loss_contest(others, shown)
+        names = {candidate.label: self.loss_name(candidate) for candidate in (winner, *shown)}
+        if contest.closest is not None and contest.closest.label not in names:
+            # A setting that val ranks lower decides: it has a row of its own.
+            hidden = self._standings[contest.closest.label].candidate
+            place = next(place for place, best in enumerate(shown) if self._kind(best) == self._kind(hidden))
+            names |= {one.label: self.full_name(one) for one in (shown[place], hidden)}
+            shown.insert(place + 1, hidden)
         question = "Which model and loss?" if self._several_models else "Which loss?"
-        headline = self._headline(contest, names, "every other loss" if len(shown) > 1 else "")
+        headline = self._headline(contest, names, self._every("loss", shown))
         return replace(
             self._answer(WHICH_LOSS, question, headline, self._outcome(contest)),
             **self._facts(contest),
@@ -178,9 +209,9 @@ class Questions:
             is_alone = len(self._candidates) == 1
             return self._answer(WHICH_COEFFICIENTS, question, alone, Verdict.UNTESTED) if is_alone else None
         names = self.setting_names([winner, *others])
-        contest = self._contest(others, others, chances=1)
-        every = f"every other setting of {printed(winner.loss)}" if len(others) > 1 else ""
-        headline = self._headline(contest, names, every)
+        rivals = 1 + len(self._unbeaten_losses())
+        contest = self._contest(others, dict.fromkeys(_labels(others), (1 + len(others)) * rivals), chances=2 * rivals)
+        headline = self._headline(contest, names, self._every(f"setting of {printed(winner.loss)}", others))
         is_only_question = len(others) == len(self._candidates) - 1
         return replace(
             self._answer(
@@ -208,8 +239,9 @@ class Questions:
         named = f"the {what} ({self.full_name(candidate)})"
         if candidate is winner:
             return self._answer(PUBLISHED, question, f"The winner is {named}.", Verdict.TIE)
-        contest = self._contest([candidate], [candidate], chances=len(self._candidates) - 1)
-        headline = self._headline(contest, {winner.label: "the winner", label: named}, "")
+        chances = len(self._candidates) - 1
+        contest = self._contest([candidate], {label: chances}, chances=chances)
+        headline = self._headline(contest, {winner.label: THE_WINNER, label: named}, "")
         return replace(
             self._answer(PUBLISHED, question, headline[:1].upper() + headline[1:], self._outcome(contest)),
             **self._facts(contest),
@@ -218,15 +250,12 @@ class Questions:
 
     def what_would_settle(self) -> Answer | None:
         """Return the answer to (d); ``None`` where no answer is open."""
-        sentences: dict[str, str] = {}
-        for answer in (self.which_loss(), self.which_coefficients(), self.better_than_published()):
-            label = answer.closest if answer is not None and answer.verdict == Verdict.TIE else ""
-            if label in self._comparisons:
-                sentences.setdefault(label, self._settle(self._comparisons[label]))
-        sentences = {label: sentence for label, sentence in sentences.items() if sentence}
-        if not sentences:
+        answers = (self.which_loss(), self.which_coefficients(), self.better_than_published())
+        open_answers = {answer.closest: answer for answer in reversed(answers) if answer and answer.verdict == "tie"}
+        sentences = [self._settle(answer) for answer in reversed(open_answers.values()) if answer.closest]
+        if not any(sentences):
             return None
-        headline, *notes = sentences.values()
+        headline, *notes = filter(None, sentences)
         return replace(
             self._answer(SETTLE, "What would settle the open questions?", headline, ""),
             notes=(*notes, f"A detectable difference is found in {share_text(POWER)} of studies of this size."),
@@ -242,15 +271,47 @@ class Questions:
     def _answer(self, key: str, question: str, headline: str, verdict: str) -> Answer:
         return Answer(key, self.verdict.dataset, question, headline, str(verdict))
 
-    def _contest(self, others: Sequence[Candidate], shown: Sequence[Candidate], *, chances: int) -> Contest:
+    def _contest(self, others: Sequence[Candidate], shown: Mapping[str, int], *, chances: int) -> Contest:
         tested = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
-        labels = [candidate.label for candidate in shown if candidate.label in self._comparisons]
-        return hold_contest(tested, labels, chances, self.verdict.level)
+        compared = {label: count for label, count in shown.items() if label in self._comparisons}
+        return hold_contest(tested, compared, chances, self.verdict.level)
+
+    def _loss_contest(self, others: Sequence[Candidate], shown: Sequence[Candidate]) -> Contest:
+        sizes = Counter(map(self._kind, self._candidates))
+        chances = {one.label: len(self._candidates) - sizes[self._kind(one)] for one in shown}
+        return self._contest(others, chances, chances=len(self._candidates) - len(others))
+
+    def _unbeaten_losses(self) -> list[tuple[str, str]]:
+        """Return the other losses with several candidates that the winner does not beat."""
+        kinds = Counter(self._kind(candidate) for candidate in self._candidates[1:])
+        others = [one for one in self._candidates if self._kind(one) != self._kind(self._candidates[0])]
+        best = {self._kind(candidate): candidate for candidate in reversed(others)}
+        contest = self._loss_contest(others, list(best.values()))
+        return [
+            kind
+            for kind, candidate in best.items()
+            if kinds[kind] > 1 and self._row_outcome(contest, candidate) is not Verdict.BETTER
+        ]
+
+    def _row_outcome(self, contest: Contest, other: Candidate) -> Verdict:
+        comparison = self._comparisons.get(other.label)
+        outcome = Verdict.UNTESTED if comparison is None else contest.outcome(comparison, self.verdict.level)
+        return self._unless_lost(outcome)
 
     def _outcome(self, contest: Contest) -> Verdict:
-        """Return the verdict of a contest; a winner that lost seeds, as all candidates did, beats nobody."""
+        return self._unless_lost(contest.verdict)
+
+    def _unless_lost(self, outcome: Verdict) -> Verdict:
+        """Return an outcome, untested where the winner, as all candidates, lost seeds: it then beats nobody."""
         lost = self._winner is not None and self._winner.missing
-        return Verdict.UNTESTED if lost and contest.verdict is not Verdict.WORSE else contest.verdict
+        return Verdict.UNTESTED if lost and outcome is not Verdict.WORSE else outcome
+
+    def _every(self, what: str, shown: Sequence[Candidate]) -> str:
+        """Return what a winner beats that beats all; empty where it was compared with a single candidate."""
+        compared = sum(candidate.label in self._comparisons for candidate in shown)
+        if compared < 2:
+            return ""
+        return f"every other {what}" + (" that was compared" if compared < len(shown) else "")
 
     def loss_name(self, candidate: Candidate) -> str:
         """Return the printed name of a candidate's loss, after its model where models differ."""
@@ -295,7 +356,9 @@ class Questions:
         if outcome is Verdict.BETTER:
             return f"{first} beats {second} by {gap} {unit}{evidence} ({basis})."
         if outcome is Verdict.WORSE:
-            return f"{first} was best on val and is worse on test than {second}: {self._signed(closest)}{evidence}."
+            # That the winner was chosen on val is said where it has a name.
+            chosen = "is" if first == THE_WINNER else "was best on val and is"
+            return f"{first} {chosen} worse on test than {second}: {self._signed(closest)}{evidence}."
         if outcome is Verdict.TIE:
             return f"{first} and {second} do not differ significantly: {self._signed(closest)}{evidence}."
         return f"{first} and {second} differ by {self._signed(closest)} {unit}, untested: {closest.reason}."
@@ -328,8 +391,26 @@ class Questions:
             "p": contest.p,
             "p_unadjusted": deciding_p(closest),
             "probability_on_new_images": images.probability if images else None,
-            "smallest_detectable_difference": closest.detectable.smallest if closest.detectable else None,
-            "seeds_needed": closest.detectable.seeds if closest.detectable else None,
+            **self._power(contest, closest),
+        }
+
+    def _power(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
+        """Return the smallest difference that the test detects, and the seeds of each that detect a measured lead."""
+        assert self._winner is not None
+        other, metric = self._standings[closest.label].candidate, self.verdict.metric
+        test: CrossedTest | WelchTest | None = None
+        if closest.over_images is not None:
+            test = crossed_test(self._winner.image_runs(), other.image_runs())
+        elif closest.welch_p is not None:
+            exact = (not self._winner.has_seeds, not other.has_seeds)
+            test = welch_test(self._winner.sample(metric), other.sample(metric), exact)
+        if test is None:
+            return {"smallest_detectable_difference": None, "seeds_needed": None}
+        # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
+        level = min(self.verdict.level, 2 * -math.expm1(math.log1p(-self.verdict.level) / contest.chances))
+        return {
+            "smallest_detectable_difference": test.variances.detectable(level),
+            "seeds_needed": needed_seeds(test.difference, test.variances, level) if test.difference > 0 else None,
         }
 
     def _table(self, candidates: Sequence[Candidate], contest: Contest, names: Mapping[str, str]) -> Table:
@@ -343,7 +424,7 @@ class Questions:
             Column("seeds", "seeds", unit="count"),
             Column("result", "mean ± sd", unit=metric, shows="apart"),
             Column("difference", "against the winner", unit=metric, signed=True, shows="both"),
-            Column("p", "p", unit="p"),
+            Column("p", "p" if len(candidates) < 3 else "p (Holm)", unit="p"),
             Column("verdict", "verdict"),
         ]
         rows = [self._row(candidate, contest, names) for candidate in candidates]
@@ -364,7 +445,7 @@ class Questions:
             return (*about, None, None, str(Verdict.UNTESTED))
         interval = comparison.interval if comparison.over_images is None else comparison.over_images.interval
         ends = (-interval.high, -interval.low) if interval else (None, None)
-        outcome = contest.outcome(comparison, self.verdict.level)
+        outcome = self._row_outcome(contest, candidate)
         verdict = str(OPPOSITE.get(outcome, outcome))
         return (*about, Quantity(-comparison.difference, None, *ends), contest.adjusted.get(candidate.label), verdict)
 
@@ -372,12 +453,8 @@ class Questions:
         """Name the candidates that a winner beats although it does not beat all."""
         if contest.verdict is Verdict.BETTER or self._winner is None:
             return []
-        compared = [(one, self._comparisons[one.label]) for one in shown if one.label in self._comparisons]
-        beaten = [
-            names[candidate.label]
-            for candidate, comparison in compared
-            if contest.outcome(comparison, self.verdict.level) is Verdict.BETTER
-        ]
+        compared = [candidate for candidate in shown if candidate.label in self._comparisons]
+        beaten = [names[one.label] for one in compared if self._row_outcome(contest, one) is Verdict.BETTER]
         winner = names[self._winner.label]
         if len(beaten) > 3:
             return [f"{winner} beats {count_text(len(beaten), 'other')} of {len(compared)}; see the table."]
@@ -389,12 +466,12 @@ class Questions:
             return ()
         images = closest.over_images
         sentence = (
-            f"On new test images of this kind the winner is better than the closest with probability "
+            f"On new test images of this kind the winner is better with probability "
             f"{probability_text(images.probability)}"
         )
         if images.smallest_difference > 0:
             smallest = f"{images.smallest_difference:g} {metric_name(self.verdict.metric)}"
-            sentence += f", by at least {smallest} with {probability_text(images.probability_of_smallest)}"
+            sentence += f", by at least {smallest} with probability {probability_text(images.probability_of_smallest)}"
         return (f"{sentence}.",)
 
     def _limits(self) -> tuple[str, ...]:
@@ -402,29 +479,35 @@ class Questions:
         alone = () if self.verdict.images is not None else ("The test varies the seeds alone, on these test images.",)
         return (*alone, *(f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in self.verdict.warnings))
 
-    def _settle(self, comparison: Comparison) -> str:
+    def _settle(self, answer: Answer) -> str:
         """Return what would settle a tie; empty where nothing was tested."""
-        detectable, images = comparison.detectable, comparison.over_images
-        if detectable is None or self._winner is None:
+        comparison, smallest = self._comparisons[answer.closest], answer.numbers["smallest_detectable_difference"]
+        if smallest is None or self._winner is None:
             return ""
         metric = self.verdict.metric
-        names = self.setting_names([self._winner, self._standings[comparison.label].candidate])
         pair = (self._winner, self._standings[comparison.label].candidate)
-        first, second = (
-            (self.loss_name(candidate) for candidate in pair)
-            if self._names_losses(pair)
-            else (names[candidate.label] for candidate in pair)
-        )
-        smallest = number_text(detectable.smallest, metric)
-        said = f"{first} against {second}: the smallest detectable difference is {smallest}"
+        names = self.setting_names(pair)
+        if answer.key == WHICH_LOSS and answer.table is not None:
+            names = {row["candidate"]: row["name"] for row in answer.table.to_dict()["rows"]}
+        if answer.key == PUBLISHED:
+            published = "the published settings" if self._published else "the baseline"
+            names = {self._winner.label: "The winner", comparison.label: published}
+        first, second = (names[candidate.label] for candidate in pair)
+        said = f"{first} against {second}: the smallest detectable difference is {number_text(smallest, metric)}"
         if comparison.difference <= 0:
             return f"{said}."
-        gap = number_text(comparison.difference, metric)
+        gap, images = number_text(comparison.difference, metric), comparison.over_images
         if images is not None and images.share_of_images >= MOSTLY:
             share = share_text(images.share_of_images)
-            return f"{said}; {share} of the uncertainty is the choice of test images, which more seeds do not reduce."
-        needed = f"{detectable.seeds} seeds each would detect {gap}" if detectable.seeds is not None else ""
-        return f"{said}; {needed or f'no affordable number of seeds would detect {gap}'}."
+            return f"{said}; {share} of the uncertainty comes from the test images, not from the seeds."
+        seeds = answer.numbers["seeds_needed"]
+        if seeds is None:
+            return f"{said}; no affordable number of seeds would detect {gap}."
+        return f"{said}; {seeds} seeds each would detect {gap}."
+
+
+def _labels(candidates: Iterable[Candidate]) -> list[str]:
+    return [candidate.label for candidate in candidates]
 
 
 def quantity_of(standing: Standing) -> Quantity:

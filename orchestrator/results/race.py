@@ -1,8 +1,8 @@
-"""A race: each candidate gets equally many seeds, then the leader and the candidate nearest to it get the others.
+"""The rounds of a design: each candidate gets equally many seeds, then the leader and the candidate nearest to it more.
 
-A fixed design gives every candidate as many seeds as the winner gets. A race gives each candidate ``SHARE`` of what it
-would get there, but at least ``LEAST`` seeds. The remaining trainings go, round by round, to the two candidates on
-which the verdict depends: the leader (highest mean on val) and the candidate closest to it, the one with the largest
+A fixed design gives all seeds in its first round, so that there is no other. A race gives each candidate ``SHARE`` of
+what it would get there, but at least ``LEAST`` seeds. The other trainings go, round by round, to the two candidates
+on which the verdict depends: the leader (highest mean on val) and the candidate closest to it, the one with the largest
 p-value of Welch's test on val. Nobody leaves: whoever falls back gets no seed until it is the closest again.
 
 The race ends when the leader is ahead of every candidate at p <= ``CLEAR``, or when its trainings are used up. Test is
@@ -10,14 +10,14 @@ opened then. The winner is *better* only where it beats every other candidate, w
 ``LEVEL`` (``comparisons.py``). This level is below that of a fixed design, because a candidate whose first seeds were
 unlucky gets no seed that would correct them, and because a lead that images caused may end a race early. A constant
 share of the trainings comes first, because without it the error rate grows with the number of trainings. Error rates
-and power: ``docs/confirming.md``, measured by ``python -m tests.benchmarks race``.
+and power: ``docs/evidence/verdict-errors.md``, measured by ``python -m tests.benchmarks race``.
 
 A race is a function of the values so far: a race that was killed is computed again from its first round, with equal
 rounds. Older versions ran races by another rule, whose rounds are not computed again (``Race.older``).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -30,7 +30,7 @@ SHARE = 2 / 3
 """Share of the trainings that all candidates get alike."""
 
 LEAST = 3
-"""Seeds of each candidate in the first round, where the trainings suffice for so many."""
+"""Fewest seeds of each candidate in the first round of a race that has the trainings for them."""
 
 CLEAR = 0.001
 """Largest p-value of any comparison on val with which a race ends before its trainings are used up."""
@@ -76,14 +76,10 @@ class Round:
     closest: str | None
     p: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the round as plain values for JSON."""
-        return {**vars(self), "seeds": dict(self.seeds), "means": dict(self.means)}
-
 
 @dataclass(frozen=True)
 class Race:
-    """The state of a race.
+    """The state of a race, or of a fixed design, which is a race of a single round.
 
     Attributes:
         rounds: The rounds whose trainings have all ended; none of a race that an older version ran.
@@ -112,12 +108,12 @@ class Race:
             "ended": self.ended,
             "older": self.older,
             "seeds": dict(self.seeds),
-            "rounds": [one.to_dict() for one in self.rounds],
+            "rounds": list(map(asdict, self.rounds)),
         }
 
 
 def first_seeds(trainings: int, candidates: int) -> int:
-    """Return how many seeds each candidate gets in the first round.
+    """Return how many seeds each candidate gets in the first round of a race.
 
     Example:
         >>> first_seeds(30, 6), first_seeds(60, 6), first_seeds(14, 6)
@@ -126,26 +122,27 @@ def first_seeds(trainings: int, candidates: int) -> int:
     return max(min(LEAST, trainings // candidates), int(trainings * SHARE) // candidates)
 
 
-def most_seeds(trainings: int, candidates: int) -> int:
-    """Return how many seeds a candidate of a race can get at most."""
-    first = first_seeds(trainings, candidates)
+def most_seeds(first: int, trainings: int, candidates: int) -> int:
+    """Return how many seeds a candidate can get at most, where each gets ``first`` seeds in the first round."""
     return first + max(0, trainings - first * candidates) // 2
 
 
 @lru_cache(maxsize=256)
-def run_race(entrants: tuple[Entrant, ...], trainings: int, seeds: tuple[int, ...]) -> Race:
+def run_race(entrants: tuple[Entrant, ...], first: int, trainings: int, seeds: tuple[int, ...]) -> Race:
     """Run a race up to the first round with missing values; equal arguments are computed once.
 
     Args:
         entrants: Candidates of one dataset, in an order that never changes; seeds that a candidate was not given are
             ignored.
-        trainings: Largest number of trainings in all, at least two for each candidate.
+        first: Seeds of each candidate in the first round, >= 1.
+        trainings: Largest number of trainings in all, at least ``first`` for each candidate; a fixed design has no
+            more than these.
         seeds: Seeds in the order in which every candidate gets them; at least ``most_seeds``.
 
     Returns:
         The race; where it has not ended, ``seeds`` includes the round for which trainings are missing.
     """
-    counts = dict.fromkeys((entrant.label for entrant in entrants), first_seeds(trainings, len(entrants)))
+    counts = dict.fromkeys((entrant.label for entrant in entrants), first)
     rounds: list[Round] = []
     while True:
         given = {label: seeds[:count] for label, count in counts.items()}

@@ -7,20 +7,15 @@ from typing import Any
 
 from orchestrator.experiment.sections import Objective
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, points_by_study
+from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Trial
+from orchestrator.results.analyses import Analyses, values_at_best
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.caveats import caveats, comparability
-from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.confirming import races_of
-from orchestrator.results.early_epochs import EarlyEpochs, describe_early_epochs, early_epochs, of_dataset
-from orchestrator.results.equal_budget import EqualBudget, equal_budgets
+from orchestrator.results.confirmation import Confirmation, confirmations
+from orchestrator.results.equal_budget import Json
 from orchestrator.results.judged import JudgedVerdict, judged_verdicts
-from orchestrator.results.optimism import Optimism, optimism_of
-from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 from orchestrator.results.race import Race
-from orchestrator.results.space_edges import describe_edges, space_edges
-from orchestrator.results.trends import Trend, trends_of
+from orchestrator.results.trends import trends_of
 from orchestrator.results.winner import Winner, best_metrics, identity_of, winners_of
 
 
@@ -48,47 +43,47 @@ class Summary:
         return self.history.metric
 
     @cached_property
+    def analyses(self) -> Analyses:
+        """What the history says beside the verdicts."""
+        return Analyses(self.history)
+
+    @property
     def objectives(self) -> Sequence[Objective]:
         """The objectives, of which ``metric`` is the first."""
-        return goals_of(self.history)
+        return self.analyses.objectives
 
     @property
     def ended_by(self) -> str | None:
         """See ``History.ended_by``."""
         return self.history.ended_by
 
-    @cached_property
+    @property
     def fronts(self) -> Mapping[str, Sequence[Point]]:
         """Dataset -> Pareto front, where there are several objectives."""
-        return pareto_fronts(self.history, self.objectives) if len(self.objectives) > 1 else {}
+        return self.analyses.fronts
 
     @cached_property
     def winners(self) -> Mapping[str, Winner]:
         """Dataset -> winner."""
-        return winners_of(self.history, self.verdicts)
+        return winners_of(self.history, self.confirmations)
+
+    @cached_property
+    def confirmations(self) -> Mapping[str, Confirmation]:
+        """Dataset -> confirmation, where any was planned or begun."""
+        return confirmations(self.history)
 
     @cached_property
     def verdicts(self) -> Mapping[str, DatasetVerdict]:
         """Dataset -> verdict, where the confirmation of the dataset is over."""
-        return verdicts_of(self.history)
+        return {dataset: one.verdict for dataset, one in self.confirmations.items() if one.is_over}
 
     @cached_property
     def races(self) -> Mapping[str, Race]:
         """Dataset -> race, where the confirmation of the dataset is a race."""
-        return races_of(self.history)
+        return {dataset: one.race for dataset, one in self.confirmations.items() if one.is_raced}
 
     @cached_property
-    def equal_budget(self) -> Mapping[str, EqualBudget]:
-        """Dataset -> comparison of its losses at equal budgets."""
-        return equal_budgets(self.history)
-
-    @cached_property
-    def optimism(self) -> Mapping[str, Optimism]:
-        """Dataset -> how much higher the search's values were than those of fresh seeds."""
-        return optimism_of(self.history)
-
-    @cached_property
-    def trends(self) -> Mapping[str, Sequence[Trend]]:
+    def trends(self) -> Mapping[str, Sequence[Json]]:
         """Dataset with a verdict -> trends over the parameter of ``confirm.each_of``; empty without one."""
         confirm = self.history.experiment.confirm
         if confirm is None or confirm.each_of is None:
@@ -98,7 +93,7 @@ class Summary:
     @cached_property
     def judged(self) -> Mapping[str, Sequence[JudgedVerdict]]:
         """Dataset that has a verdict -> verdicts by people's judgements of pairs; empty without judgements."""
-        return {dataset: judged_verdicts(self.history, verdict) for dataset, verdict in self.verdicts.items()}
+        return {dataset: judged_verdicts(self.confirmations[dataset]) for dataset in self.verdicts}
 
     @property
     def confirm_looks(self) -> Mapping[str, int]:
@@ -117,32 +112,8 @@ class Summary:
 
     @cached_property
     def caveats(self) -> Mapping[str, Sequence[str]]:
-        """Dataset -> sentences that qualify its results.
-
-        They are about the trials that could not win, how well early epochs rank trials, ranges whose ends hold the best
-        settings, and what makes the losses comparable.
-        """
-        edges, compared = space_edges(self.history, self._studies), comparability(self.history)
-        found = {}
-        for dataset in self.datasets:
-            trials = [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
-            early = describe_early_epochs(of_dataset(self.early_epochs, trials))
-            found[dataset] = [
-                *caveats(trials),
-                *early,
-                *describe_edges(edges, trials),
-                *compared.get(dataset, ()),
-            ]
-        return found
-
-    @cached_property
-    def early_epochs(self) -> Mapping[str, EarlyEpochs]:
-        """Study -> how well each epoch ranks trials as the end does."""
-        return early_epochs(self.history, self._studies)
-
-    @cached_property
-    def _studies(self) -> Mapping[str, Sequence[Point]]:
-        return points_by_study(self.history.trials.values())
+        """Dataset -> sentences that qualify its results."""
+        return {dataset: self.analyses.caveats(dataset) for dataset in self.datasets}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain values for JSON."""
@@ -155,14 +126,14 @@ class Summary:
             "winners": {dataset: winner.to_dict() for dataset, winner in self.winners.items()},
             "verdicts": [verdict.to_dict() for verdict in self.verdicts.values()],
             "races": {dataset: race.to_dict() for dataset, race in self.races.items()},
-            "equal_budget": {dataset: found.to_dict() for dataset, found in self.equal_budget.items()},
-            "optimism": {dataset: found.to_dict() for dataset, found in self.optimism.items()},
-            "trends": {dataset: [trend.to_dict() for trend in found] for dataset, found in self.trends.items()},
+            "equal_budget": dict(self.analyses.equal_budget),
+            "optimism": dict(self.analyses.optimism),
+            "trends": {dataset: list(trends) for dataset, trends in self.trends.items()},
             "judged": {dataset: [one.to_dict() for one in judged] for dataset, judged in self.judged.items()},
             "confirm_looks": dict(self.confirm_looks),
             "test_openings": dict(self.test_openings),
             "caveats": {dataset: list(sentences) for dataset, sentences in self.caveats.items()},
-            "early_epochs": {study: early.to_dict() for study, early in self.early_epochs.items()},
+            "early_epochs": dict(self.analyses.early_epochs),
         }
 
     def _on_front(self, point: Point) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from orchestrator.reference.published import (
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
 from orchestrator.results.answers import UNCONFIRMED, answers_of, outcomes_of
 from orchestrator.results.candidates import DatasetVerdict, Standing
-from orchestrator.results.confirmed import metrics_of
+from orchestrator.results.confirmation import metrics_of
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import printed, setting_text

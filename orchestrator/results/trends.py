@@ -20,13 +20,15 @@ References:
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
+from orchestrator.results.answer import Answer, Column, Quantity, table_of
 from orchestrator.results.candidates import DatasetVerdict
+from orchestrator.results.equal_budget import Json
 from orchestrator.results.statistics import CONFIDENCE, Interval, Sample, around, has_spread, holm, two_sided
+from orchestrator.text.values import short_names, value_text
+from orchestrator.text.wording import interval_text, metric_name, number_text, p_equals, printed
 
 FEWEST_VALUES = 3
 """Fewest values of a parameter for a trend: two values are a comparison."""
@@ -34,53 +36,7 @@ FEWEST_VALUES = 3
 LEVEL = 1 - CONFIDENCE
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """A weighted sum of the means of all values, zero where the means are equal.
-
-    Attributes:
-        estimate: The sum, in the metric's unit per doubling, or per squared doubling.
-        interval: 95 % interval.
-        p: Two-sided p-value, Holm-adjusted for both contrasts of the trend.
-    """
-
-    estimate: float
-    interval: Interval
-    p: float
-
-
-@dataclass(frozen=True)
-class Trend:
-    """The curve of a metric over a parameter.
-
-    Attributes:
-        parameter: Name of the parameter.
-        metric: Name of the metric.
-        loss: Loss of the candidates.
-        means: Value of the parameter, ascending -> mean over the seeds.
-        band: Value -> simultaneous 95 % interval of its mean.
-        seeds: Fewest seeds of a value.
-        slope: Change for each doubling.
-        bend: Curvature.
-    """
-
-    parameter: str
-    metric: str
-    loss: str
-    means: Mapping[float, float]
-    band: Mapping[float, Interval]
-    seeds: int
-    slope: Contrast
-    bend: Contrast
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the trend as plain values for JSON; a value of the parameter that is a key becomes text."""
-        curve = [{"value": x, "mean": mean, "band": asdict(self.band[x])} for x, mean in self.means.items()]
-        named = {"parameter": self.parameter, "metric": self.metric, "loss": self.loss, "seeds": self.seeds}
-        return {**named, "curve": curve, "slope": asdict(self.slope), "bend": asdict(self.bend)}
-
-
-def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Trend]:
+def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
     """Return the trend of each model and loss of a verdict whose candidates differ in a numeric parameter."""
     groups: dict[tuple[str, str], dict[float, Sample]] = {}
     for standing in verdict.standings:
@@ -94,7 +50,7 @@ def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Trend]:
     return [trend for trend in found if trend is not None]
 
 
-def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, loss: str) -> Trend | None:
+def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, loss: str) -> Json | None:
     """Return the trend of a metric over the values of a parameter.
 
     Args:
@@ -104,7 +60,10 @@ def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, los
         loss: Loss of the candidates.
 
     Returns:
-        ``None`` for fewer than three values, a value with one seed, or without spread.
+        The names; ``seeds``, the fewest of a value; ``curve``, the mean of each value with its part of the band that
+        holds all means with 95 %; ``slope`` and ``bend``, each with its ``estimate`` in the metric's unit per doubling
+        or squared doubling, its 95 % ``interval`` and its ``p``, Holm-adjusted for both. ``None`` for fewer than three
+        values, a value with one seed, or without spread.
     """
     ordered = sorted(samples)
     groups = [samples[x] for x in ordered]
@@ -118,37 +77,60 @@ def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, los
     contrasts = [_contrast(weights / (weights**2).sum(), groups) for weights in (linear, curved)]
     adjusted = holm([p for _, _, p in contrasts])
     slope, bend = (
-        Contrast(estimate, interval, p) for (estimate, interval, _), p in zip(contrasts, adjusted, strict=True)
+        {"estimate": estimate, "interval": vars(interval), "p": p}
+        for (estimate, interval, _), p in zip(contrasts, adjusted, strict=True)
     )
-    return Trend(
-        parameter=parameter,
-        metric=metric,
-        loss=loss,
-        means={value: float(group.mean()) for value, group in zip(ordered, groups, strict=True)},
-        band=_band(ordered, groups),
-        seeds=min(map(len, groups)),
-        slope=slope,
-        bend=bend,
-    )
-
-
-def describe_trend(trend: Trend) -> list[str]:
-    """Return sentences about a trend: slope, then bend."""
-    metric = trend.metric.partition("/")[2]
-    lowest, highest = min(trend.means), max(trend.means)
-    best = max(trend.means, key=lambda value: trend.means[value])
-    slope, bend = trend.slope, trend.bend
-    rising = "rises" if slope.estimate > 0 else "falls"
-    linear = f"{metric} {rising}" if slope.p <= LEVEL else f"no significant trend of {metric}"
-    curved = "bends down" if bend.estimate < 0 else "bends up"
-    curve = f"the curve {curved}" if bend.p <= LEVEL else "no significant bend"
-    counts = f"{len(trend.means)} values, at least {trend.seeds} seeds each"
-    return [
-        f"{trend.loss}, {trend.parameter} from {lowest:g} to {highest:g}: {linear}, {slope.estimate:+.2f} a doubling, "
-        f"95 % CI [{slope.interval.low:+.2f}, {slope.interval.high:+.2f}], p = {slope.p:.2g} ({counts})",
-        f"{trend.loss}, {trend.parameter}: {curve}, p = {bend.p:.2g}; the highest mean is at {best:g} "
-        f"(both p-values Holm-adjusted)",
+    curve = [
+        {"value": value, "mean": float(group.mean()), "band": vars(interval)}
+        for value, group, interval in zip(ordered, groups, _band(groups), strict=True)
     ]
+    about = {"parameter": parameter, "metric": metric, "loss": loss, "seeds": min(map(len, groups))}
+    return {**about, "curve": curve, "slope": slope, "bend": bend}
+
+
+def trend_answer(dataset: str, trends: Sequence[Json]) -> Answer | None:
+    """Return the answer about a dataset's trends; ``None`` without a trend."""
+    if not trends:
+        return None
+    metric, parameter = trends[0]["metric"], trends[0]["parameter"]
+    columns = [
+        Column("loss", "loss", hidden=True),
+        Column("name", "loss"),
+        Column("value", _name(parameter), unit="number"),
+        Column("mean", "mean", unit=metric, shows="both"),
+    ]
+    rows = [
+        (trend["loss"], printed(trend["loss"]), point["value"], Quantity(point["mean"], None, *point["band"].values()))
+        for trend in trends
+        for point in trend["curve"]
+    ]
+    headline, *notes = (sentence for trend in trends for sentence in describe_trend(trend))
+    notes.append("Both p-values of a trend are Holm-adjusted; the intervals hold all means with 95 %.")
+    question, table = f"Is there a trend over {_name(parameter)}?", table_of(columns, rows)
+    return Answer("trends", dataset, question, headline, table=table, notes=tuple(notes), data={"trends": list(trends)})
+
+
+def describe_trend(trend: Json) -> list[str]:
+    """Return sentences about a trend: slope, then bend."""
+    metric, name = metric_name(trend["metric"]), printed(trend["loss"])
+    slope, bend = trend["slope"], trend["bend"]
+    rising = "rises" if slope["estimate"] > 0 else "falls"
+    said = f"{name}: {metric} {rising} by" if slope["p"] <= LEVEL else f"{name}: {metric} has no significant slope:"
+    gap = number_text(slope["estimate"], metric, signed=slope["p"] > LEVEL).lstrip("−" if slope["p"] <= LEVEL else "")
+    ends = interval_text(slope["interval"]["low"], slope["interval"]["high"], metric)
+    bends = (
+        f"the curve bends {'down' if bend['estimate'] < 0 else 'up'}" if bend["p"] <= LEVEL else "no significant bend"
+    )
+    best = max(trend["curve"], key=lambda point: point["mean"])["value"]
+    return [
+        f"{said} {gap} a doubling of {_name(trend['parameter'])}, 95 % CI {ends}, {p_equals(slope['p'])}.",
+        f"{name}: {bends}, {p_equals(bend['p'])}; the highest mean is at {value_text(best)}.",
+    ]
+
+
+def _name(parameter: str) -> str:
+    (name,) = short_names({parameter: None})
+    return name.replace("_", " ")
 
 
 def _contrast(weights: Sample, groups: Sequence[Sample]) -> tuple[float, Interval, float]:
@@ -161,13 +143,11 @@ def _contrast(weights: Sample, groups: Sequence[Sample]) -> tuple[float, Interva
     return estimate, around(estimate, error, freedom), two_sided(estimate / error, freedom)
 
 
-def _band(values: Sequence[float], groups: Sequence[Sample]) -> dict[float, Interval]:
+def _band(groups: Sequence[Sample]) -> list[Interval]:
     """Return the intervals that hold all means at once with 95 %."""
     from scipy.special import stdtrit
 
-    each = CONFIDENCE ** (1 / len(groups))
-    band = {}
-    for value, group in zip(values, groups, strict=True):
-        reach = float(stdtrit(len(group) - 1, (1 + each) / 2)) * float(group.std(ddof=1)) / math.sqrt(len(group))
-        band[value] = Interval(float(group.mean()) - reach, float(group.mean()) + reach)
-    return band
+    share = (1 + CONFIDENCE ** (1 / len(groups))) / 2
+    reaches = [float(stdtrit(len(g) - 1, share)) * float(g.std(ddof=1)) / math.sqrt(len(g)) for g in groups]
+    means = [float(group.mean()) for group in groups]
+    return [Interval(mean - reach, mean + reach) for mean, reach in zip(means, reaches, strict=True)]

@@ -17,7 +17,7 @@ from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_winners
 from orchestrator.text.wording import setting_text
 from trainables.errors import UserError
@@ -97,7 +97,6 @@ class TrialComparison:
                 (name, *(None if value is None else str(value) for value in pair))
                 for name, pair in self.settings.items()
             ),
-            "settings that differ",
         )
         metrics = (
             Column("metric", "metric"),
@@ -109,11 +108,13 @@ class TrialComparison:
             (name, first, second, None if first is None or second is None else second - first)
             for name, (first, second) in self.metrics.items()
         ]
-        table = settings if self.settings else None
-        notes = (*sides, *(() if self.settings else ("No setting differs.",)))
+        differing = "" if self.settings else "No setting differs."
         return [
-            Answer("settings", "", "Which of two trials is better?", f"{self.better}.", table=table, notes=notes),
-            Answer("metrics", "", "Which metrics differ at the best epochs?", "", table=Table(metrics, tuple(rows))),
+            Answer("better", "", "Which of two trials is better?", f"{self.better}.", notes=tuple(sides)),
+            Answer("settings", "", "In which settings do they differ?", differing, table=settings),
+            Answer(
+                "metrics", "", "How do their metrics at the best epochs differ?", "", table=Table(metrics, tuple(rows))
+            ),
         ]
 
 
@@ -236,10 +237,10 @@ def _winner(history: History, name: str) -> tuple[Trial, str]:
         if verdict.winner is not None:
             found[dataset] = (history.trials[verdict.winner.candidate.label], "the winner of the confirmation")
     if not found:
-        raise NoSuchTrialError(f"{name}: no trial of its search has finished, so none stands for it; name a trial")
+        raise NoSuchTrialError(f"{name}: no trial of its search has finished, so name a trial")
     if len(found) > 1:
         places = ", ".join(f"{name}/{trial.id}" for trial, _ in found.values())
-        raise NoSuchTrialError(f"{name}: has a winner on each of its datasets: {places}; name one of them so")
+        raise NoSuchTrialError(f"{name}: has several datasets with a winner each: {places}; name one of them so")
     return next(iter(found.values()))
 
 

@@ -19,9 +19,10 @@ of a lead is at least the probability that the luckiest of so many candidates le
 baseline from which no candidate differs is called beaten in at most 4 % of studies. The rival is treated as a baseline
 of the candidates of the winner's loss. Each dataset has a correction of its own.
 
-How often a winner with an equal is called better, and how often a lead is found, is in ``docs/confirming.md``;
-``python -m tests.benchmarks race`` simulates it. A variance pooled over the candidates finds more leads, but where
-spreads differ fourfold it is wrong in 9 to 14 % of studies of three to five seeds; so Welch's test is used.
+How often a winner with an equal is called better, and how often a lead is found, is in
+``docs/evidence/verdict-errors.md``; ``python -m tests.benchmarks race`` simulates it. A variance pooled over the
+candidates finds more leads, but where spreads differ fourfold it is wrong in 9 to 14 % of studies of three to five
+seeds; so Welch's test is used.
 
 References:
     [Gutmann1987] Gutmann and Maymin, Is the selected population the best?, Annals of Statistics 15, 456-461.

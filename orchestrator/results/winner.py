@@ -13,8 +13,7 @@ from typing import Any
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.results.candidates import DatasetVerdict, Standing
-from orchestrator.results.confirmed import champion_of, verdicts_of
+from orchestrator.results.confirmation import Confirmation, confirmations
 
 
 @dataclass(frozen=True)
@@ -77,21 +76,21 @@ def find_winners(history: History) -> dict[str, Trial]:
 
 def find_champions(history: History) -> dict[str, Trial]:
     """Return the trial whose trained model stands for the winner of each dataset, confirmed or not."""
-    return {dataset: winner.model for dataset, winner in winners_of(history, verdicts_of(history)).items()}
+    return {dataset: winner.model for dataset, winner in winners_of(history, confirmations(history)).items()}
 
 
-def winners_of(history: History, verdicts: Mapping[str, DatasetVerdict]) -> dict[str, Winner]:
+def winners_of(history: History, confirmed: Mapping[str, Confirmation]) -> dict[str, Winner]:
     """Return the winner of each dataset that has one.
 
     Args:
         history: History of the experiment.
-        verdicts: Dataset -> verdict, see ``verdicts_of``.
+        confirmed: Dataset -> confirmation, see ``confirmations``; of those that are over the verdict names the winner.
     """
     winners = {dataset: _unconfirmed(point, history) for dataset, point in find_winning_points(history).items()}
-    for dataset, verdict in verdicts.items():
-        champion = champion_of(history, verdict)
-        if verdict.winner is not None and champion is not None:
-            winners[dataset] = _confirmed(verdict.winner, champion, history)
+    for dataset, confirmation in confirmed.items():
+        champion = confirmation.champion if confirmation.is_over else None
+        if champion is not None:
+            winners[dataset] = _confirmed(confirmation, champion)
     return winners
 
 
@@ -110,8 +109,9 @@ def _unconfirmed(point: Point, history: History) -> Winner:
     )
 
 
-def _confirmed(winner: Standing, champion: Trial, history: History) -> Winner:
+def _confirmed(confirmation: Confirmation, champion: Trial) -> Winner:
     """Return a confirmed winner; its metrics are means over the seeds."""
+    history, winner = confirmation.history, confirmation.verdict.standings[0]
     means = {name: value.mean for name, value in winner.measures.items()}
     return Winner(
         trial=winner.candidate.label,
@@ -121,7 +121,7 @@ def _confirmed(winner: Standing, champion: Trial, history: History) -> Winner:
         seeds=winner.result.seeds,
         val={name.removeprefix("val/"): value for name, value in means.items() if name.startswith("val/")},
         test={name.removeprefix("test/"): value for name, value in means.items() if name.startswith("test/")},
-        test_opened_for=history.tests_opened.get(winner.candidate.dataset, []),
+        test_opened_for=history.tests_opened.get(confirmation.dataset, []),
     )
 
 

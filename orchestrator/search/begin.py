@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.experiment.experiment import Experiment, check_document, load_experiment
+from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.experiment.plugins import with_plugins
 from orchestrator.experiment.sections import Resources
-from orchestrator.experiment.yaml_files import Document, override
+from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.machines.cluster import Cluster, ignored_address
 from orchestrator.search.loaded import LoadedExperiment, load
 from orchestrator.search.search import SearchResult, run_search
@@ -95,7 +95,7 @@ def make_experiment(
         return load_experiment(str(experiment), overrides, plugins)
     values = experiment.to_dict() if isinstance(experiment, Experiment) else dict(experiment)
     document = override(Document("experiment", values), overrides)
-    return check_document(with_plugins(document, plugins, Path()))
+    return validate(Experiment, with_plugins(document, plugins, Path()))
 
 
 def run_experiment(

@@ -10,7 +10,7 @@ import time
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point
-from orchestrator.journal.record import Record
+from orchestrator.journal.records import Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
 
 SPENT = ("hours", "gpu_hours")

@@ -10,16 +10,24 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from orchestrator.journal.confirmation_records import ConfirmationPlanned, EvaluatedOnTest
-from orchestrator.journal.experiment_records import LimitNoted, PopulationMoved
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
-from orchestrator.journal.record import Record
+from orchestrator.journal.records import (
+    CheckpointDamaged,
+    ConfirmationPlanned,
+    EpochEnded,
+    EvaluatedOnTest,
+    LimitNoted,
+    PopulationMoved,
+    Record,
+    TrialRetried,
+    TrialStarted,
+    has_ended,
+)
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialRetried, TrialStarted, has_ended
 from orchestrator.results.answers import chance_of, dataset_answers, over_datasets
-from orchestrator.results.confirming import races_of
+from orchestrator.results.confirmation import races_of
 from orchestrator.results.race import describe_race, describe_round
 from orchestrator.results.summary import Summary
 from orchestrator.search.heartbeat import EpochClock, Heartbeat, spinner
@@ -368,4 +376,6 @@ def end_of_search(summary: Summary, commands: Sequence[str], width: int) -> list
     chance = chance_of(summary, datasets[0]) if metric == "test/rsum" else None
     counted = f"{count_text(caveats, 'caveat')}; " if caveats else ""
     closing = [f"{counted}{commands[0]}", *commands[1:]] if commands else []
-    return screen(first, about, metric_meaning(metric, chance), sentences, closing, width)
+    return screen(
+        first, about, metric_meaning(metric, *([] if chance is None else [chance])), sentences, closing, width
+    )

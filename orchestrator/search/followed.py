@@ -4,11 +4,9 @@ from pathlib import Path
 
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.reader import JournalReader, JournalReplacedError
-from orchestrator.journal.record import Record
-from orchestrator.journal.trial_records import EpochEnded
+from orchestrator.journal.records import EpochEnded, ExperimentStarted, Record
 from orchestrator.search.budget import Meter
 from orchestrator.search.time_left import blended_rate, epoch_seconds
 

@@ -8,9 +8,8 @@ from statistics import median
 from rich.text import Text
 
 from orchestrator.journal.history import History
-from orchestrator.journal.record import Record
+from orchestrator.journal.records import EpochEnded, Record, TrialStarted
 from orchestrator.journal.trial import Trial
-from orchestrator.journal.trial_records import EpochEnded, TrialStarted
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """Frames of the spinner."""

@@ -11,7 +11,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.reader import read_history
 from orchestrator.results import frames
 from orchestrator.results.answers import summarise
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirmation import confirmations
 from orchestrator.results.winner import Winner, winners_of
 from orchestrator.search.resuming import read_experiment
 from orchestrator.winners.champions import packed_champions
@@ -124,7 +124,12 @@ class LoadedExperiment:
 
     @property
     def figures(self) -> "dict[str, Figure]":
-        """The drawings of the report, by name, as Plotly's figures: ``figures["trials"].show()``."""
+        """The drawings of the report, by name, as Plotly's figures: ``figures["trials"].show()``.
+
+        Raises:
+            MissingExtraError: If Plotly's package is not installed.
+        """
+        require("figures", "`figures`", "plotly")
         from orchestrator.report.plotly_figures import plotly_figures
 
         return plotly_figures(self.history)
@@ -166,7 +171,7 @@ class LoadedExperiment:
 
     def _winners(self) -> dict[str, Winner]:
         history = self.history
-        return winners_of(history, verdicts_of(history))
+        return winners_of(history, confirmations(history))
 
 
 def load(experiment: str | Path, *, output: str | Path = "runs") -> LoadedExperiment:

@@ -16,10 +16,10 @@ from orchestrator.experiment.plugins import changed_plugins
 from orchestrator.experiment.problems import short
 from orchestrator.experiment.sections import Resources
 from orchestrator.journal.begun_experiment import BegunExperiment
-from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
+from orchestrator.journal.records import ExperimentStarted
 from orchestrator.machines.cluster import Cluster
 from orchestrator.machines.environment import describe_environment
 from orchestrator.search.display import Progress, make_display

@@ -16,7 +16,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.processes import sigterm_as_ctrl_c
-from orchestrator.results.confirmation import choose_candidates
+from orchestrator.results.confirmation_plan import choose_candidates
 from orchestrator.text.terminal import path_text, say, typed_program
 from trainables.errors import ConfigError, UserError
 

@@ -10,9 +10,9 @@ from typing import Any
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.experiment_records import ExperimentEnded
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import ExperimentEnded
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.answers import summarise

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.confirmation_records import ConfirmationPlanned
 from orchestrator.journal.history import History
+from orchestrator.journal.records import ConfirmationPlanned
 from orchestrator.journal.trial import Stage
-from orchestrator.results.confirming import current_plans, most_trainings, trainings_of
+from orchestrator.results.confirmation import current_plans, most_trainings, trainings_of
 from orchestrator.search.budget import Meter
 from orchestrator.search.display import Progress
 from orchestrator.search.preparation import displayed

@@ -14,7 +14,7 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import Holder, find_holder
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.results.confirming import current_plans, most_trainings, races_of
+from orchestrator.results.confirmation import current_plans, most_trainings, races_of
 from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import command_to_resume
 from orchestrator.search.time_left import PlannedWork, TimeLeft

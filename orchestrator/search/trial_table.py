@@ -10,7 +10,7 @@ from rich.text import Text
 
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.pareto import goals_of
+from orchestrator.results.analyses import goals_of
 from orchestrator.text.values import format_parameters, short_names
 
 ROWS = 16

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from orchestrator.journal.scratch import make, mark, remove_abandoned
+from orchestrator.journal.lock import make_directory, mark_directory, remove_abandoned
 from orchestrator.storage.bucket import ObjectStore
 from orchestrator.storage.claim import Claim
 from orchestrator.storage.set_aside import FOLDER
@@ -121,9 +121,9 @@ class BucketStore:
 def actor_scratch() -> Path:
     """Return a folder of this process alone, and remove the folders of processes that were killed."""
     remove_abandoned(SCRATCH)
-    own = make(SCRATCH)
+    own = make_directory(SCRATCH)
     # The folder's mark stays open, and so locked, for as long as the process lives.
-    mark(own, "")
+    mark_directory(own, "")
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     return own
 

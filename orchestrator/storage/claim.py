@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec import structs
 
 from orchestrator.journal.lock import AlreadyRunningError, Holder, boot_id
 from orchestrator.storage.bucket import ObjectStore
@@ -98,7 +99,7 @@ class _Claimant:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of the claim."""
-        return {**vars(self.holder), "directory": self.directory, "token": self.token}
+        return {**structs.asdict(self.holder), "directory": self.directory, "token": self.token}
 
     def may_live(self, directory: Path) -> bool:
         """Say whether the driver may be alive, where this process holds the lock of ``directory``."""

@@ -13,8 +13,8 @@ from typing import Any
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.samplers import SAMPLERS
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import ExperimentStarted
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.studies.study import Studies
 from trainables.contracts.findings import BrokenError, Finding, PerhapsMeantError

@@ -56,7 +56,7 @@ def check_well_formed(address: str, name: str) -> None:
     is_whole = "@" not in rest[len(host) :] and _HOST.fullmatch(host.rpartition("@")[2]) is not None
     if not is_whole or re.search(r"\s", address) or not _can_be_split(address):
         raise ConfigError(
-            f"{name}: {scheme}://...: cannot tell the password from the host; in a user name or password, write "
+            f"{name}: {scheme}://...: the password and the host cannot be separated; in a user name or password, write "
             f"/ ? # @ : % [ ] and spaces as %2F %3F %23 %40 %3A %25 %5B %5D and %20"
         )
 

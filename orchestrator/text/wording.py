@@ -148,16 +148,17 @@ def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: in
     return number_text(value, unit, signed=signed, decimals=decimals) if shown is None else shown(value)
 
 
-def metric_meaning(metric: str, chance: float | None = None) -> str:
-    """Return a metric with what it measures, and the value of a random ranking where it is known.
+def metric_meaning(metric: str, *chances: float) -> str:
+    """Return a metric with what it measures, and the values of a random ranking of each split, where they are known.
 
     Example:
-        >>> metric_meaning("test/rsum", 3.2), metric_meaning("val/i2t_r1")
+        >>> metric_meaning("test/rsum", 3.2, 3.199), metric_meaning("val/i2t_r1")
         ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val i2t r1')
     """
     name = metric.replace("/", " ").replace("_", " ")
     meaning = next((text for ending, text in METRICS.items() if metric.endswith(ending)), "")
-    by_chance = "" if chance is None else f", chance {number_text(chance, metric)}"
+    known = " or ".join(dict.fromkeys(number_text(chance, metric) for chance in chances))
+    by_chance = f", chance {known}" if known else ""
     return f"{name}: {meaning}{by_chance}" if meaning else name
 
 

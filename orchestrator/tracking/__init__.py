@@ -16,6 +16,7 @@ from orchestrator.tracking.address import (
 )
 from orchestrator.tracking.connection import (
     ExperimentDeletedError,
+    StoreMovedError,
     count_experiments,
     find_run,
     first_line,
@@ -23,7 +24,6 @@ from orchestrator.tracking.connection import (
 )
 from orchestrator.tracking.differences import find_differences
 from orchestrator.tracking.pages import comparison_page, newest_page
-from orchestrator.tracking.relocation import find_former_folders
 from orchestrator.tracking.runs import restore
 from orchestrator.tracking.store import STATUS, Store
 
@@ -31,12 +31,12 @@ __all__ = [
     "STATUS",
     "ExperimentDeletedError",
     "Store",
+    "StoreMovedError",
     "choose_uri",
     "comparison_page",
     "count_experiments",
     "default_uri",
     "find_differences",
-    "find_former_folders",
     "find_run",
     "first_line",
     "is_server",

@@ -11,13 +11,15 @@ from urllib.parse import urlsplit
 
 from orchestrator.text.addresses import HIDDEN, check_well_formed, split_password, without_password
 from orchestrator.text.terminal import typed_program
-from orchestrator.tracking.connection import first_line
-from orchestrator.tracking.relocation import DATABASE
+from orchestrator.tracking.connection import DATABASE, first_line
 from trainables.errors import ConfigError
 from trainables.extras import require
 
 USERNAME, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
 """Environment variables in which MLflow looks for the credentials of a server."""
+
+HOST, PORT = "127.0.0.1", 5000
+"""Address on which `orchestrator ui` serves the pages of a database, where the port is free."""
 
 DEFAULT_CREDENTIALS = ("admin", "password1234")
 """Default password of MLflow's basic auth."""
@@ -102,6 +104,13 @@ def is_server(uri: str) -> bool:
 def is_database(uri: str) -> bool:
     """Say whether a store is a database that this process opens itself."""
     return urlsplit(uri).scheme.partition("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
+
+
+def pages_of(uri: str, output: Path) -> tuple[str, str]:
+    """Return the address of a store's pages, without a password, and what must run for it; empty for a server."""
+    if is_server(uri):
+        return without_password(uri), ""
+    return f"http://{HOST}:{PORT}", f"(while `{pages_command(uri, output)}` runs)"
 
 
 def sync_command(uri: str, output: Path, *experiments: str) -> str:

@@ -5,11 +5,13 @@ import hashlib
 import logging
 import os
 import re
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from urllib.parse import unquote
 
 from orchestrator.text.addresses import without_password
 from trainables.extras import missing_modules
@@ -29,11 +31,48 @@ os.environ.setdefault(TIMEOUT, "60")
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Experiment, Run
+
+DATABASE = "mlflow.db"
+"""Name of the database in an output folder, which its experiments share by default."""
+
+ARTIFACTS = "artifacts"
+"""Folder of all artifacts beside the database."""
 
 
 class ExperimentDeletedError(ConnectionError):
     """The experiment was deleted in MLflow's pages; until it is restored, it accepts no runs."""
+
+
+class StoreMovedError(ConnectionError):
+    """The database keeps the files of runs in another folder, from which its folder was moved or copied."""
+
+
+def artifacts_of(output: Path, experiment: str) -> str:
+    """Return the address of an experiment's artifacts in an output folder."""
+    return (output.resolve() / ARTIFACTS / experiment).as_uri()
+
+
+def refuse_moved(client: "MlflowClient", experiment: "Experiment") -> None:
+    """Refuse a database whose files are looked for in the folder from which an output folder was moved or copied.
+
+    MLflow stores absolute addresses of files: it makes a relative one absolute, and has no request that changes one.
+    Files would be written to the former folder, which may belong to another search by now.
+
+    Raises:
+        StoreMovedError: If the files lie beside the database, or at neither place.
+    """
+    address, uri = experiment.artifact_location or "", str(client.tracking_uri)
+    database, former = Path(uri.removeprefix("sqlite:///")), Path(unquote(address.removeprefix("file://")))
+    here = database.parent / ARTIFACTS / former.name
+    is_default = uri.startswith("sqlite:///") and database.name == DATABASE and address.startswith("file:///")
+    if not is_default or former.parent.name != ARTIFACTS or former == here or (former.is_dir() and not here.is_dir()):
+        return
+    raise StoreMovedError(
+        f"{database}: keeps its files in {former.parent.parent}, from where its folder was moved or copied. Move the "
+        f"folder back, or rename {DATABASE}: `orchestrator sync --output {shlex.quote(str(database.parent))}` makes a "
+        f"new one from the journals"
+    )
 
 
 def store_failures() -> tuple[type[Exception], ...]:
@@ -119,6 +158,7 @@ def count_experiments(uri: str) -> int:
     """Return how many experiments a store holds, after a single attempt of a few seconds.
 
     Raises:
+        StoreMovedError: If the folder of the database was moved or copied.
         ConnectionError: If the store does not answer.
     """
     hush()
@@ -127,7 +167,13 @@ def count_experiments(uri: str) -> int:
 
     try:
         with hurried():
-            return len(MlflowClient(tracking_uri=uri).search_experiments())
+            client = MlflowClient(tracking_uri=uri)
+            experiments = client.search_experiments()
+        for experiment in experiments:
+            refuse_moved(client, experiment)
+        return len(experiments)
+    except StoreMovedError:
+        raise
     except failures as error:
         raise ConnectionError(f"{without_password(uri)}: {first_line(error)}") from None
 

@@ -6,6 +6,7 @@ Names of runs and metrics in MLflow, chosen for the order and the width of MLflo
 """
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +124,8 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
         **({"candidate": trial.candidate} if trial.candidate else {}),
         **({"plugins": ", ".join(config.plugins)} if config.plugins else {}),
         "experiment": history.name,
+        # The way back from a run to the page with all charts, which is found by the experiment's name.
+        "report": shlex.join(["orchestrator", "report", history.name, "--open"]),
         "data_digest": history.data.get(data_key(config), ""),
         "git_revision": str(environment.get("git_revision")),
         **{f"version.{name}": value for name, value in environment.get("versions", {}).items()},

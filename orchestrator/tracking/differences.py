@@ -17,6 +17,7 @@ def find_differences(uri: str, output: Path, experiment: str, history: History) 
     Raises:
         MlflowException: If the store does not answer; see ``store_failures``.
         ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
+        StoreMovedError: If the folder of the database was moved or copied.
     """
     if uri == default_uri(output) and not (output / "mlflow.db").is_file():
         return [f"there is no {output / 'mlflow.db'}"] if history.trials else []

@@ -1,15 +1,13 @@
 """Fetches the winners' models from MLflow's model registry, without the files that hold code."""
 
-import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.tracking import (
+    StoreMovedError,
     choose_uri,
-    find_former_folders,
+    count_experiments,
     first_line,
     store_failures,
-    sync_command,
     without_password,
 )
 from orchestrator.tracking.registry import Registered, RegistryError, champion_version, client_of, model_name
@@ -58,14 +56,11 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
 
 
 def _why_not_fetched(uri: str, name: str, error: Exception) -> str:
-    former: list[str] = []
-    # Where the database cannot be read, ``error`` already says so.
-    with suppress(sqlite3.Error):
-        former = find_former_folders(uri)
-    if former:
-        output = Path(uri.removeprefix("sqlite:///")).parent
-        return (
-            f"{output}: was moved or copied from {', '.join(former)}, where {name} is looked for; "
-            f"`{sync_command(uri, output)}` corrects it"
-        )
+    try:
+        count_experiments(uri)
+    except StoreMovedError as moved:
+        return str(moved)
+    except ConnectionError:
+        # The error that is known already says so.
+        pass
     return f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"

@@ -28,6 +28,7 @@ from orchestrator.tracking import (
     without_password,
 )
 from orchestrator.tracking.best_version import best_version, number_of, spread_tags
+from orchestrator.tracking.connection import refuse_moved
 from orchestrator.tracking.packed_model import save_model
 from orchestrator.winners.champions import Champion, packed_champions
 from trainables.errors import UserError
@@ -190,6 +191,8 @@ def _tolerating(code: str) -> Iterator[None]:
 
 def _run_of(client: "MlflowClient", champion: Champion) -> "Run":
     experiment = client.get_experiment_by_name(champion.experiment)
+    if experiment is not None:
+        refuse_moved(client, experiment)
     run = None if experiment is None else find_run(client, experiment.experiment_id, champion.trial)
     if run is None:
         raise RegistryError(

@@ -15,7 +15,6 @@ from orchestrator.text.values import visible
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import is_database
 from orchestrator.tracking.description import BEST_EPOCH, metrics_of
-from orchestrator.tracking.relocation import artifacts_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -82,10 +81,13 @@ def find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
 
     Raises:
         ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
+        StoreMovedError: If the folder of the database was moved or copied.
     """
     found = client.get_experiment_by_name(name)
     if found is not None and found.lifecycle_stage == "deleted":
         raise connection.ExperimentDeletedError(f"the experiment {name} was deleted in MLflow's pages")
+    if found is not None:
+        connection.refuse_moved(client, found)
     return found
 
 
@@ -94,12 +96,13 @@ def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> s
 
     Raises:
         ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
+        StoreMovedError: If the folder of the database was moved or copied.
     """
     found = find_experiment(client, name)
     if found is not None:
         return str(found.experiment_id)
     # A server chooses where its artifacts go. Of a database MLflow would put them under the folder where the user is.
-    location = artifacts_of(output, name) if is_database(uri) else None
+    location = connection.artifacts_of(output, name) if is_database(uri) else None
     return str(client.create_experiment(name, artifact_location=location))
 
 

@@ -7,6 +7,7 @@ The files of a run, which lie beside MLflow's database: in a folder, in a bucket
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from orchestrator.experiment.experiment import ANY
+from orchestrator.journal.directory import TrackedRuns, write_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.confirming import races_of, repeats_of
+from orchestrator.results.confirmation import confirmations
 from orchestrator.results.race import race_outcome
 from orchestrator.results.winner import find_champions
 from orchestrator.tracking import connection
+from orchestrator.tracking.address import pages_of
 from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.description import (
     BEST_EPOCH,
@@ -36,7 +39,6 @@ from orchestrator.tracking.description import (
     schedule_of,
     tags_of,
 )
-from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.runs import PARENT, Run, RunBatch, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.test_split import ranks_file, weights_file
@@ -155,11 +157,11 @@ class Store:
         Raises:
             MlflowException: If the store does not answer; see ``store_failures``.
             ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
+            StoreMovedError: If the folder of the database was moved or copied.
         """
         self._directory = directory or output / experiment
-        self._uri = uri
+        self._uri, self._output = uri, output
         self._client = connection.connect(uri, output)
-        correct_addresses(uri)
         self._experiment = find_or_make(self._client, experiment, uri, output)
         self._shown: dict[str, str] = {}
         self._curves: dict[str, StudyCurve] = {}
@@ -224,6 +226,10 @@ class Store:
             self._send_candidate(candidate, history)
         self._show(history)
         self._tag_winners(history)
+        # Pages without links are no reason to end a delivery.
+        with suppress(OSError):
+            trials = {name: run.id for name, run in self._runs.items() if name in history.trials}
+            write_runs(self._directory, TrackedRuns(*pages_of(self._uri, self._output), self._experiment, trials))
 
     def _show(self, history: History) -> None:
         """Set the tags that choose what the experiment's page shows."""
@@ -235,9 +241,10 @@ class Store:
     def _tag_winners(self, history: History) -> None:
         """Tag repeats with the result of their candidate in a race, and tested trials with whether they won."""
         winners = {trial.id for trial in find_champions(history).values()}
-        for dataset, race in races_of(history).items():
-            for trial in (one for one in repeats_of(history, dataset) if one.id in self._runs):
-                self._client.set_tag(self._runs[trial.id].id, "race", race_outcome(race, str(trial.candidate)))
+        for confirmation in (one for one in confirmations(history).values() if one.is_raced):
+            for trial in (one for one in confirmation.repeats if one.id in self._runs):
+                outcome = race_outcome(confirmation.race, str(trial.candidate))
+                self._client.set_tag(self._runs[trial.id].id, "race", outcome)
         for name in (name for name in history.tests if name in self._runs):
             confirmed = history.trials[name].stage is Stage.CONFIRM
             self._client.set_tag(self._runs[name].id, "winner", str(name in winners).lower())

@@ -14,6 +14,7 @@ from orchestrator.tracking import (
     STATUS,
     ExperimentDeletedError,
     Store,
+    StoreMovedError,
     first_line,
     restore,
     store_failures,
@@ -78,7 +79,7 @@ def deliver(
     Raises:
         UserError: If the journal is damaged.
         DeletedError: If the experiment was deleted in MLflow's pages and ``restores`` is false.
-        DeliveryError: If the store does not answer, or refuses a request.
+        DeliveryError: If the store does not answer, refuses a request, or belongs to another folder.
         MissingExtraError: If MLflow is not installed.
     """
     require("tracking", "`orchestrator sync`")
@@ -124,6 +125,8 @@ def _deliver_alone(
     except ExperimentDeletedError as error:
         way_out = f"`{sync_command(uri, output, name)}` brings it back; if it is not wanted, remove {directory}"
         raise DeletedError(f"{error}: {way_out}") from None
+    except StoreMovedError as error:
+        raise DeliveryError(str(error)) from None
     except failures as error:
         raise DeliveryError(
             f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"

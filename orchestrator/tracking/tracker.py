@@ -18,11 +18,9 @@ from typing import IO
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from orchestrator.journal.experiment_records import PopulationMoved
 from orchestrator.journal.history import History
-from orchestrator.journal.record import Record, TrialRecord
+from orchestrator.journal.records import PopulationMoved, Record, TrialCreated, TrialRecord, TrialStarted
 from orchestrator.journal.trial import TrialState
-from orchestrator.journal.trial_records import TrialCreated, TrialStarted
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
 from orchestrator.tracking.connection import take_turn
 

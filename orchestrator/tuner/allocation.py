@@ -16,7 +16,7 @@ from ray.autoscaler.sdk import request_resources
 from ray.exceptions import RayError
 
 from orchestrator.experiment.sections import Resources
-from orchestrator.journal.experiment_records import Footprint, FusionMeasured, LimitNoted, MemoryMeasured
+from orchestrator.journal.records import Footprint, FusionMeasured, LimitNoted, MemoryMeasured
 from orchestrator.machines.cluster import ClusterError, Node, alive, check_fits, total
 from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit

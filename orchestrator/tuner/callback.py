@@ -17,10 +17,9 @@ from ray.tune.experiment import Trial as RayTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from orchestrator.journal.directory import Place, keep_error, write_places
-from orchestrator.journal.experiment_records import ConcurrencyLowered
 from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.journal.records import ConcurrencyLowered, TrialRetried, TrialStarted
 from orchestrator.journal.trial import TrialState
-from orchestrator.journal.trial_records import TrialRetried, TrialStarted
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.failures import Cause, Failure, give_up
 from orchestrator.tuner.issuer import Issuer

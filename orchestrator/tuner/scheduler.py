@@ -20,8 +20,8 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialSch
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Scheduler
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import EpochEnded, TrialPaused
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.journal.trial_records import EpochEnded, TrialPaused
 from orchestrator.studies.pbt import waits
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.tune_patches import NotPickled, Places, expect_deaths, forget_ended

@@ -172,19 +172,21 @@ def screen(
     Args:
         answer: The answer whose table is shown, with its best rows, and whose headline is below.
         about: What the table is about, before the question in the first line.
-        beside: What is at the right of the first line if there is room.
+        beside: What is at the right of the first line, if there is room, above the right end of the widest line.
         sentences: Further sentences, which are folded at words.
         commands: Lines at the end, which are not folded, so that they can be pasted.
         width: Columns of the terminal.
     """
     question = f"{answer.question[:1].lower()}{answer.question[1:]}"
     title = " · ".join(one_line(part) for part in (*about, question) if part)
-    room = width - cell_len(title) - cell_len(beside)
-    first = f"{title}{' ' * room}{beside}" if room > len(BETWEEN) else title
     said = [line for text in (answer.headline, *sentences) for line in textwrap.wrap(text, width)]
     left = SCREEN - 2 - len(said) - sum(1 + (cell_len(command) - 1) // width for command in commands)
     table = [] if answer.table is None else _best_rows(answer, answer.table, left, width)
-    return [Text(first, "bold"), *table, *map(Text, said), *map(Text, commands)]
+    lines = [*table, *map(Text, said), *map(Text, commands)]
+    right = min(width, max(line.cell_len for line in lines))
+    gap = max(len(BETWEEN), right - cell_len(title) - cell_len(beside))
+    first = f"{title}{' ' * gap}{beside}"
+    return [Text(first if cell_len(first) <= width else title, "bold"), *lines]
 
 
 def _best_rows(answer: Answer, table: Table, room: int, width: int) -> list[Text]:

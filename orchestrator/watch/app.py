@@ -1,7 +1,8 @@
 """The addresses of the live pages, and the response to a request for each address.
 
-``/`` is the start page and ``/e/NAME/`` the page of an experiment. Below ``/e/NAME/`` are ``changes``, ``figures/KEY``,
-``errors/TRIAL`` and ``events``, a stream that tells the browser when to request the other addresses again.
+``/`` is the start page and ``/e/NAME/`` the page of an experiment. Below each page are ``events``, a stream that tells
+the browser when the page has changed, and ``changes``, the page as it is then. Below ``/e/NAME/`` are also
+``figures/KEY`` and ``errors/TRIAL``.
 """
 
 import json
@@ -13,27 +14,24 @@ import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from orchestrator.journal.directory import read_error
 from orchestrator.report.page import figure_makers
-from orchestrator.report.render import plain_rows, plotly_source, set_aside_styles
+from orchestrator.report.render import plain_rows, plotly_source
 from orchestrator.report.studies import studies_of
+from orchestrator.results.summary import Summary
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched
-from orchestrator.watch.guard import Guard, Rules
-from orchestrator.watch.now import now_of
-from orchestrator.watch.overview import overview_of
-from orchestrator.watch.render import Pages, Part
+from orchestrator.watch.guard import Guard
+from orchestrator.watch.pages import Pages
 from trainables.errors import UserError
 
 LOOK_SECONDS = 0.25
 """Seconds between two checks whether a journal has grown, for each open page."""
-
-NOW_SECONDS = 1.0
-"""Least number of seconds between two messages about the current state."""
 
 SILENT_SECONDS = 15.0
 """Seconds without news after which a stream sends a comment, so that the connection stays open."""
@@ -56,6 +54,7 @@ class Server:
         """Return the routes: each address with the method that answers it."""
         return [
             Route("/", self.start),
+            Route("/changes", self.start_changes),
             Route("/events", self.start_events),
             Route("/static/plotly.js", self.plotly),
             Route("/e/{name}/", self.experiment),
@@ -67,8 +66,12 @@ class Server:
 
     def start(self, request: Request) -> Response:
         """Return the start page."""
-        html, policy = self._pages.overview(overview_of(self._experiments.all(), self._title), self._instance)
-        return HTMLResponse(html, headers={"Content-Security-Policy": policy})
+        return _page(*self._pages.start(self._experiments.all(), self._title, self._instance))
+
+    def start_changes(self, request: Request) -> Response:
+        """Return the current start page."""
+        html, _ = self._pages.start(self._experiments.all(), self._title, self._instance)
+        return _json({"html": _changing(html), "rows": [], "since": 0})
 
     def plotly(self, request: Request) -> Response:
         """Return the script of Plotly, which a browser keeps for a day."""
@@ -80,33 +83,28 @@ class Server:
         """Return the page of an experiment."""
         watched = self._find(request)
         with watched.lock:
-            view = watched.view()
-            html, policy = self._pages.experiment(view, now_of(watched), self._instance_of(watched))
-        return HTMLResponse(html, headers={"Content-Security-Policy": policy})
+            return _page(*self._pages.experiment(watched, self._instance_of(watched)))
 
     def changes(self, request: Request) -> Response:
         """Return the current page, and the leaderboard rows that changed after the version in the request."""
         since = request.query_params.get("since", "0")
         watched = self._find(request)
         with watched.lock:
-            view = watched.view()
-            html, _ = self._pages.experiment(view, now_of(watched), self._instance_of(watched))
-        changed = view.rows_since(int(since) if since.isdecimal() else 0)
-        main = set_aside_styles(html[html.index("<main") : html.index("</main>") + len("</main>")])
-        return _json({"version": view.version, "html": main, "rows": plain_rows(view.page.columns, changed)})
+            html, _ = self._pages.experiment(watched, self._instance_of(watched))
+            rows = plain_rows(watched.page().columns, watched.rows_since(int(since) if since.isdecimal() else 0))
+            return _json({"html": _changing(html), "rows": rows, "since": watched.followed.version})
 
     def figure(self, request: Request) -> Response:
-        """Return one figure with the current data."""
+        """Return one figure with the current data; no HTML where the figure has no data."""
         watched = self._find(request)
         with watched.lock:
-            view = watched.view()
-            history = view.status.history
-            makers = figure_makers(history, studies_of(history), watched.extras())
+            history = watched.status().history
+            makers = figure_makers(Summary(history), studies_of(history))
             key = request.path_params["key"]
             if key not in makers:
                 raise HTTPException(404, "no such figure")
-            figure = makers[key]()
-        return _json(vars(self._pages.figure(view, figure)))
+            html, options = self._pages.figure(makers[key](), watched.page().name)
+        return _json({"html": html, "options": options})
 
     def error(self, request: Request) -> Response:
         """Return the last output of the processes of a failed trial."""
@@ -123,18 +121,20 @@ class Server:
         """Return the event stream of an experiment's page."""
         watched = self._find(request)
 
-        def now() -> Part:
-            return self._pages.now(now_of(watched))
+        def news() -> dict[str, str]:
+            watched.refresh()
+            return {"instance": self._instance_of(watched), "version": watched.version()}
 
-        return _stream(lambda: self._instance_of(watched), now, "now", watched.refresh)
+        return _stream(news)
 
     async def start_events(self, request: Request) -> Response:
         """Return the event stream of the start page."""
 
-        def cards() -> Part:
-            return self._pages.cards(overview_of(self._experiments.all(), self._title))
+        def news() -> dict[str, str]:
+            versions = [f"{watched.name} {watched.version()}" for watched in self._experiments.all()]
+            return {"instance": self._instance, "version": "\n".join(versions)}
 
-        return _stream(lambda: self._instance, cards, "cards", None)
+        return _stream(news)
 
     def _find(self, request: Request) -> Watched:
         watched = self._experiments.find(request.path_params["name"])
@@ -146,11 +146,24 @@ class Server:
         return f"{self._instance}-{watched.followed.generation}"
 
 
-def make_app(experiments: Experiments, rules: Rules, *, title: str, instance: str) -> Starlette:
-    """Return the web application."""
+def make_app(experiments: Experiments, token: str | None, *, host: str, title: str, instance: str) -> Starlette:
+    """Return the web application.
+
+    Args:
+        experiments: The watched experiments.
+        token: Token that requests must have; ``None`` where no token is needed.
+        host: Name or address to which the server is bound.
+        title: Title of the start page.
+        instance: See ``Server``.
+    """
+    # Pages of a foreign name that leads here have no cookie with the token, so a server with a token may have any name.
+    names = ["localhost", "127.0.0.1", "[::1]", host] if token is None else ["*"]
     return Starlette(
         routes=Server(experiments, title, instance).routes(),
-        middleware=[Middleware(Guard, rules=rules)],
+        middleware=[
+            Middleware(Guard, token=token),
+            Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False),
+        ],
         exception_handlers={UserError: _refused},
     )
 
@@ -159,39 +172,36 @@ def _refused(request: Request, error: Exception) -> Response:
     return PlainTextResponse(f"{visible(str(error))}\n", 500)
 
 
+def _page(html: str, policy: str) -> Response:
+    return HTMLResponse(html, headers={"Content-Security-Policy": policy})
+
+
+def _changing(html: str) -> str:
+    """Return the part of a page that its script replaces."""
+    return html[html.index("<nav") : html.index("</main>") + len("</main>")]
+
+
 def _json(value: Any) -> Response:
     return JSONResponse(visible_values(value))
 
 
-def _stream(
-    instance: Callable[[], str], about: Callable[[], Part], name: str, version: Callable[[], int] | None
-) -> Response:
-    return StreamingResponse(_events(instance, about, name, version), media_type="text/event-stream")
+def _stream(news: Callable[[], dict[str, str]]) -> Response:
+    return StreamingResponse(_events(news), media_type="text/event-stream")
 
 
-async def _events(
-    instance: Callable[[], str], about: Callable[[], Part], name: str, version: Callable[[], int] | None
-) -> AsyncIterator[str]:
-    """Yield the events of a page, each when its value changes: the server's name, the version, the rendered part.
+async def _events(news: Callable[[], dict[str, str]]) -> AsyncIterator[str]:
+    """Yield an event when the server's name or the version of a page has changed.
 
-    Versions and parts are made in threads, so that no page waits for another page.
+    The news are made in a thread, so that no page waits for another page.
     """
-    told: dict[str, Any] = {}
-    spoke = asked = time.monotonic() - NOW_SECONDS
+    sent: dict[str, str] = {}
+    spoke = time.monotonic()
     while True:
-        news: dict[str, dict[str, Any]] = {"hello": {"instance": instance()}}
-        if version is not None:
-            news["version"] = {"version": await anyio.to_thread.run_sync(version)}
-        if time.monotonic() - asked >= NOW_SECONDS:
-            began = time.monotonic()
-            news[name] = vars(await anyio.to_thread.run_sync(about))
-            # A part that takes long to make is made less often, because the search needs the machine.
-            asked = time.monotonic() + 4 * (time.monotonic() - began)
-        for event, value in news.items():
-            if told.get(event) != value:
-                told[event], spoke = value, time.monotonic()
-                yield f"event: {event}\ndata: {json.dumps(visible_values(value))}\n\n"
-        if time.monotonic() - spoke >= SILENT_SECONDS:
+        found = await anyio.to_thread.run_sync(news)
+        if found != sent:
+            sent, spoke = found, time.monotonic()
+            yield f"event: news\ndata: {json.dumps(visible_values(found))}\n\n"
+        elif time.monotonic() - spoke >= SILENT_SECONDS:
             spoke = time.monotonic()
             yield ": still here\n\n"
         await anyio.sleep(LOOK_SECONDS)

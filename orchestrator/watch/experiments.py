@@ -1,48 +1,73 @@
 """The watched experiments: the experiments that the user named, or all present and future ones of an output folder."""
 
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.directory import JOURNAL_FILE, Place, read_error, read_places, read_runs
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import find_holder
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.leaderboard import Row
-from orchestrator.report.page import Extras, Page, build_page
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.report.page import Page, build_page
+from orchestrator.results.answer import Answer
+from orchestrator.results.answers import headline_of
+from orchestrator.results.summary import Summary
 from orchestrator.search.followed import Followed
 from orchestrator.search.status import Status, status_of
+from orchestrator.search.trial_table import count_words
+from orchestrator.text.values import metric_text
+from orchestrator.text.wording import setting_text
 from trainables.errors import UserError
 
 SMALL = 4 * 2**20
 """Bytes of the largest journal that is read while a page waits; a longer journal is read in a thread."""
 
 
+FAILURES = 20
+"""Most failed or diverged trials that are shown; the newest are shown."""
+
+RUNNING = 64
+"""Most running trials that are shown."""
+
+
 @dataclass(frozen=True)
-class View:
-    """The content of an experiment's page at one version of the experiment.
+class Live:
+    """The state of an experiment now, beside its page.
 
     Attributes:
-        version: Version of the followed experiment, see ``Followed``.
-        status: State of the experiment.
-        page: The page without its figures.
-        rows: Trial -> the version that last changed the trial's row of the leaderboard, and the row.
-        seconds: Seconds that it took to make the view.
+        status: How the experiment stands.
+        has_begun: Whether the journal has the record that describes the experiment.
+        problem: Why the journal cannot be read; ``None`` for a readable journal.
+        stages: Name, ended trials, all trials, and the trials by state in words, of each stage that has begun.
+        running: Running trial, its setting, its best value so far, its machine and process.
+        not_shown: Number of running trials that are not in ``running``.
+        failed: Failed or diverged trial, and whether the last output of its process is kept; the newest first.
+        failures: Number of all failed and diverged trials.
     """
 
-    version: int
     status: Status
-    page: Page
-    rows: Mapping[str, tuple[int, Row]]
-    seconds: float
+    has_begun: bool
+    problem: str | None
+    stages: Sequence[tuple[str, int, int, str]]
+    running: Sequence[tuple[Trial, str, str, str]]
+    not_shown: int
+    failed: Sequence[tuple[Trial, bool]]
+    failures: int
 
-    def rows_since(self, version: int) -> list[Row]:
-        """Return the rows that have changed after a version."""
-        return [row for changed, row in self.rows.values() if changed > version]
+
+def stages_of(status: Status) -> list[tuple[str, int, int, str]]:
+    """Return the stages that have begun, the evaluation on test included, see ``Live``."""
+    stages = [(str(stage.stage), stage.ended, stage.total) for stage in status.stages]
+    shown = [
+        (name, ended, total, f"{ended:,} of {total:,} ended: {count_words(stage.states)}")
+        for (name, ended, total), stage in zip(stages, status.stages, strict=True)
+    ]
+    test = status.test
+    return shown if test is None else [*shown, ("test", test.evaluated, test.total, str(test))]
 
 
 _READERS = ThreadPoolExecutor(1, "journals")
@@ -63,7 +88,9 @@ class Watched:
         self.followed = Followed(directory)
         self.problem: str | None = None
         self._is_read = self._is_reading = False
-        self._view: View | None = None
+        self._page: tuple[Status, Page] | None = None
+        self._headlines: tuple[Status, list[Answer]] | None = None
+        self._rows: dict[str, tuple[int, Row]] = {}
         self._status: tuple[tuple[int, bool], Status] | None = None
 
     def refresh(self) -> int:
@@ -115,29 +142,67 @@ class Watched:
                 self._status = state, status_of(self.followed)
             return self._status[1]
 
-    def view(self) -> View:
-        """Return the current content of the page."""
+    def version(self) -> str:
+        """Return a text that changes when the experiment's pages change; empty while its journal is being read."""
+        if not self._is_read:
+            return ""
+        with suppress(UserError):
+            self.status()
+        return f"{self.followed.version} {self._status[0][1] if self._status else ''} {self.problem or ''}"
+
+    def headlines(self) -> list[Answer]:
+        """Return the first answer of each dataset; made again when the state has changed."""
         with self.lock:
             status = self.status()
-            if self._view is None or self._view.version != self.followed.version or self._view.status is not status:
-                self._view = self._make_view(status)
-            return self._view
+            if self._headlines is None or self._headlines[0] is not status:
+                summary = Summary(status.history)
+                datasets = summary.datasets if status.history.experiment else ()
+                self._headlines = status, [headline_of(summary, dataset) for dataset in datasets]
+            return self._headlines[1]
 
-    def extras(self) -> Extras:
-        """Return the content of the page that is not in the history."""
-        unended = "killed" if self.status().holder is None else "running"
-        return Extras(verdicts=list(verdicts_of(self.followed.history).values()), unended=unended)
+    def page(self) -> Page:
+        """Return the page without its figures; made again when the state has changed."""
+        with self.lock:
+            status = self.status()
+            if self._page is None or self._page[0] is not status:
+                unended = "killed" if status.holder is None else "running"
+                runs = read_runs(self.directory)
+                self._page = status, build_page(status.history, unended=unended, runs=runs, drawn=False)
+                rows = {row.id: row for row in self._page[1].rows}
+                kept = {name: known for name, known in self._rows.items() if rows.get(name) == known[1]}
+                self._rows = {name: kept.get(name, (self.followed.version, row)) for name, row in rows.items()}
+            return self._page[1]
 
-    def _make_view(self, status: Status) -> View:
-        started = time.monotonic()
-        version = self.followed.version
-        page = build_page(status.history, self.extras(), drawn=False)
-        before = {} if self._view is None else self._view.rows
-        rows = {}
-        for row in page.rows:
-            known = before.get(row.id)
-            rows[row.id] = known if known is not None and known[1] == row else (version, row)
-        return View(version, status, page, rows, time.monotonic() - started)
+    def rows_since(self, version: int) -> list[Row]:
+        """Return the rows of the leaderboard of the newest page that have changed after a version."""
+        return [row for changed, row in self._rows.values() if changed > version]
+
+    def live(self) -> Live:
+        """Return the state of the experiment now."""
+        with self.lock:
+            status = self.status()
+            history = status.history
+            running = [trial for trial in history.running() if trial.id in history.actors.gpus]
+            places = read_places(self.directory) if running else {}
+            ends = (TrialState.FAILED, TrialState.DIVERGED)
+            failed = [trial for trial in history.trials.values() if trial.state in ends]
+            failed.sort(key=lambda trial: -(trial.ended_after or 0.0))
+            return Live(
+                status=status,
+                has_begun=self.has_begun,
+                problem=self.problem,
+                stages=stages_of(status),
+                running=[_running(trial, places.get(trial.id)) for trial in running[:RUNNING]],
+                not_shown=max(0, len(running) - RUNNING),
+                failed=[(trial, read_error(self.directory, trial.id) is not None) for trial in failed[:FAILURES]],
+                failures=len(failed),
+            )
+
+
+def _running(trial: Trial, place: Place | None) -> tuple[Trial, str, str, str]:
+    best = "" if trial.best_value is None else metric_text(trial.metric, trial.best_value)
+    where = "after its first epoch" if place is None else f"{place.host}, {place.pid}"
+    return trial, setting_text(trial.parameters), best, where
 
 
 class Experiments:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import ipaddress
 import os
 import secrets
 import socket
@@ -15,7 +16,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.watch.app import make_app
 from orchestrator.watch.experiments import Experiments
-from orchestrator.watch.guard import Rules, is_loopback
 from trainables.errors import ConfigError
 
 TOKEN = "ORCHESTRATOR_WATCH_TOKEN"
@@ -45,12 +45,14 @@ class Listening:
     Attributes:
         socket: The socket; connections wait until ``serve`` answers them.
         address: The URL, with the token where a token is set.
-        rules: The conditions that requests must meet.
+        host: Name or address to which the socket is bound.
+        token: Token that requests must have; ``None`` where no token is needed.
     """
 
     socket: socket.socket
     address: str
-    rules: Rules
+    host: str
+    token: str | None
 
 
 class _Connection(H11Protocol):
@@ -108,7 +110,7 @@ def listen(host: str, port: int, token: str | None) -> Listening:
         ConfigError: If host, port or token is refused, or other machines could read the pages without a token.
     """
     token = token or None
-    if token is None and not is_loopback(host):
+    if token is None and not _is_loopback(host):
         raise ConfigError(
             f"--host {host}: others could read the pages without a token; set {TOKEN} to a secret of at least "
             f"{SHORTEST} characters, or leave out --host and reach this machine through ssh -L"
@@ -119,7 +121,15 @@ def listen(host: str, port: int, token: str | None) -> Listening:
     shown = bound.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     ending = f"?token={token}" if token is not None else ""
-    return Listening(bound, f"http://{name}:{shown}/{ending}", Rules.of(host, token))
+    return Listening(bound, f"http://{name}:{shown}/{ending}", name, token)
+
+
+def _is_loopback(host: str) -> bool:
+    """Say whether a host can be reached from this machine only."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -143,7 +153,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def serve(listening: Listening, experiments: Experiments, title: str) -> None:
     """Answer requests until a signal ends the process."""
-    app = make_app(experiments, listening.rules, title=title, instance=secrets.token_hex(8))
+    app = make_app(experiments, listening.token, host=listening.host, title=title, instance=secrets.token_hex(8))
     os.nice(NICENESS)
     experiments.begin_reading()
     _Uvicorn(make_config(app)).run(sockets=[listening.socket])

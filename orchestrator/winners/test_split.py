@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.journal.confirmation_records import EvaluatedOnTest, OpenedTest
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import EvaluatedOnTest, OpenedTest
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.winner import find_winners
 from orchestrator.storage.checkpoints import Checkpoints

@@ -1,13 +1,21 @@
 """One training from Python; ``orchestrator train`` runs the same function."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.experiment.plugins import installed_sources, load_plugins, outlined
-from orchestrator.experiment.yaml_files import load_trial_config, read_training
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.experiment.plugins import installed_sources, load_plugins
+from orchestrator.experiment.problems import Mistake
+from orchestrator.experiment.yaml_files import STRICT, Document, override, read_kind, validate
 from orchestrator.workload import single
 from orchestrator.workload.single import TrainingResult, TrainingStart
+from search_spaces import SPACES
+from search_spaces.space import suggestion
 from trainables.config import TrialConfig
+from trainables.errors import ConfigError, Mistakes
+from trainables.plugins.in_use import references
 from trainables.reports import EpochReport
 
 
@@ -65,21 +73,48 @@ def directory_of(config: TrialConfig, output: Path, name: str | None) -> Path:
     return output / "train" / (name or default_name(config))
 
 
-def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[str]) -> TrialConfig:
-    """Read the YAML of one training with the plug-ins that it needs, which run last, because they import torch.
+class _TrialFile(BaseModel):
+    # Built when a file of one training is read: most commands read none.
+    model_config = ConfigDict(**STRICT, defer_build=True)
+    trial: TrialConfig
+
+
+def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[str] = ()) -> TrialConfig:
+    """Read the YAML of one training, apply ``--set``, and check it with the plug-ins that it needs, whose code runs.
 
     Raises:
         ConfigError: If the config or a plug-in is refused.
     """
-    values = read_training(path, overrides).values
-    kinds = {"losses": "loss", "models": "model"}
-    named = {kind: {values[key]} for kind, key in kinds.items() if isinstance(values.get(key), str)}
-    sources = [*plugins, *installed_sources(named, plugins)]
-    with outlined(sources) as are_known:
-        if are_known:
-            load_trial_config(path, overrides)
-    load_plugins(sources)
-    return load_trial_config(path, overrides)
+    document = Document("--set", {}) if path is None else read_kind(path, "the file of one training")
+    document = override(document, overrides)
+    kinds = {"losses": document.values.get("loss"), "models": document.values.get("model")}
+    named = {kind: {name} for kind, name in kinds.items() if isinstance(name, str)}
+    load_plugins([*plugins, *installed_sources(named, plugins)])
+    mistakes = Mistakes()
+    mistakes.of(_check_loss, document)
+    file = mistakes.of(validate, _TrialFile, document, inside="trial")
+    mistakes.refuse()
+    assert file is not None
+    trial = file.trial
+    for epoch in (1, *(change.epoch for change in trial.schedule)):
+        mistakes.of(SPACES[trial.loss].check_parameters, trial.at(epoch).loss_parameters)
+    found = (f"loss_parameters: {problem} (loss {trial.loss})" for problem in mistakes.problems)
+    if lines := document.lines(Mistake(("loss_parameters",), text) for text in found):
+        raise ConfigError(lines)
+    needed = references(trial.loss, trial.model)
+    if not {*trial.plugins} <= {*needed}:
+        raise ConfigError(
+            f"plugins: the training was one with {', '.join(trial.plugins)}, but here are "
+            f"{', '.join(needed) or 'none'}; give the same with --plugin, or remove the key"
+        )
+    return replace(trial, plugins=needed)
+
+
+def _check_loss(document: Document) -> None:
+    loss = document.values.get("loss")
+    if isinstance(loss, str) and loss not in SPACES:
+        text = f"loss: unknown name {loss[:60]!r}; {suggestion(loss, list(SPACES), 'losses')}"
+        raise ConfigError(document.lines([Mistake(("loss",), text)]))
 
 
 def default_name(config: TrialConfig) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.experiment.experiment import Experiment, data_key
-from orchestrator.journal.experiment_records import Footprint
+from orchestrator.journal.records import Footprint
 from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
 from orchestrator.workload.workload import Evaluation, Stream, TrialGroup, Vocabulary

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.experiment_records import Footprint
+from orchestrator.journal.records import Footprint
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport, Outcome
 

@@ -31,6 +31,7 @@ BENCHMARKS = {
     "memory": "what trials take while they share features, beside the features",
     "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
     "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
+    "questions": "how often an answer says that the winner beats an equal, simulated",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
     "replicates": "regret of simulated noisy searches, with and without what is to help against noise",
     "search_efficiency": "epochs of TPE with ASHA to the best of a grid, beside the grid",

@@ -19,7 +19,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
-from orchestrator.results.confirmation import choose_candidates
+from orchestrator.results.confirmation_plan import choose_candidates
 from orchestrator.results.winner import find_winners
 from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import Step

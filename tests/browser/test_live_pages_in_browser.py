@@ -22,9 +22,9 @@ EVIL = "<script>document.title='it ran'</script>"
 
 
 @contextmanager
-def opened(browser: Browser, address: str, width: int = 1280) -> Iterator[Page]:
+def opened(browser: Browser, address: str, width: int = 1280, height: int = 900) -> Iterator[Page]:
     """Open an address; what the page complains of fails the test."""
-    context = browser.new_context(viewport={"width": width, "height": 900})
+    context = browser.new_context(viewport={"width": width, "height": height})
     # A page rests between two answers as long as they take: on a machine that others keep busy, that is long.
     context.set_default_timeout(180_000)
     page = context.new_page()
@@ -57,7 +57,7 @@ def test_a_new_trial_is_seen_while_somebody_types(browser: Browser, tmp_path: Pa
             seen = time.monotonic() - written
             assert page.locator("#find").input_value() == "0012", "what a person has typed stays"
             page.locator("#find").fill("")
-            page.wait_for_selector(f"#live tr[data-trial='{trial.id}']")
+            page.wait_for_selector(f"#running tr[data-trial='{trial.id}']")
             page.locator("#trials").scroll_into_view_if_needed()
             page.wait_for_selector("#trials [data-drawn] .point")
             page.screenshot(path=screenshots / "live-running.png", full_page=True)
@@ -83,10 +83,11 @@ def test_of_few_trials_all_charts_are_drawn_though_nobody_looks(
     browser: Browser, tmp_path: Path, screenshots: Path
 ) -> None:
     with closing(begin(tmp_path, 12)), served(tmp_path) as server, opened(browser, f"{server.address}/e/tiny/") as page:
-        page.wait_for_selector("[data-figure] [data-drawn]")
-        page.locator("[data-figure][data-pending]").first.wait_for(state="detached")
-        page.wait_for_selector("#spent")
+        for key in ("trials", "curves", "slices", "spent"):
+            page.wait_for_selector(f"#{key} [data-drawn]")
         assert page.evaluate("window.scrollY") == 0
+        # A search with one objective has no front, whose place takes no room.
+        assert page.evaluate("document.getElementById('front').getBoundingClientRect().height") == 0
         page.screenshot(path=screenshots / "live-few.png", full_page=True)
 
 
@@ -95,7 +96,7 @@ def test_the_first_trial_the_failure_and_the_end_of_a_search_appear(
 ) -> None:
     with served(tmp_path, expected="tiny") as server, opened(browser, f"{server.address}/") as page:
         page.locator("a", has_text="tiny").click()
-        page.wait_for_selector("#live :text('not begun yet')")
+        page.wait_for_selector("#state :text('not begun yet')")
         with closing(begin(tmp_path)) as ledger:
             page.wait_for_selector(".opener")
             failed = add_trial(ledger, [10.0], state=TrialState.FAILED, error=EVIL)
@@ -103,7 +104,7 @@ def test_the_first_trial_the_failure_and_the_end_of_a_search_appear(
             page.wait_for_selector(".failures a")
             assert EVIL in page.locator(".failures").inner_text()
             append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
-            page.wait_for_selector("#live :text('interrupted')")
+            page.wait_for_selector("#state :text('interrupted')")
         page.wait_for_timeout(500)
         page.screenshot(path=screenshots / "live-interrupted.png", full_page=True)
         assert page.title() == "tiny – live"
@@ -112,20 +113,34 @@ def test_the_first_trial_the_failure_and_the_end_of_a_search_appear(
 
 
 @pytest.mark.parametrize("width", [1280, 1920, 375])
-def test_the_start_page_shows_experiments_side_by_side(
+def test_the_start_page_shows_what_each_experiment_has_found(
     browser: Browser, tmp_path: Path, screenshots: Path, width: int
 ) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         with closing(Ledger(tmp_path / name / "journal.jsonl")) as ledger:
             start(ledger, make_experiment(name=name))
-            for value in (30.0, 35.0, 33.0):
-                add_trial(ledger, [value])
+            add_trial(ledger, [30.0])
     with served(tmp_path) as server, opened(browser, f"{server.address}/", width) as page:
-        page.wait_for_selector("#side .scatterlayer .js-line")
-        assert page.locator("#side .scatterlayer .js-line").count() == 2
+        assert page.locator(".card", has_text="val rsum of its search, 30.0").count() == 2
+        with closing(Ledger(tmp_path / "second" / "journal.jsonl")) as ledger:
+            add_trial(ledger, [35.0])
+        page.wait_for_selector(".card:has-text('second') >> text=35.0")
         assert page.evaluate("document.documentElement.scrollWidth") == width
         page.screenshot(path=screenshots / f"live-start-{width}.png", full_page=True)
+
+
+def test_state_bars_and_the_best_of_each_loss_are_in_the_first_view(
+    browser: Browser, tmp_path: Path, screenshots: Path
+) -> None:
+    with closing(begin(tmp_path, 3)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
+        for loss in ("nt_xent", "triplet_sh"):
+            add_trial(ledger, [40.0], loss=loss, state=TrialState.RUNNING, epoch_seconds=2.0)
+        with opened(browser, f"{server.address}/e/tiny/", height=800) as page:
+            for selector in ("#state .standing", "#state progress", "#state .left", ".answer-table tbody tr >> nth=1"):
+                box = page.locator(selector).first.bounding_box()
+                assert box is not None and box["y"] + box["height"] <= 800, selector
+            page.screenshot(path=screenshots / "live-first-view.png")
 
 
 def test_a_server_that_ends_is_noticed_and_one_that_comes_back_is_found(browser: Browser, tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from orchestrator.journal.begun_experiment import BegunExperiment
+from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
-from orchestrator.report.experiments_page import Reported, build_experiments_page
-from orchestrator.report.page import Extras, build_page
+from orchestrator.report.page import build_page
 from orchestrator.report.queries import Item, Queries, Query
-from orchestrator.report.render import write_experiments, write_report
+from orchestrator.report.render import write_answers_page, write_report
+from orchestrator.results.answer import Answer, Column, Quantity, Table
 from tests.support.histories import Author, search
 
 pytestmark = pytest.mark.proof
@@ -65,8 +66,16 @@ def opened(browser: Browser, path: Path, size: tuple[int, int] = DESKTOP, scheme
     context.close()
 
 
-def cells(page: Page, column: int) -> list[str]:
-    return page.locator(f"#trials-table tr.row td:nth-child({column})").all_inner_texts()
+def headings(page: Page) -> list[str]:
+    """Return the keys of the columns that are shown."""
+    shown = page.locator("#trials-table th:not([hidden])")
+    return list(shown.evaluate_all("cells => cells.map((cell) => cell.dataset.key)"))
+
+
+def cells(page: Page, key: str) -> list[str]:
+    """Return the texts of a column that is shown."""
+    place = headings(page).index(key) + 1
+    return page.locator(f"#trials-table tr.row td:nth-child({place})").all_inner_texts()
 
 
 @pytest.mark.parametrize(
@@ -128,33 +137,34 @@ def test_charts_that_nobody_came_near_are_drawn_in_the_end(browser: Browser, rep
         assert shown.page.evaluate("scrollY") == 0
 
 
-def test_a_study_of_the_contents_is_shown_in_leaderboard_and_charts(
-    browser: Browser, report: Callable[[int], Path]
-) -> None:
+def test_no_cell_of_an_answer_is_cut(browser: Browser, report: Callable[[int], Path]) -> None:
     with opened(browser, report(12)) as shown:
-        shown.draw_all()
-        shown.page.locator(".contents a", has_text="nt_xent").click()
-        assert {name.split()[0] for name in cells(shown.page, 1)} == {"nt_xent"}
-        shown.page.wait_for_selector("#slices .xtitle:has-text('temperature')")
-        chosen = "document.querySelector('#curves select').selectedOptions[0].text"
-        assert shown.page.evaluate(chosen) == "nt_xent"
-
-
-def test_parameters_are_whole_and_intervals_stand_below_each_other(
-    browser: Browser, report: Callable[[int], Path]
-) -> None:
-    with opened(browser, report(12)) as shown:
-        clipped = """[...document.querySelectorAll('#trials-table td:last-child, .standing-label small')]
+        clipped = """[...document.querySelectorAll('.answer-table td')]
           .filter((cell) => cell.scrollWidth > cell.clientWidth + 1).length"""
         assert shown.page.evaluate(clipped) == 0
-        assert "coefficients [" in shown.page.locator("#trials-table tr.row td:last-child").first.inner_text()
-        lefts = """(selector) => [...document.querySelectorAll(selector)].map((each) => {
-          const box = each.getBoundingClientRect();
-          return [Math.round(box.left), Math.round(box.right)];
-        })"""
-        bars = shown.page.evaluate(lefts, ".standings .interval")
-        assert len(bars) == 3
-        assert {tuple(bar) for bar in [*bars, *shown.page.evaluate(lefts, ".standings .ticks")]} == {tuple(bars[0])}
+
+
+def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser: Browser, tmp_path: Path) -> None:
+    table = Table(
+        (
+            Column("name", "loss"),
+            Column("result", "mean", unit="test/rsum", shows="apart"),
+            Column("setting", "setting"),
+        ),
+        tuple((f"loss {n}", Quantity(100.0 * n, 1.0, 90.0 * n, 110.0 * n), "long setting " * 9 * n) for n in (1, 2, 3)),
+    )
+    write_answers_page("t", "e", [Answer("loss", "", "Which loss?", "A.", "tie", table=table)], tmp_path / "a.html")
+    for size in (DESKTOP, PHONE):
+        with opened(browser, tmp_path / "a.html", size) as shown:
+            boxes = shown.page.evaluate(
+                """[...document.querySelectorAll('.interval, .ticks')].map((each) => {
+                  const box = each.getBoundingClientRect();
+                  return [Math.round(box.left), Math.round(box.width)];
+                })"""
+            )
+            assert len(boxes) == 4 and len({tuple(box) for box in boxes}) == 1
+            assert shown.page.evaluate("document.documentElement.scrollWidth") == size[0]
+            assert shown.complaints == []
 
 
 def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
@@ -172,52 +182,134 @@ def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
         shown.page.pdf(path=screenshots / "report-12-print.pdf", format="A4")
 
 
-def test_a_page_over_several_experiments_is_drawn(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
-    reported = []
-    for seed, name in enumerate(("first", "second")):
-        history = search(12, seed=seed)
-        history.experiment = BegunExperiment.of({**history.experiment.values, "name": f"{name} {EVIL}"})
-        reported.append(Reported(history, build_page(history), f"{name}/report.html"))
-    path = tmp_path / "report.html"
-    write_experiments(build_experiments_page(reported), path)
-    with opened(browser, path) as shown:
-        shown.page.wait_for_selector("#searches [data-drawn] .js-line")
-        assert shown.page.locator("#searches .scatterlayer .js-line").count() == 2
-        assert shown.page.locator("#experiments tbody a").all_inner_texts() == [f"first {EVIL}", f"second {EVIL}"]
-        assert shown.page.evaluate("document.documentElement.scrollWidth") == DESKTOP[0]
-        shown.page.screenshot(path=screenshots / "report-experiments.png", full_page=True)
-        assert shown.complaints == []
-        assert [url for url in shown.requests if url != path.as_uri() and not url.startswith("data:")] == []
-
-
 def test_leaderboard_sorts_by_any_column_with_the_keyboard_alone(
     browser: Browser, report: Callable[[int], Path]
 ) -> None:
     with opened(browser, report(12)) as shown:
         page = shown.page
-        values = [float(text) for text in cells(page, 2)]
+        values = [float(text) for text in cells(page, "value")]
         assert values == sorted(values, reverse=True)
         header = page.locator("th button", has_text="val rsum")
         header.focus()
         page.keyboard.press("Enter")
-        assert [float(text) for text in cells(page, 2)] == values[::-1]
+        assert [float(text) for text in cells(page, "value")] == values[::-1]
         assert page.locator("th[aria-sort]").get_attribute("aria-sort") == "ascending"
         page.locator("th button", has_text="Trial").click()
-        assert cells(page, 1) == sorted(cells(page, 1))
+        assert cells(page, "trial") == sorted(cells(page, "trial"))
+
+
+def test_leaderboard_sorts_by_a_parameter_and_trials_without_it_come_last(
+    browser: Browser, report: Callable[[int], Path]
+) -> None:
+    with opened(browser, report(12)) as shown:
+        page, key = shown.page, "parameter temperature"
+        header = page.locator("th button", has_text="temperature")
+        for direction in ("descending", "ascending"):
+            header.focus()
+            page.keyboard.press("Enter")
+            values = [float(text) for text in cells(page, key) if text]
+            assert len(values) == 4 and values == sorted(values, reverse=direction == "descending")
+            assert cells(page, key)[4:] == [""] * 8
+            assert page.locator("th[aria-sort]").evaluate_all("all => all.map((cell) => cell.ariaSort)") == [direction]
+
+
+def test_the_address_keeps_filters_order_and_columns_without_a_reload(
+    browser: Browser, report: Callable[[int], Path]
+) -> None:
+    counter = "cocos/i2t_negatives_per_query"
+    with opened(browser, report(200)) as shown:
+        page = shown.page
+        assert counter not in headings(page)
+        page.locator("#choose summary").click()
+        page.locator(f"#choose input[value='{counter}']").check()
+        page.locator("#by-study").select_option("nt_xent")
+        assert "parameter margin" not in headings(page), "the columns are those of the study that is shown"
+        page.locator("#find").fill("finished")
+        page.locator("th button", has_text="cocos i2t negatives per query").click()
+        counts = [float(text) for text in cells(page, counter)]
+        assert len(counts) > 5 and counts == sorted(counts, reverse=True)
+        before, names, address = headings(page), cells(page, "trial"), page.url
+        assert len([url for url in shown.requests if url.startswith("file:")]) == 1
+        again = page.context.new_page()
+        again.goto(address)
+        assert (headings(again), cells(again, "trial")) == (before, names)
+        assert again.locator(f"#choose input[value='{counter}']").is_checked()
+        assert again.locator("#find").input_value() == "finished"
+        # What the page does not have, and what somebody cut short, is left out.
+        again.goto(f"{report(200).as_uri()}?study={EVIL}&state=none&sort=-{EVIL}&columns=[%22")
+        assert len(cells(again, "trial")) == 20
+        assert again.title() == "flickr8k-losses – experiment report"
+        assert shown.complaints == []
+
+
+def test_a_trial_leads_to_its_run_in_mlflow_where_the_address_is_one(browser: Browser, tmp_path: Path) -> None:
+    history = search(3)
+    first = next(iter(history.trials))
+    for server, run, links in (
+        ("https://mlflow.example/", "0a1b", ["https://mlflow.example/#/experiments/7/runs/0a1b"]),
+        ("javascript:document.title=1//", "0a1b", []),
+        ("https://mlflow.example", "../../x", []),
+    ):
+        runs = TrackedRuns(server, "", "7", {first: run})
+        write_report(build_page(history, runs=runs), tmp_path / "linked.html")
+        with opened(browser, tmp_path / "linked.html") as shown:
+            shown.page.locator("#find").fill(first)
+            shown.page.locator(".opener").click()
+            assert shown.page.locator("tr.details a").evaluate_all("all => all.map((link) => link.href)") == links
+
+
+HOVER = """(key) => {
+  const plot = [...document.querySelectorAll(`#${key} .plot`)].at(-1);
+  const curve = plot.data.findIndex((trace) => trace.hovertemplate?.includes("hovertext"));
+  Plotly.Fx.hover(plot, [{ curveNumber: curve, pointNumber: 0 }]);
+  const text = [...plot.querySelectorAll(".hoverlayer .hovertext text")].map((each) => each.textContent).join(" ");
+  return { text, id: plot.data[curve].text[0] };
+}"""
+
+
+@pytest.mark.parametrize("key", ["trials", "curves", "parallel", "slices", "contours", "cocos"])
+def test_a_dot_shows_its_trial_with_all_parameters(browser: Browser, report: Callable[[int], Path], key: str) -> None:
+    with opened(browser, report(200)) as shown:
+        shown.draw_all()
+        hovered = shown.page.evaluate(HOVER, key)
+        row = shown.page.evaluate("(id) => brought.rows.find((row) => row.id === id)", hovered["id"])
+        keys = shown.page.locator("#trials-table th").evaluate_all("all => all.map((cell) => cell.dataset.key)")
+        texts = dict(zip(keys, row["shown"], strict=True))
+        facts = [f"{key.removeprefix('parameter ')}: {text}" for key, text in texts.items() if key[:9] == "parameter"]
+        facts = [fact for fact in facts if not fact.endswith(": ")]
+        assert facts and all(fact in hovered["text"] for fact in [texts["trial"], *facts]), hovered
+        assert f"val rsum: {texts['value']}" in hovered["text"]
+
+
+def test_axes_are_logarithmic_where_the_space_is_and_colours_have_a_scale(
+    browser: Browser, report: Callable[[int], Path]
+) -> None:
+    with opened(browser, report(200)) as shown:
+        shown.draw_all()
+        page = shown.page
+        page.locator("#slices select").select_option(label="nt_xent")
+        page.wait_for_selector("#slices .xtitle:has-text('temperature')")
+        axis = "document.querySelector('#slices .plot')._fullLayout.xaxis"
+        assert page.evaluate(f"{axis}.type") == "log"
+        assert page.locator("#slices .xtick text").all_text_contents() == ["0.01", "0.03", "0.1", "0.3"]
+        assert page.locator("#contours .colorbar").count() == page.locator("#contours .plot").count() == 3
+        assert page.locator("#parallel .annotation").count() >= 4 * 5
+        fills = page.locator("#slices .point").evaluate_all("all => all.map((each) => each.style.fill)")
+        assert len(set(fills)) > 10
 
 
 def test_leaderboard_filters_pages_and_opens_rows(browser: Browser, report: Callable[[int], Path]) -> None:
     with opened(browser, report(1000)) as shown:
         page = shown.page
         assert page.locator("#count").inner_text() == "1–20 of 1,000 trials"
-        first = cells(page, 1)
+        first = cells(page, "trial")
         page.locator("#next").click()
-        assert not set(first) & set(cells(page, 1))
+        assert not set(first) & set(cells(page, "trial"))
         page.locator("#by-state").select_option("diverged")
-        assert set(cells(page, 5)) == {"diverged"}
+        assert set(cells(page, "state")) == {"diverged"}
         page.locator("#by-state").select_option("")
         page.locator("#find").fill("nt_xent 0011")
-        assert cells(page, 1) == ["nt_xent 0011"]
+        assert cells(page, "trial") == ["nt_xent 0011"]
         assert page.locator("#count").inner_text() == "1 trial, 1,000 in all"
         page.locator(".opener").focus()
         page.keyboard.press("Enter")
@@ -238,7 +330,7 @@ def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Callable[[int]
         shown.page.wait_for_selector("#trials .hoverlayer .hovertext")
         shown.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         shown.page.wait_for_selector("tr.details")
-        assert len(cells(shown.page, 1)) == 1
+        assert len(cells(shown.page, "trial")) == 1
 
 
 def test_figure_shows_what_is_chosen(browser: Browser, report: Callable[[int], Path]) -> None:
@@ -304,7 +396,7 @@ def test_hostile_captions_are_text(browser: Browser, tmp_path: Path) -> None:
     caption = Item(f"{EVIL} a dog\x00\x07 runs\u202e", score=0.5, correct=True)
     picture = Item('<img src=x onerror="document.title=1">.jpg', score=0.4)
     asked = Queries("pets test", "", [Query(picture, 1, [caption])], [Query(caption, 1, [picture])])
-    write_report(build_page(hostile(), Extras(queries=[asked])), tmp_path / "captions.html")
+    write_report(build_page(hostile(), queries=[asked]), tmp_path / "captions.html")
     with opened(browser, tmp_path / "captions.html") as shown:
         texts = shown.page.locator("#queries .item-text").all_inner_texts()
         assert texts == [picture.text, *[f"{EVIL} a dog\\x00\\x07 runs\\u202e"] * 2, picture.text]
@@ -323,8 +415,10 @@ def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots:
         assert page.locator(".lead").inner_text() == f"{EVIL} \\x00 \\u202e end"
         assert EVIL in page.locator("#slices .xtitle").all_text_contents()
         assert "c&amp;d" in " ".join(page.locator("#slices .xtick text").all_text_contents())
+        assert EVIL in page.locator("#trials-table th").all_text_contents()
+        assert f"{EVIL}: 0" in page.evaluate(HOVER, "slices")["text"]
         page.locator("#find").fill("0012")
         page.locator(".opener").click()
         assert f"{EVIL}\\x1b[31m" in page.locator("tr.details").inner_text()
-        assert page.locator("main script, main b:not(.interval b), main i:not(.interval i)").count() == 0
+        assert page.locator("main script, main b, main i").count() == 0
         assert shown.complaints == []

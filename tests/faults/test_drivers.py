@@ -20,7 +20,7 @@ import pytest
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.leftovers import find_processes
+from orchestrator.journal.lock import find_processes
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import default_uri
 from tests.faults.driver import MOMENTS, Death

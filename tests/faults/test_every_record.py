@@ -266,7 +266,7 @@ def resume(undisturbed: Undisturbed, output: Path, *, order: int, damage: bool =
     assert_ended_once(records, history)
     assert_sound(output, history)
     assert_tidy(output)
-    assert history.spending.seconds >= before.running_time.seconds
+    assert history.spending.seconds >= before.spending.seconds
     if any(trial.moves for trial in history.trials.values()):
         return
     assert_kept(before, history)

@@ -12,7 +12,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.results.confirmation import fresh_seeds
+from orchestrator.results.confirmation_plan import fresh_seeds
 from orchestrator.results.race import LEVEL
 from orchestrator.search.resuming import confirm_experiment
 from orchestrator.search.search import SearchResult, run_search

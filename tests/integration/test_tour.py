@@ -31,7 +31,7 @@ SHOWN = {
 }
 """A word of what each command prints."""
 
-INCONCLUSIVE = ("untested", "unconfirmed", "nobody to compare with", "no row")
+INCONCLUSIVE = ("untested", "unconfirmed", "nothing was compared", "no row")
 """What no command of the tour prints: it ends in a verdict, with its tests."""
 
 

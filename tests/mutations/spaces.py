@@ -61,9 +61,9 @@ MUTATIONS = (
     ),
     Mutation(
         name="one good setting in the middle of a range does not count",
-        file="orchestrator/results/space_edges.py",
-        old="if all(share >= 1 - OUTERMOST if is_upper else share <= OUTERMOST for share in shares):",
-        new="if any(share >= 1 - OUTERMOST if is_upper else share <= OUTERMOST for share in shares):",
+        file="orchestrator/results/analyses.py",
+        old="at_end = all(share",
+        new="at_end = any(share",
         tests="tests/orchestrator/results/test_space_edges.py::test_which_ends_are_told",
     ),
     Mutation(
@@ -117,7 +117,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="published settings of each study are those of the dataset",
-        file="orchestrator/results/confirmation.py",
+        file="orchestrator/results/confirmation_plan.py",
         old="    if each:\n",
         new="    if not each:\n",
         tests="tests/orchestrator/results/test_confirmation.py::test_the_best_of_each_study_and_the_best_published_settings_are_chosen",

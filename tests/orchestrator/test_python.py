@@ -69,7 +69,7 @@ def test_the_page_names_what_is_there_and_its_code_is_python() -> None:
     page = PAGE.read_text()
     for name in re.findall(r"icr\.(\w+)", page):
         assert name in icr.__all__
-    for name in re.findall(r"found\.(\w+)", page):
+    for name in re.findall(r"results\.(\w+)", page):
         assert hasattr(LoadedExperiment, name)
     for block in re.findall(r"```python\n(.*?)```", page, re.S):
         ast.parse(block)

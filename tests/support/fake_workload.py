@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.experiment.experiment import Experiment, data_key
-from orchestrator.journal.experiment_records import Footprint
+from orchestrator.journal.records import Footprint
 from orchestrator.workload.workload import Evaluation
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, DivergedError

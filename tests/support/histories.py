@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.journal.history import History
-from orchestrator.journal.record import Record
-from orchestrator.journal.records import parse
+from orchestrator.journal.records import Record, parse
 
 LOSSES = ("triplet_sh", "nt_xent", "polynomial_relative")
 STARTED = 1_780_000_000.0

@@ -81,7 +81,7 @@ def served(
     experiments = Experiments(output, named)
     if expected is not None:
         experiments.expect(expected)
-    app = make_app(experiments, listening.rules, title="watched", instance="test")
+    app = make_app(experiments, listening.token, host=listening.host, title="watched", instance="test")
     server = uvicorn.Server(make_config(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening.socket]})
     thread.start()

@@ -11,11 +11,10 @@ from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import TrialEnded
 from orchestrator.journal.trial import TrialState
-from orchestrator.journal.trial_records import TrialEnded
-from orchestrator.report.page import Extras, Page, build_page
+from orchestrator.report.page import Page, build_page
 from orchestrator.results.answers import summarise
-from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.winner import find_champions
 from orchestrator.search.display import PlainDisplay, Progress, print_summary, trials_table
 from orchestrator.text.terminal import make_console
@@ -52,7 +51,7 @@ def compared(folder: Path, history: History, capsys: pytest.CaptureFixture[str],
 
 
 def page(history: History) -> Page:
-    return build_page(history, Extras(verdicts=list(verdicts_of(history).values())))
+    return build_page(history)
 
 
 def live_table(folder: Path, history: History, capsys: pytest.CaptureFixture[str]) -> str:
@@ -99,8 +98,7 @@ OUTPUTS: dict[str, Output] = {
         f"summarise --format {form}": lambda *given, form=form: printed(*given, "summarise", "--format", form)
         for form in FORMS
     },
-    "verdict of the report": partial(of_page, lambda page: page.verdicts[0]),
-    "Pareto front of the report": partial(of_page, lambda page: page.fronts),
+    "answers of the report": partial(of_page, lambda page: page.answers),
     "leaderboard of the report": partial(of_page, lambda page: page.rows[0].shown),
     "curves of the report": partial(of_page, lambda page: page.figures["curves"].options),
     "weight curves of the report": partial(of_page, lambda page: page.figures["weights"].options),

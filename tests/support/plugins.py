@@ -5,9 +5,11 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from orchestrator.experiment.plugins import forget_plugins
-from trainables.plugins.in_use import in_use
+import pytest
+
+from trainables.plugins.in_use import forget
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -47,8 +49,10 @@ def lay_out_package(folder: Path) -> Path:
 
 @contextmanager
 def plugins_gone_afterwards() -> Iterator[None]:
-    """Let no plug-in of a ``with`` block be known after it."""
-    try:
-        yield
-    finally:
-        forget_plugins(list(in_use()))
+    """Let no plug-in of a ``with`` block be known after it, and its text lie in a folder of the block."""
+    with TemporaryDirectory() as cache, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", cache)
+        try:
+            yield
+        finally:
+            forget()

@@ -3,13 +3,12 @@
 from typing import Any
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.record import Record, make
-from orchestrator.journal.records import KINDS
+from orchestrator.journal.records import Record, parse
 
 
 def event(kind: str, **fields: Any) -> Record:
     """Return a record of a kind from its fields as JSON values."""
-    return make(KINDS[kind], fields)
+    return parse({"kind": kind, **fields})
 
 
 def append(ledger: Ledger, kind: str, **fields: Any) -> None:

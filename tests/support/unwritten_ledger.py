@@ -1,13 +1,14 @@
 """A ledger without a file, for tests that make thousands of histories."""
 
-from dataclasses import replace
 from itertools import count
+
+from msgspec.structs import replace
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.record import Record
+from orchestrator.journal.records import Record
 
 
 class UnwrittenLedger(Ledger):

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import os
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.errors import DataError
-from trainables.files import aside, force_to_disk, read_state, write_whole
+from trainables.files import aside, cache_folder, force_to_disk, read_state, write_whole
 
 _CHECKS = 2
 """Version of the checks of files, increased when a rule changes, so that results of older versions are not used."""
@@ -23,7 +22,7 @@ _SETTLED_NANOSECONDS = 2_000_000_000
 
 def default_cache() -> Path:
     """Return the folder of prepared datasets under the user's cache directory."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "icr-orchestrator" / "data"
+    return cache_folder() / "data"
 
 
 def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from trainables.config import TEXT
 from trainables.data.corpus import SPLITS, Corpus, cut_captions
-from trainables.data.formats import clip_retrieval, clips, coco, flickr, karpathy, labels, msrvtt, precomputed
+from trainables.data.formats import clip_retrieval, coco, flickr, karpathy, precomputed
+from trainables.data.more_formats import clips, labels, msrvtt
 from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import DataError
 from trainables.plugins.blame import Blaming

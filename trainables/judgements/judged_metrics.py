@@ -7,7 +7,7 @@ With R positives of a query, the r-th best of which stands at position_r [Musgra
     R@K         = 100 * mean(position_1 <= K)
 
 A name ends with ``_condensed`` where candidates that nobody judged were taken out, and with ``_annotated`` where only
-annotated pairs count as right; see ``judged_ranks``.
+annotated pairs count as right; see ``DirectionRanks``.
 
 Ranks of the candidates that fit, for the queries that people judged.
 
@@ -22,26 +22,21 @@ Metrics of the first list are too low where a candidate fits and nobody judged i
 high where people judged the candidates of other systems, because a model's high-ranked candidates that nobody judged
 are more often wrong than judged candidates.
 
-Rank the candidates that people judged, by the scores of a model; see ``judged_ranks`` for what is counted.
-
 References:
     [Musgrave2020] Musgrave, Belongie and Lim, A Metric Learning Reality Check, ECCV 2020. arXiv:2003.08505
     [Chun2022] Chun et al., ECCV Caption, ECCV 2022: mAP@R and R-Precision of retrieval in MS-COCO. arXiv:2204.03359
     [Sakai2007] Sakai, Alternatives to Bpref, SIGIR 2007: condensed lists.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from trainables.errors import DataError
-from trainables.judgements.judgements import Integers, JudgedQueries, Judgements, Pairs
-from trainables.positive_ranks import Scores
+from trainables.judgements.judgements import Integers
 from trainables.ranks import pack_integers, unpack_integers
 
 TOP = 10
@@ -201,75 +196,3 @@ def query_values(ranks: DirectionRanks, name: str) -> Values:
     gained = np.where(hit, place / positions if measure == "map_r" else 1.0, 0.0)
     values: Values = np.add.reduceat(gained, first) / ranks.counts
     return values
-
-
-QUERIES_AT_A_TIME = 256
-"""Queries at a time; limits memory and changes no number."""
-
-
-def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
-    """Return the ranks that scores give to the candidates that fit.
-
-    Args:
-        scores: Scores of all images and captions of the split.
-        judgements: Judgements of the split.
-    """
-    return JudgedRanks(
-        judgements.name,
-        judgements.digest,
-        _rank(scores.between, judgements.i2t, scores),
-        _rank(lambda captions, images: scores.between(images, captions).T, judgements.t2i, scores),
-    )
-
-
-def _rank(ask: Callable[[Tensor, Tensor], Tensor], direction: JudgedQueries, scores: Scores) -> DirectionRanks:
-    """Rank the candidates of one direction, whose ``ask`` gives the scores of queries with candidates."""
-    queries, gallery = (_placed(places, scores.device) for places in (direction.queries, direction.gallery))
-    parts: list[tuple[Integers, ...]] = []
-    for first in range(0, len(queries), QUERIES_AT_A_TIME):
-        rows = slice(first, first + QUERIES_AT_A_TIME)
-        # Scores round: a wrong candidate within rounding of a right one is a tie, and ranks first.
-        parts.append(_rank_block(ask(queries[rows], gallery), direction, first, scores.tolerance))
-    positions, annotated, condensed, known = (np.concatenate(part) for part in zip(*parts, strict=True))
-    counts = np.bincount(direction.positives[0], minlength=len(queries)).astype(np.int32)
-    return DirectionRanks(direction.owners, counts, positions, annotated, condensed, known)
-
-
-def _rank_block(scores: Tensor, direction: JudgedQueries, first: int, tolerance: float) -> tuple[Integers, ...]:
-    """Return positions, annotated ranks, condensed positions and known candidates of some queries."""
-    positives = _mask(direction.positives, scores, first)
-    annotated = _mask(direction.annotated, scores, first)
-    positions = _positions(scores, positives, ~positives, tolerance)
-    own = _positions(scores, annotated, ~annotated, tolerance)
-    best = np.cumsum([0, *annotated.sum(1).tolist()])[:-1]
-    nothing = np.empty(0, dtype=np.int32)
-    if direction.judged is None:
-        return positions, own[best], nothing, nothing
-    judged = _mask(direction.judged, scores, first)
-    top = scores.topk(min(TOP, scores.shape[1])).indices
-    known = judged.gather(1, top).sum(1).cpu().numpy().astype(np.int32)
-    return positions, own[best], _positions(scores, positives, judged & ~positives, tolerance), known
-
-
-def _placed(places: NDArray[np.int32], device: torch.device) -> Tensor:
-    return torch.from_numpy(places.astype(np.int64)).to(device)
-
-
-def _mask(pairs: Pairs, scores: Tensor, first: int) -> Tensor:
-    """Return which candidates belong to some pairs, bool, in the shape of the scores of queries from the first on."""
-    low, high = np.searchsorted(pairs[0], [first, first + len(scores)])
-    rows, columns = torch.from_numpy(pairs[:, low:high].astype(np.int64)).to(scores.device)
-    mask = torch.zeros_like(scores, dtype=torch.bool)
-    mask[rows - first, columns] = True
-    return mask
-
-
-def _positions(scores: Tensor, positives: Tensor, against: Tensor, tolerance: float) -> Integers:
-    """Return the positions of positives among the candidates that stand against them, query after query."""
-    counts = positives.sum(1)
-    best = scores.masked_fill(~positives, -torch.inf).topk(int(counts.max())).values
-    others = scores.masked_fill(~against, -torch.inf).sort(1).values
-    harder = others.shape[1] - torch.searchsorted(others, best - tolerance)
-    place = torch.arange(1, best.shape[1] + 1, device=scores.device)
-    found: Integers = (harder + place)[place <= counts[:, None]].cpu().numpy().astype(np.int32)
-    return found

@@ -134,7 +134,7 @@ class JudgementCounts:
         pairs = (
             f"{self.judged_pairs:,} pairs are judged or annotated{share}"
             if self.judged_pairs is not None
-            else "the files name pairs that fit and no others, so what nobody judged counts as wrong"
+            else "the files name pairs that fit and no others, so unjudged pairs count as wrong"
         )
         told = [
             f"{self.title} ({', '.join(self.files)}): {self.image_queries:,} images ask for "
@@ -145,7 +145,7 @@ class JudgementCounts:
             f"{self.annotated_per_caption:.2f} are annotated ({self.rule})",
         ]
         if self.refused:
-            told.append(f"{self.refused:,} annotated pairs were judged not to fit, and count as right all the same")
+            told.append(f"{self.refused:,} annotated pairs were judged not to fit; they still count as right")
         return told + (
             [f"{self.outside:,} judged pairs are of no image or caption of the split"] if self.outside else []
         )

@@ -27,7 +27,7 @@ from trainables.losses.smooth_ap import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
 from trainables.losses.warp import WARP
 from trainables.plugins.blame import Blaming
-from trainables.plugins.in_use import run_offer
+from trainables.plugins.in_use import NameTable, find_owner, run_offer
 
 __all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "build_loss", "loss_class"]
 
@@ -42,22 +42,35 @@ class Loss(Protocol):
         """Return the weights of candidates and positives in the gradient of each query's term."""
 
 
-LOSSES: dict[str, type] = {
-    "triplet": Triplet,
-    "triplet_sh": TripletHardest,
-    "nt_xent": NTXent,
-    "smooth_ap": SmoothAP,
-    "polynomial_self": PolynomialSelf,
-    "polynomial_relative": PolynomialRelative,
-    "warp": WARP,
-    "sigmoid": Sigmoid,
-    "decoupled": Decoupled,
-    "multi_similarity": MultiSimilarity,
-    "circle": Circle,
-    "triplet_selhn": TripletSelHN,
-    "gradient_weights": GradientWeights,
-}
-"""Every loss by the name that configs and search spaces use."""
+def _class_of_plugin(name: str, _: object) -> type:
+    # Imported here, because the class of a plug-in's loss imports modules of this package to check batches.
+    from trainables.losses.plugin_loss import make_loss
+
+    offer = run_offer("losses", name)
+    assert offer is not None
+    return make_loss(*offer, build_loss)
+
+
+LOSSES: NameTable[type] = NameTable(
+    "losses",
+    {
+        "triplet": Triplet,
+        "triplet_sh": TripletHardest,
+        "nt_xent": NTXent,
+        "smooth_ap": SmoothAP,
+        "polynomial_self": PolynomialSelf,
+        "polynomial_relative": PolynomialRelative,
+        "warp": WARP,
+        "sigmoid": Sigmoid,
+        "decoupled": Decoupled,
+        "multi_similarity": MultiSimilarity,
+        "circle": Circle,
+        "triplet_selhn": TripletSelHN,
+        "gradient_weights": GradientWeights,
+    },
+    _class_of_plugin,
+)
+"""Every loss by the name that configs and search spaces use; a plug-in's loss is made when it is first read."""
 
 
 def build_loss(name: str, **parameters: Any) -> Loss:
@@ -81,18 +94,12 @@ def build_loss(name: str, **parameters: Any) -> Loss:
 
 
 def loss_class(name: str) -> type:
-    """Return the class of a loss; a plug-in's class is added to ``LOSSES`` at the first call with its name.
+    """Return the class of a loss; an installed plug-in that offers the name is taken into use.
 
     Raises:
         ConfigError: If no loss has the name.
         PluginError: If the loss's plug-in cannot be run.
     """
-    if name not in LOSSES:
-        found = run_offer("losses", name)
-        if found is None:
-            raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
-        # Imported here, because the class of a plug-in's loss imports modules of this package to check batches.
-        from trainables.losses.plugin_loss import make_loss
-
-        LOSSES[name] = make_loss(*found, build_loss)
+    if name not in LOSSES and find_owner("losses", name) is None:
+        raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
     return LOSSES[name]

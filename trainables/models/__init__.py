@@ -10,15 +10,21 @@ from trainables.models.vsepp import VSEPP
 from trainables.models.vsrn import VSRN
 from trainables.models.wsabie import WSABIE
 from trainables.plugins.blame import Blaming
-from trainables.plugins.in_use import run_offer
+from trainables.plugins.in_use import NameTable, find_owner, run_offer
 
-MODELS: dict[str, type[RetrievalModel]] = {
-    "vsepp": VSEPP,
-    "vsrn": VSRN,
-    "scan": SCAN,
-    "wsabie": WSABIE,
-    "head": HeadModel,
-}
+
+def _class_of_plugin(name: str, _: object) -> type[RetrievalModel]:
+    found = run_offer("models", name)
+    assert found is not None
+    offer, place = found
+    if not (isinstance(offer.thing, type) and issubclass(offer.thing, RetrievalModel)):
+        raise PluginError(f"{place}: must be a class of trainables.models.retrieval_model.RetrievalModel")
+    return offer.thing
+
+
+MODELS: NameTable[type[RetrievalModel]] = NameTable(
+    "models", {"vsepp": VSEPP, "vsrn": VSRN, "scan": SCAN, "wsabie": WSABIE, "head": HeadModel}, _class_of_plugin
+)
 
 
 def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> RetrievalModel:
@@ -37,14 +43,11 @@ def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) 
 
 
 def model_class(name: str) -> type[RetrievalModel]:
-    """Return the class of a model; a plug-in's class is added to ``MODELS`` at the first call with its name.
+    """Return the class of a model; an installed plug-in that offers the name is taken into use.
 
     Raises:
         PluginError: If the model's plug-in cannot be run, or offers no ``RetrievalModel``.
     """
-    if name not in MODELS and (found := run_offer("models", name)) is not None:
-        offer, place = found
-        if not (isinstance(offer.thing, type) and issubclass(offer.thing, RetrievalModel)):
-            raise PluginError(f"{place}: must be a class of trainables.models.retrieval_model.RetrievalModel")
-        MODELS[name] = offer.thing
+    if name not in MODELS:
+        find_owner("models", name)
     return MODELS[name]

@@ -10,8 +10,8 @@ from trainables.errors import DivergedError, PluginError, UserError
 MEMORY = re.compile(r"out of memory|can't allocate memory|ALLOC_FAILED", re.I)
 """Text of PyTorch's errors about lack of memory, which have no class of their own."""
 
-LABELS: set[str] = set()
-"""Names of the files of plug-ins in tracebacks."""
+LABELS: dict[str, str] = {}
+"""Path from which this process imports a file of a plug-in -> its name in messages, such as ``my_losses.py``."""
 
 
 class Blaming:
@@ -47,12 +47,12 @@ class Blaming:
 def find_place(error: BaseException, traceback: TracebackType | None) -> str | None:
     """Return ``FILE:LINE`` of the innermost frame of a plug-in's code; ``None`` where there is none."""
     if isinstance(error, SyntaxError) and error.filename in LABELS:
-        return f"{error.filename}:{error.lineno}"
+        return f"{LABELS[error.filename]}:{error.lineno}"
     place = None
     while traceback is not None:
-        name = traceback.tb_frame.f_code.co_filename
-        if name in LABELS:
-            place = f"{name}:{traceback.tb_lineno}"
+        path = traceback.tb_frame.f_code.co_filename
+        if path in LABELS:
+            place = f"{LABELS[path]}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return place
 

@@ -1,25 +1,74 @@
-"""The plug-ins in use in this process.
+"""The plug-ins in use in this process, and the tables of names that they join.
 
 Names of a plug-in that is in use are accepted wherever our names are. The code of a plug-in runs when it is first
 needed.
 """
 
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from trainables.errors import ConfigError
-from trainables.model_parameters import FEATURES, MODEL_PARAMETERS, like
-from trainables.plugins.installed import installed_plugins, is_installed, providers, read_installed
-from trainables.plugins.offers import FEATURES as KNOWN_FEATURES
+from trainables.plugins.imported import describe_offers, offers_of
 from trainables.plugins.offers import Offer
-from trainables.plugins.outline import describe, offers_in, offers_of, outline_of, stop_running
-from trainables.plugins.plugin import Plugin, read_file
+from trainables.plugins.plugin import (
+    KINDS,
+    Plugin,
+    installed_plugins,
+    is_installed,
+    providers,
+    read_file,
+    read_installed,
+)
 
 _in_use: dict[str, Plugin] = {}
-_owners: dict[tuple[str, str], str] = {}
+_ours: dict[str, set[str]] = {}
+"""Kind -> names that no plug-in may offer, because a table of ours has them."""
+
+Entry = TypeVar("Entry")
+
+
+class NameTable(Mapping[str, Entry], Generic[Entry]):
+    """What each name of a kind means: our entries, then one for each offer of the plug-ins in use.
+
+    The entry of an offer is made when it is first read, once for each version of a plug-in.
+    """
+
+    def __init__(self, kind: str, ours: Mapping[str, Entry], make: Callable[[str, Mapping[str, Any]], Entry]) -> None:
+        """Make the table.
+
+        Args:
+            kind: A kind of ``plugin.KINDS``.
+            ours: Our entries by name.
+            make: Returns the entry of an offer, given its name and its description, see ``offers.Offer.describe``.
+        """
+        self._kind, self._ours, self._make = kind, dict(ours), make
+        self._made: dict[tuple[str, str], Entry] = {}
+        _ours.setdefault(kind, set()).update(ours)
+
+    def __getitem__(self, name: str) -> Entry:
+        """Return the entry of a name; the code of a plug-in runs where the entry is made of it."""
+        if name in self._ours:
+            return self._ours[name]
+        plugin = owner_of(self._kind, name)
+        if plugin is None:
+            raise KeyError(name)
+        if (plugin.digest, name) not in self._made:
+            self._made[plugin.digest, name] = self._make(name, plugin.offers[self._kind][name])
+        return self._made[plugin.digest, name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the name is ours or a plug-in's; no code runs."""
+        return name in self._ours or name in offered(self._kind)
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names, ours first."""
+        return iter([*self._ours, *offered(self._kind)])
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return len(self._ours) + len(offered(self._kind))
 
 
 def find_plugin(source: str, folder: Path | None = None) -> Plugin:
@@ -32,7 +81,7 @@ def find_plugin(source: str, folder: Path | None = None) -> Plugin:
     Raises:
         ConfigError: If there is no such file or distribution, or the plug-in cannot be used.
     """
-    path = _file_of(source, folder)
+    path = next((path for path in ((folder or Path()) / source, Path(source)) if path.is_file()), None)
     if path is not None:
         plugin = read_file(path)
     elif is_installed(source):
@@ -41,65 +90,30 @@ def find_plugin(source: str, folder: Path | None = None) -> Plugin:
         raise ConfigError(f"plug-in {source}: no such file, and no installed distribution of that name")
     if (known := _in_use.get(plugin.name)) is not None and known.digest == plugin.digest:
         return known
-    return replace(plugin, offers=describe(plugin, offers_of(plugin)))
-
-
-def outlined_plugin(source: str, folder: Path | None = None) -> Plugin | None:
-    """Return the plug-in of a file with its offers, without running its code; ``None`` where the code has to run.
-
-    Raises:
-        ConfigError: If the plug-in cannot be used.
-    """
-    path = _file_of(source, folder)
-    if path is None:
-        return None
-    plugin = read_file(path)
-    outline = outline_of(plugin)
-    return None if outline is None else replace(plugin, offers=describe(plugin, offers_in(plugin, outline)))
-
-
-def _file_of(source: str, folder: Path | None) -> Path | None:
-    return next((path for path in ((folder or Path()) / source, Path(source)) if path.is_file()), None)
+    return replace(plugin, offers=describe_offers(plugin))
 
 
 def use(plugins: Iterable[Plugin]) -> None:
-    """Register the names that plug-ins offer in this process; a plug-in replaces its former version.
+    """Let the names that plug-ins offer be known in this process; a plug-in replaces its former version.
 
     Raises:
         ConfigError: If one of the names is ours, or another plug-in's.
     """
     for plugin in plugins:
-        former = _in_use.get(plugin.name)
-        if former is not None and former.digest == plugin.digest:
-            continue
-        _refuse_clashes(plugin)
-        if former is not None:
-            withdraw(former.name)
-        _in_use[plugin.name] = plugin
         for kind, offers in plugin.offers.items():
-            _owners.update({(kind, name): plugin.name for name in offers})
-        for name, about in plugin.offers.get("models", {}).items():
-            FEATURES[name] = about["features"]
-            MODEL_PARAMETERS[name] = {
-                parameter: like(default, about["space"].get(parameter, {}).get("values", ()))
-                for parameter, default in about["defaults"].items()
-            }
+            for name, about in offers.items():
+                owner = owner_of(kind, name)
+                if owner is not None and owner.name != plugin.name:
+                    raise _clash(about["place"], name, f"offered by the plug-in {owner.name}")
+                if name in _ours.get(kind, ()):
+                    raise _clash(about["place"], name, f"a {KINDS[kind]} of ours")
+        _in_use[plugin.name] = plugin
 
 
-def withdraw(name: str) -> None:
-    """Remove the names of a plug-in, if it is in use."""
-    if _in_use.pop(name, None) is None:
-        return
-    gone = [key for key, owner in _owners.items() if owner == name]
-    for kind, offered in gone:
-        del _owners[kind, offered]
-        for table in (FEATURES, MODEL_PARAMETERS) if kind == "models" else ():
-            table.pop(offered, None)
-        # Without torch, the tables of losses and models do not exist.
-        module = sys.modules.get(f"trainables.{kind}")
-        if module is not None:
-            getattr(module, kind.upper()).pop(offered, None)
-    stop_running(name)
+def forget(*names: str) -> None:
+    """Let the names of plug-ins be unknown again; all plug-ins in use if none is named."""
+    for name in names or list(_in_use):
+        _in_use.pop(name, None)
 
 
 def in_use() -> Mapping[str, Plugin]:
@@ -109,8 +123,7 @@ def in_use() -> Mapping[str, Plugin]:
 
 def owner_of(kind: str, name: str) -> Plugin | None:
     """Return the plug-in in use that offers a name; ``None`` where the name is ours, or unknown."""
-    owner = _owners.get((kind, name))
-    return None if owner is None else _in_use[owner]
+    return next((plugin for plugin in _in_use.values() if name in plugin.offers.get(kind, ())), None)
 
 
 def find_owner(kind: str, name: str) -> Plugin | None:
@@ -126,7 +139,7 @@ def find_owner(kind: str, name: str) -> Plugin | None:
 
 def offered(kind: str) -> dict[str, Mapping[str, Any]]:
     """Return the offers of a kind by name, without running code."""
-    return {name: _in_use[owner].offers[kind][name] for (of, name), owner in _owners.items() if of == kind}
+    return {name: about for plugin in _in_use.values() for name, about in plugin.offers.get(kind, {}).items()}
 
 
 def run_offer(kind: str, name: str) -> tuple[Offer, str] | None:
@@ -158,19 +171,5 @@ def use_installed(kind: str) -> None:
     use(find_plugin(name) for name, offers in installed_plugins().items() if kind in offers)
 
 
-def _refuse_clashes(plugin: Plugin) -> None:
-    for kind, offers in plugin.offers.items():
-        for name, about in offers.items():
-            owner = _owners.get((kind, name))
-            if owner is None and kind == "models" and name in FEATURES:
-                raise clash(about["place"], name, "a model of ours")
-            if owner not in (None, plugin.name):
-                raise clash(about["place"], name, f"offered by the plug-in {owner}")
-            if kind == "models" and about["features"] not in KNOWN_FEATURES:
-                known = " or ".join(KNOWN_FEATURES)
-                raise ConfigError(f"{about['place']}: features must be {known}, got {about['features']!r}")
-
-
-def clash(place: str, name: str, whose: str) -> ConfigError:
-    """Return the error about a name that is already taken."""
+def _clash(place: str, name: str, whose: str) -> ConfigError:
     return ConfigError(f"{place}: the name {name!r} is {whose}; choose another with name=... in the decorator")

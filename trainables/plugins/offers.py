@@ -101,6 +101,8 @@ class Offer:
             ConfigError: If the function or class does not fit its decorator; the message says what is missing.
         """
         check_name(self.name, place)
+        if (features := self.options.get("features", FEATURES[0])) not in FEATURES:
+            raise ConfigError(f"{place}: features must be {' or '.join(FEATURES)}, got {features!r}")
         defaults = parameters_of(self, place)
         return {
             "summary": (inspect.getdoc(self.thing) or "").partition("\n")[0],

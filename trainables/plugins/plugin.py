@@ -1,10 +1,16 @@
-"""A plug-in as a value: its text, its offers, and a digest that identifies its version."""
+"""A plug-in as a value: its text, its offers, and a digest that identifies its version.
+
+A plug-in is read from a Python file, or from an installed package. A package offers the objects that its entry points
+of the groups ``icr_orchestrator.losses``, ``.models``, ``.formats`` and ``.samplers`` name. Reading imports nothing.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trainables.errors import ConfigError
@@ -12,11 +18,10 @@ from trainables.errors import ConfigError
 LARGEST = 2**20
 """Most characters of a plug-in, whose text goes to every actor and into the journal."""
 
+GROUP = "icr_orchestrator."
+
 KINDS = {"losses": "loss", "models": "model", "formats": "form of data", "samplers": "sampler"}
 """Kind of offer -> its name in messages; the entry points of a kind are ``icr_orchestrator.KIND``."""
-
-Offers = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Kind -> name -> description of the offer as plain values, see ``offers.Offer.describe``."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Plugin:
         module: Name of the module that is imported.
         files: Path -> text of each Python file.
         entries: Kind -> name -> attribute of a module (``MODULE:ATTRIBUTE``), as entry points name them.
-        offers: The plug-in's offers; empty until the code has run, or has been outlined.
+        offers: The plug-in's offers; empty until the code has run.
         digest: SHA-256 of module, files and entries; computed where it is left empty.
     """
 
@@ -45,6 +50,8 @@ class Plugin:
         made = hashlib.sha256(json.dumps([self.module, self.files, self.entries], sort_keys=True).encode()).hexdigest()
         if self.digest not in ("", made):
             raise ConfigError(f"plug-in {self.name}: its text is not what its digest {self.digest[:12]} says; damaged")
+        if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in self.files):
+            raise ConfigError(f"plug-in {self.name}: one of its files lies outside of it; damaged")
         object.__setattr__(self, "digest", made)
 
     @property
@@ -89,6 +96,90 @@ def check_size(name: str, files: Mapping[str, str]) -> None:
     size = sum(map(len, files.values()))
     if size > LARGEST:
         raise ConfigError(f"plug-in {name}: has {size:,} characters of Python, at most {LARGEST:,} are taken")
+
+
+def is_installed(name: str) -> bool:
+    """Whether a distribution with this name is installed."""
+    try:
+        return bool(name) and distribution(name) is not None
+    except (PackageNotFoundError, ValueError):
+        return False
+
+
+def installed_plugins() -> dict[str, dict[str, list[str]]]:
+    """Return distribution -> kind -> names that it offers; nothing is imported."""
+    offers = {found.name: entries for found in distributions() if (entries := _entries(found))}
+    return {name: {kind: list(names) for kind, names in entries.items()} for name, entries in offers.items()}
+
+
+def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
+    """Return the installed distributions that offer wanted names, each once; nothing is imported.
+
+    Args:
+        names: Kind -> wanted names.
+        chosen: Distributions that are returned in any case; names that they offer are not looked for elsewhere.
+
+    Raises:
+        ConfigError: If two distributions offer one of the names.
+    """
+    installed = installed_plugins()
+    found: dict[str, None] = {}
+    for kind, wanted in names.items():
+        for name in wanted:
+            offering = sorted(one for one, offers in installed.items() if name in offers.get(kind, ()))
+            if not offering or not {*offering}.isdisjoint(chosen):
+                continue
+            if len(offering) > 1:
+                raise ConfigError(
+                    f"the {KINDS[kind]} {name!r} is offered by {' and by '.join(offering)}, which are all installed; "
+                    f"name the package that is meant with --plugin, or under plugins of the experiment"
+                )
+            found[offering[0]] = None
+    return sorted(found)
+
+
+def read_installed(name: str) -> Plugin:
+    """Return an installed distribution as a plug-in; its code does not run.
+
+    Raises:
+        ConfigError: If the distribution offers nothing, or its code is no plain Python package.
+    """
+    found = distribution(name)
+    entries = _entries(found)
+    if not entries:
+        groups = ", ".join(GROUP + kind for kind in KINDS)
+        raise ConfigError(f"plug-in {name}: the distribution has no entry points of the groups {groups}")
+    targets = [target for names in entries.values() for target in names.values()]
+    tops = dict.fromkeys(target.partition(":")[0].partition(".")[0] for target in targets)
+    if len(tops) > 1:
+        raise ConfigError(f"plug-in {name}: its entry points must be in one package, got {', '.join(tops)}")
+    top = next(iter(tops))
+    files = _files(name, top)
+    check_size(name, files)
+    return Plugin(found.name, found.version, targets[0].partition(":")[0], files, entries)
+
+
+def _entries(found: Distribution) -> dict[str, dict[str, str]]:
+    entries: dict[str, dict[str, str]] = {}
+    for entry in found.entry_points:
+        kind = entry.group.removeprefix(GROUP)
+        if entry.group.startswith(GROUP) and kind in KINDS:
+            entries.setdefault(kind, {})[entry.name] = entry.value
+    return entries
+
+
+def _files(name: str, top: str) -> dict[str, str]:
+    """Return path -> text of the Python files of a package; paths begin with the package."""
+    # The place where an import would find the package now, also an editable one, without importing the package.
+    specs = (finder.find_spec(top, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    spec = next(filter(None, specs), None)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise ConfigError(f"plug-in {name}: {top} is no package of Python files here")
+    origin = Path(spec.origin)
+    if spec.submodule_search_locations is None:
+        return {origin.name: origin.read_text(encoding="utf-8")}
+    paths = sorted(origin.parent.rglob("*.py"))
+    return {str(path.relative_to(origin.parent.parent)): path.read_text(encoding="utf-8") for path in paths}
 
 
 def _identifier(stem: str) -> str:

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,6 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import default_uri
-from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.tracker import Tracker
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import report
@@ -48,9 +49,12 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(healthy: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of it, whose database keeps its files there."""
     shutil.copytree(healthy.parent, tmp_path / "runs")
-    correct_addresses(default_uri(tmp_path / "runs"))
+    former, here = healthy.parent.as_uri(), (tmp_path / "runs").as_uri()
+    with closing(sqlite3.connect(tmp_path / "runs" / "mlflow.db")) as connection, connection:
+        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            connection.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (former, here))
     return tmp_path / "runs" / "tiny"
 
 

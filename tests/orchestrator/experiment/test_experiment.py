@@ -10,12 +10,12 @@ import torch
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import (
     load_experiment,
-    load_trial_config,
     shipped_experiments,
 )
 from orchestrator.experiment.journalled import changed_keys
 from orchestrator.experiment.measures import METRICS
 from orchestrator.experiment.yaml_files import Document, override, read_yaml
+from orchestrator.workload.begin import read_config
 from search_spaces import Range, Values
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
@@ -220,13 +220,13 @@ TRIALS = [
 @pytest.mark.parametrize(("settings", "message"), TRIALS)
 def test_a_wrong_training_is_refused(settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        load_trial_config(None, settings)
+        read_config(None, settings)
     assert message in str(refusal.value)
     assert str(refusal.value).startswith("--set")
 
 
 def test_a_training_without_file_has_the_defaults() -> None:
-    config = load_trial_config(None, ["dataset=x", "loss=nt_xent", "loss_parameters.temperature=5e-2"])
+    config = read_config(None, ["dataset=x", "loss=nt_xent", "loss_parameters.temperature=5e-2"])
     assert (config.model, config.loss_parameters, config.metric) == ("vsepp", {"temperature": 0.05}, "val/rsum")
 
 

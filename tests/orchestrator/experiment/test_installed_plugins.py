@@ -9,7 +9,7 @@ import pytest
 import orchestrator as icr
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import load_experiment
-from orchestrator.experiment.plugins import forget_plugins, load_plugins
+from orchestrator.experiment.plugins import load_plugins
 from orchestrator.search.begin import with_formats
 from orchestrator.workload.begin import read_config
 from search_spaces import SPACES
@@ -18,7 +18,7 @@ from trainables.config import TrialConfig
 from trainables.data.source import find_source
 from trainables.errors import ConfigError, DataError
 from trainables.losses import build_loss
-from trainables.plugins.in_use import in_use
+from trainables.plugins.in_use import forget, in_use
 
 LOSS = """from trainables.plugins import loss
 
@@ -85,7 +85,7 @@ def test_python_finds_them_without_a_word(tmp_path: Path) -> None:
     lay_out_package(tmp_path / "site")
     assert build_loss("pair_hinge", margin=0.3).margin == 0.3  # type: ignore[attr-defined]
     assert TrialConfig(dataset="pets", model="bag_of_words", loss="pair_hinge").features == "global"
-    forget_plugins(list(in_use()))
+    forget()
     # As a checkpoint is read: whoever evaluates it names no plug-in.
     assert TrialConfig.from_dict({"dataset": "pets", "model": "bag_of_words"}).features == "global"
     with pytest.raises(ConfigError, match="model must be one of vsepp, .*, got 'bag_of_wordz'"):
@@ -143,7 +143,7 @@ def test_a_form_of_data_is_found_by_a_dataset_that_ours_do_not_read_and_is_recor
     other.mkdir()
     (shop / "pairs.txt").write_text("x\n")
     assert [path.name for path in find_source("shop", Path("data")).files] == ["pairs.txt"]
-    forget_plugins(list(in_use()))
+    forget()
     experiment = icr.make_experiment({"name": "s", "datasets": ["shop"], "losses": ["nt_xent"]})
     assert [plugin.name for plugin in with_formats(experiment, "data").plugins] == ["icr-forms"]
     with pytest.raises(DataError, match="no dataset of a known format: .*; pairs.txt"):

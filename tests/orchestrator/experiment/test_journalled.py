@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from orchestrator.experiment.journalled import experiment_of, known_experiment
-from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.history import History
+from orchestrator.journal.records import ExperimentStarted
 from tests.support.experiments import make_experiment
 from trainables.errors import ConfigError
 

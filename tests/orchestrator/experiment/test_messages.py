@@ -7,12 +7,12 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import load_experiment
-from orchestrator.experiment.yaml_files import load_trial_config
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.regression.suite import load_suite
 from orchestrator.search.preparation import check_unchanged
+from orchestrator.workload.begin import read_config
 from tests.support.experiments import add_trial, make_experiment, start
 from trainables.errors import ConfigError
 
@@ -221,7 +221,7 @@ TRAININGS = {
 @pytest.mark.parametrize(("settings", "message"), TRAININGS.values(), ids=TRAININGS)
 def test_what_a_wrong_training_is_told(settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        load_trial_config(None, settings)
+        read_config(None, settings)
     assert str(refusal.value).startswith(message)
 
 

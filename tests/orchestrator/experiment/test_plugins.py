@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import Experiment, load_experiment
-from orchestrator.experiment.plugins import changed_plugins, forget_plugins, load_plugins
+from orchestrator.experiment.plugins import changed_plugins, load_plugins
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
@@ -22,9 +22,11 @@ from tests.support.experiments import start
 from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_plugin
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError, PluginError
+from trainables.files import cache_folder
 from trainables.losses import LOSSES, build_loss
 from trainables.model_parameters import FEATURES
-from trainables.plugins.in_use import in_use
+from trainables.plugins.in_use import forget
+from trainables.plugins.plugin import Plugin, read_file
 
 VALUES: dict[str, Any] = {
     "name": "own",
@@ -132,8 +134,45 @@ def test_a_newer_version_takes_the_place_of_the_former(tmp_path: Path) -> None:
     assert "other" not in SPACES
     with pytest.raises(ConfigError, match="loss must be one of"):
         build_loss("other")
-    forget_plugins(list(in_use()))
+    forget()
     assert "mean_gap" not in SPACES and "mean_gap" not in LOSSES
+
+
+def test_a_file_is_imported_from_the_cache_by_its_digest_and_two_versions_live_side_by_side(tmp_path: Path) -> None:
+    finders = list(sys.meta_path)
+    (first,) = load_plugins([str(write_plugin(tmp_path))])
+    old = build_loss("mean_gap")
+    (second,) = load_plugins([str(write_plugin(tmp_path, MEAN.replace("scale=1.0", "scale=2.0")))])
+    new = build_loss("mean_gap")
+    assert sys.meta_path == finders
+    assert {f"icr_plugin_my_losses_{plugin.digest[:12]}" for plugin in (first, second)} <= sys.modules.keys()
+    assert {repr(old), repr(new)} == {"mean_gap(scale=1.0)", "mean_gap(scale=2.0)"}
+    folder = cache_folder() / "plugins"
+    assert {path.name for path in folder.iterdir()} == {first.digest, second.digest}
+    assert (folder / second.digest / "my_losses.py").read_text() == second.files["my_losses.py"]
+
+
+def test_what_lies_in_the_cache_is_not_believed(tmp_path: Path) -> None:
+    path = write_plugin(tmp_path)
+    plugin = read_file(path)
+    kept = cache_folder() / "plugins" / plugin.digest / "my_losses.py"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("raise RuntimeError('what somebody else wrote')\n")
+    load_plugins([str(path)])
+    assert kept.read_text() == path.read_text()
+
+
+def test_a_file_of_a_plugin_lies_below_its_folder() -> None:
+    for name in ("../elsewhere.py", "/elsewhere.py"):
+        with pytest.raises(ConfigError, match="one of its files lies outside of it"):
+            Plugin("own", "1.0", "own", {name: ""})
+
+
+def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match="cannot be kept here, from where it is imported: .* point XDG_CACHE_HOME"):
+        load_plugins([str(write_plugin(tmp_path))])
 
 
 REFUSED = {

@@ -9,8 +9,8 @@ from orchestrator.experiment.sections import Budget
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger, PlannedMove, PlannedTrial
 from orchestrator.journal.trial import Move, Stage, Trial, TrialState
-from orchestrator.results.confirmation import published_default
-from orchestrator.results.confirmed import champion_of, metrics_of, verdicts_of
+from orchestrator.results.confirmation import confirmations, metrics_of
+from orchestrator.results.confirmation_plan import published_default
 from orchestrator.results.winner import find_winners
 from orchestrator.search.budget import Meter
 from tests.support.experiments import add_trial, make_experiment, open_test, start
@@ -142,9 +142,9 @@ def test_a_confirmed_trial_counts_with_its_best_epoch(tmp_path: Path) -> None:
     fades, lasts = repeat(ledger, candidate, 5, [10.0, 90.0, 20.0]), repeat(ledger, candidate, 6, [10.0, 20.0, 80.0])
     open_test(ledger, [fades, lasts])
     assert metrics_of(fades, ledger.history) == {"val/rsum": 90.0, "test/rsum": 90.0}
-    (verdict,) = verdicts_of(ledger.history).values()
-    assert champion_of(ledger.history, verdict) == fades
-    assert verdict.standings[0].selected_by == 85.0
+    confirmation = confirmations(ledger.history)["pets"]
+    assert confirmation.champion == fades
+    assert confirmation.verdict.standings[0].selected_by == 85.0
     ledger.close()
 
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.journal.experiment_records import Footprint
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.record import Record
-from orchestrator.journal.records import parse
+from orchestrator.journal.records import Footprint, Record, parse
 from orchestrator.journal.trial import Trial
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from trainables.config import Change, TrainingConfig, TrialConfig

@@ -15,6 +15,7 @@ from orchestrator.journal.journal import Journal, JournalError, JournalGoneError
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.tracking import default_uri
+from tests.support.long_journals import write_journal
 from tests.support.records import append
 
 JSON = st.recursive(
@@ -41,6 +42,15 @@ def test_reading_gives_back_what_was_written(tmp_path_factory: pytest.TempPathFa
     assert read_journal(path) == written
     assert [record["fields"] for record in written] == events
     assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == list(range(len(events)))
+
+
+def test_the_records_of_a_journal_are_its_lines(tmp_path: Path) -> None:
+    path = write_journal(tmp_path / "search", 12)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    records = [record.to_dict() for record in read_journal(path)]
+    # The first line lacks keys that older versions did not write.
+    assert records[1:] == [{name: line[name] for name in line if name != "crc"} for line in lines[1:]]
+    assert records[0].items() >= {name: lines[0][name] for name in lines[0] if name != "crc"}.items()
 
 
 def test_every_torn_end_is_cut_off_and_writing_goes_on(tmp_path: Path) -> None:

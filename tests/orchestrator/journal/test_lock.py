@@ -13,8 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.lock import AlreadyRunningError, Holder, LockError, boot_id, find_holder, hold, is_taken, take
-from orchestrator.journal.scratch import MARK
+from orchestrator.journal.lock import (
+    MARK,
+    AlreadyRunningError,
+    Holder,
+    LockError,
+    boot_id,
+    find_holder,
+    hold,
+    is_taken,
+    take,
+)
 
 HOLD = """
 import sys, time
@@ -181,7 +190,7 @@ def test_a_directory_that_is_not_of_this_lock_stays(
 ) -> None:
     scratch = leave(tmp_path / "run")
     killed: list[Path] = []
-    monkeypatch.setattr("orchestrator.journal.leftovers.find_processes", lambda path: killed.append(path) or [])
+    monkeypatch.setattr("orchestrator.journal.lock.find_processes", lambda path: killed.append(path) or [])
     with hold(change(tmp_path / "run", scratch)):
         assert (scratch / "session").is_dir()
         assert killed == [], "nor are its processes ended"
@@ -189,7 +198,7 @@ def test_a_directory_that_is_not_of_this_lock_stays(
 
 def test_a_directory_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = leave(tmp_path / "run")
-    monkeypatch.setattr("orchestrator.journal.scratch.os.getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr("orchestrator.journal.lock.os.getuid", lambda: os.geteuid() + 1)
     with hold(tmp_path / "run"):
         assert scratch.is_dir()
 

@@ -10,7 +10,7 @@ from orchestrator.journal.points import best_points, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import caveats, seed_noise
-from orchestrator.results.confirmation import choose_candidates, published_default
+from orchestrator.results.confirmation_plan import choose_candidates, published_default
 from orchestrator.results.winner import find_winners
 from orchestrator.search.budget import Meter
 from orchestrator.tuner.actor import Step
@@ -79,8 +79,7 @@ def test_a_reader_is_told_of_replicates_and_by_how_much_they_differ(lucky: Ledge
     expected = ((14**2 + 26**2 + 12**2 + 1 + 1) / 3) ** 0.5
     assert seed_noise(points_of(trials)) == pytest.approx(expected)
     assert caveats(trials) == [
-        "3 trials repeated 2 settings with other seeds; a setting counts with the mean of its trainings, "
-        "which differ by a standard deviation of 18."
+        "3 trials repeated 2 settings with other seeds; each setting has their mean, with a standard deviation of 18."
     ]
 
 

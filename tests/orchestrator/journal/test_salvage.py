@@ -9,10 +9,9 @@ from orchestrator.doctor.experiment import check_journal
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, Record, read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import parse
-from orchestrator.journal.salvage import salvage
+from orchestrator.journal.reader import salvage
+from orchestrator.journal.records import has_ended, parse
 from orchestrator.journal.trial import TrialState
-from orchestrator.journal.trial_records import has_ended
 from orchestrator.studies.study import Studies
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append

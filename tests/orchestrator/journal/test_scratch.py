@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.scratch import MARK, make, mark, owner_of, remove_abandoned
+from orchestrator.journal.lock import MARK, make_directory, mark_directory, owner_of, remove_abandoned
 
 
 @pytest.fixture(autouse=True)
@@ -19,26 +19,26 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def left(owner: str = "") -> Path:
     """Make a directory whose process has ended."""
-    directory = make("actors-")
-    os.close(mark(directory, owner))
+    directory = make_directory("actors-")
+    os.close(mark_directory(directory, owner))
     (directory / "state.pt").write_text("1")
     return directory
 
 
 def test_a_directory_is_private_and_says_whose_it_is(temporary: Path) -> None:
-    directory = make()
+    directory = make_directory()
     assert directory.parent == temporary
     assert directory.stat().st_mode & 0o777 == 0o700
     assert owner_of(directory) is None, "nobody has marked it"
-    os.close(mark(directory, "me"))
+    os.close(mark_directory(directory, "me"))
     assert owner_of(directory) == "me"
     assert [path.name for path in directory.iterdir()] == [MARK]
 
 
 def test_what_ended_processes_left_goes_and_what_living_ones_hold_stays() -> None:
-    abandoned, unmarked, other = left(), make("actors-"), make("other-")
-    living = make("actors-")
-    held = mark(living, "")
+    abandoned, unmarked, other = left(), make_directory("actors-"), make_directory("other-")
+    living = make_directory("actors-")
+    held = mark_directory(living, "")
     remove_abandoned("actors-")
     assert [path.exists() for path in (abandoned, unmarked, other, living)] == [False, True, True, True]
     os.close(held)
@@ -90,7 +90,7 @@ def test_links_within_are_not_followed(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     directory = left("me")
-    monkeypatch.setattr("orchestrator.journal.scratch.os.getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr("orchestrator.journal.lock.os.getuid", lambda: os.geteuid() + 1)
     remove_abandoned("actors-")
     assert directory.exists()
     assert owner_of(directory) is None

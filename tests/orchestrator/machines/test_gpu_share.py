@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.experiment.sections import Resources
-from orchestrator.journal.experiment_records import Footprint
+from orchestrator.journal.records import Footprint
 from orchestrator.machines.gpu_share import (
     CONTEXT_BYTES,
     MARGIN,

@@ -1,22 +1,30 @@
-"""What the report draws: fronts, all curves, learned hyper-parameters, scales, axes, and several experiments."""
+"""What the report draws: fronts, curves, learned hyper-parameters, colours, axes, and several experiments."""
 
-from dataclasses import asdict
+import math
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.report.experiments_page import Reported, build_experiments_page
+from orchestrator.report.experiment_report import report_experiments
+from orchestrator.report.figures import ABOUT, Figure, Json, colour_range
+from orchestrator.report.leaderboard import about
 from orchestrator.report.page import Page, build_page
-from orchestrator.report.search_figures import FEW
-from orchestrator.report.space import searched
+from orchestrator.report.render import write_answers_page
+from orchestrator.report.search_figures import FEW, highest_means
+from orchestrator.report.space import number_ticks, searched
 from orchestrator.report.studies import studies_of
-from orchestrator.report.verdict import bars, scale
-from orchestrator.results.log_ranges import log_ranges
+from orchestrator.results.analyses import log_ranges
+from orchestrator.results.answer import Answer, Column, table_of
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
 
@@ -44,14 +52,11 @@ def test_a_front_is_drawn_with_all_that_it_beats() -> None:
     assert (beaten["name"], beaten["x"], beaten["y"]) == ("beaten", [4.0], [80.0])
     # From few negatives to many, so that the line goes from member to member.
     assert (front["x"], front["y"]) == ([1.0, 2.0, 5.0], [70.0, 90.0, 100.0])
-    assert [member.name for member in page.fronts[0].members] == ["nt_xent 0000", "nt_xent 0001", "nt_xent 0003"]
     assert option.panels[0].layout["xaxis"]["title"]["text"].endswith("(lower is better)")
 
 
 def test_one_objective_has_no_front() -> None:
-    page = build_page(search(3))
-    assert page.figures["front"].options == []
-    assert page.fronts == []
+    assert build_page(search(3)).figures["front"].options == []
 
 
 @pytest.mark.parametrize(
@@ -92,27 +97,6 @@ def test_nothing_learned_is_not_drawn() -> None:
     assert build_page(search(3)).figures["learned"].options == []
 
 
-def test_the_ticks_of_a_scale_stand_where_the_intervals_do() -> None:
-    intervals = [(190.0, 197.8, 202.8), (74.8, 81.0, 87.6)]
-    places = bars(intervals)
-    ticks = scale([(low, high) for low, _, high in intervals])
-    assert [label for _, label in ticks] == ["100", "150", "200"]
-    per_unit = (places[0][2] - places[1][2]) / (197.8 - 81.0)
-    for place, label in ticks:
-        assert place == pytest.approx(places[1][2] + (float(label) - 81.0) * per_unit, abs=0.02)
-    assert scale([(5.0, 5.0)]) == []
-    assert [label for _, label in scale([(0.2, 0.2021)])] == ["0.200", "0.201", "0.202"]
-
-
-def test_several_studies_have_a_table_of_contents_and_a_lone_one_has_none() -> None:
-    page = build_page(search(12))
-    labels = {option.label for option in page.figures["slices"].options}
-    assert {entry.label for entry in page.contents} == labels == {"nt_xent", "triplet_sh", "polynomial_relative"}
-    bests = [float(entry.best) for entry in page.contents]
-    assert bests == sorted(bests, reverse=True)
-    assert build_page(search(12, losses=("nt_xent",))).contents == []
-
-
 @pytest.mark.parametrize(
     ("loss", "name", "values", "is_log"),
     [
@@ -137,10 +121,116 @@ def test_an_axis_is_logarithmic_where_the_space_is(
     assert searched(study).logs == {"training.learning_rate", *([name] if is_log else [])}
 
 
-def write(folder: Path, values: dict[str, float], *, confirmed: bool = False) -> Path:
+def traces(figure: Figure) -> list[Json]:
+    return [trace for option in figure.options for panel in option.panels for trace in panel.data]
+
+
+@pytest.mark.parametrize("key", ["trials", "curves", "parallel", "slices", "contours", "cocos"])
+def test_a_trial_under_the_pointer_shows_its_loss_its_parameters_and_its_value(key: str) -> None:
+    page = build_page(search(60))
+    shown = {row.id: about(row, page.columns) for row in page.rows}
+    drawn = [trace for trace in traces(page.figures[key]) if ABOUT in trace.get("hovertemplate", "")]
+    names = {name for trace in drawn for name in trace["text"]}
+    assert len(names) >= 15 and names <= set(shown)
+    row = next(row for row in page.rows if row.study == "polynomial_relative" and row.state == "finished")
+    lines = shown[row.id].split("<br>")
+    assert lines[0] == f"<b>{row.shown['trial']}</b>"
+    assert lines[1:] == [*(f"e{power}: {row.shown[f'parameter e{power}']}" for power in range(4)), lines[-1]]
+    assert lines[-1] == f"val rsum: {row.shown['value']}"
+
+
+def test_a_name_that_is_markup_is_shown_under_the_pointer_as_it_is() -> None:
+    author = Author(experiment(losses=("nt_xent",)))
+    for number in range(2):
+        trial = author.create("nt_xent", number, {"<b>x": 1.0 + number}, "<i>pets")
+        author.epoch(trial, 1, {"val/rsum": 100.0}, "finished")
+    page = build_page(author.finish())
+    assert "&lt;b&gt;x: 1" in about(page.rows[0], page.columns)
+
+
+@pytest.mark.parametrize("key", ["slices", "contours"])
+def test_slices_and_contours_are_coloured_by_value_with_one_scale(key: str) -> None:
+    for option in build_page(search(60)).figures[key].options:
+        for panel in option.panels:
+            scale = panel.layout["coloraxis"]
+            assert scale["cmin"] < scale["cmax"]
+            assert scale["colorbar"]["title"]["text"] == ("val rsum" if key == "contours" else "")
+            coloured = [trace for trace in panel.data if "coloraxis" in {**trace, **trace.get("marker", {})}]
+            assert len(coloured) == (2 if key == "contours" else 1)
+            values = next(trace["marker"]["color"] for trace in coloured if "marker" in trace)
+            assert max(values) == scale["cmax"]
+
+
+def test_a_trial_that_learned_nothing_leaves_the_others_their_colours() -> None:
+    assert colour_range([1.0, 100.0, 101.0, 102.0, 103.0, 104.0]) == (pytest.approx(96.5), 104.0)
+    assert colour_range([3.0, 1.0, 2.0]) == (1.0, 3.0)
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=30), st.booleans())
+def test_ticks_go_from_the_lowest_value_to_the_highest_in_order(values: list[float], log: bool) -> None:
+    ticks = number_ticks(values, log=log)
+    if min(values) == max(values):
+        assert ticks == [(0.5, f"{values[0]:.3g}")]
+        return
+    assert [ticks[0], ticks[-1]] == [(0.0, f"{min(values):.3g}"), (1.0, f"{max(values):.3g}")]
+    assert all(low < high for (low, _), (high, _) in pairwise(ticks))
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_ticks_between_the_ends_are_round_and_where_their_values_are(log: bool) -> None:
+    low, high = 0.0021, 0.73
+    ticks = number_ticks([low, 0.1, high], log=log)[1:-1]
+    assert {text for _, text in ticks} >= ({"0.01", "0.1"} if log else {"0.2", "0.4", "0.6"})
+    for place, text in ticks:
+        share = math.log(float(text) / low) / math.log(high / low) if log else (float(text) - low) / (high - low)
+        assert place == pytest.approx(share)
+
+
+def test_every_axis_of_parallel_coordinates_has_ticks_and_logarithmic_ones_where_the_space_is() -> None:
+    figure = build_page(search(60, losses=("nt_xent", "polynomial_relative"))).figures["parallel"]
+    for option in figure.options:
+        (panel,) = option.panels
+        labels: dict[int, list[float]] = {}
+        for note in panel.layout["annotations"]:
+            labels.setdefault(note["x"], []).append(float(note["text"]))
+        assert len(labels) == len(panel.layout["xaxis"]["ticktext"])
+        assert all(len(values) >= 3 and values == sorted(values) for values in labels.values())
+        if option.label == "nt_xent":
+            assert {0.01, 0.1} <= set(labels[0])
+
+
+def test_the_best_so_far_goes_on_to_the_newest_trial() -> None:
+    author = Author(experiment(losses=("nt_xent",)))
+    for number, (value, state) in enumerate([(10.0, "finished"), (30.0, "finished"), (20.0, "stopped_early")]):
+        author.epoch(author.create("nt_xent", number, {"temperature": 0.1 + number}), 1, {"val/rsum": value}, state)
+    (best,) = [trace for trace in traces(build_page(author.finish()).figures["trials"]) if trace["mode"] == "lines"]
+    assert (best["x"], best["y"]) == ([0, 1, 2], [10.0, 30.0, 30.0])
+
+
+class Ended:
+    """A finished training of a setting."""
+
+    def __init__(self, setting: int, value: float) -> None:
+        self.id, self.candidate, self.best_value = "", f"setting {setting}", value
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=30))
+def test_the_best_so_far_is_the_highest_mean_of_a_setting(trainings: list[tuple[int, int]]) -> None:
+    done: list[Any] = [Ended(setting, value) for setting, value in trainings]
+    expected = []
+    for count in range(1, len(done) + 1):
+        settings: dict[str, list[float]] = {}
+        for trial in done[:count]:
+            settings.setdefault(trial.candidate, []).append(trial.best_value)
+        expected.append(max(map(fmean, settings.values())))
+    assert highest_means(done) == pytest.approx(expected)
+
+
+def write(folder: Path, values: dict[str, float], *, confirmed: bool = False, digest: str = "d1") -> Path:
     folder.mkdir(parents=True)
     ledger = Ledger(folder / JOURNAL_FILE)
-    start(ledger, make_experiment(name=folder.name, confirm={"top": 1, "seeds": 3} if confirmed else None))
+    experiment = make_experiment(name=folder.name, confirm={"top": 1, "seeds": 3} if confirmed else None)
+    start(ledger, experiment, data={"pets:global": digest})
     trials = [add_trial(ledger, [value], loss=loss) for loss, value in values.items()]
     if confirmed:
         repeats = [
@@ -164,26 +254,30 @@ def test_a_page_over_several_experiments_is_written_beside_their_own(
     assert written == [str(path) for path in paths]
     text = paths[-1].read_text(encoding="utf-8")
     assert 'href="one/report.html">one</a>' in text and 'href="two/report.html">two</a>' in text
+    assert text.count("NT-Xent beats Triplet SH by") == 2, "each shows its headline"
+    assert "plotly" not in text
+    assert "different versions" not in text
+    write(tmp_path / "three", {"nt_xent": 1.0}, digest="d2")
+    report_experiments([tmp_path / "one", tmp_path / "three"], tmp_path, data_root=None)
+    assert "different versions of pets" in paths[-1].read_text(encoding="utf-8")
 
 
-def test_winners_are_on_one_scale_only_where_they_were_measured_alike(tmp_path: Path) -> None:
-    from orchestrator.journal.journal import read_journal
-    from orchestrator.results.confirmed import verdicts_of
-
-    reported = []
-    for name, value, confirmed in (("one", 100.0, True), ("two", 120.0, True), ("three", 500.0, False)):
-        folder = write(tmp_path / name, {"nt_xent": value, "triplet_sh": 50.0}, confirmed=confirmed)
-        history = History.of(read_journal(folder / JOURNAL_FILE))
-        verdicts = list(verdicts_of(history).values())
-        reported.append(Reported(history, build_page(history), f"{name}/report.html", verdicts))
-    page = build_experiments_page(reported)
-    cards = {card.measure: [standing.label for standing in card.standings] for card in page.cards}
-    assert cards == {
-        "test/rsum, mean over fresh seeds": ["two", "one"],
-        "val/rsum, the best of a search, unconfirmed": ["three"],
-    }
-    assert [line.trials for line in page.lines] == [2, 2, 2]
-    assert page.warnings == []
-    reported[0].history.data = {"pets:global": "another"}
-    assert "different versions of pets" in build_experiments_page(reported).warnings[0]
-    assert asdict(page)["figures"]["searches"]["options"][0]["label"] == "pets: val rsum"
+def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup(tmp_path: Path) -> None:
+    table = table_of(
+        [Column("name", "<i>cell"), Column("difference", "difference", "val/rsum", signed=True)], [("a<b", -2.0)]
+    )
+    answer = Answer("cell", "", "Is <b> slower?", "Yes & no.", "tie", numbers={"p": 0.0001, "low": None}, table=table)
+    write_answers_page("suite <x>", "Rerun", [answer], tmp_path / "a.html", facts=[("Cells", "1")], notes=["<script>"])
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    for part in (
+        "Is &lt;b&gt; slower?",
+        "Yes &amp; no.",
+        "&lt;i&gt;cell",
+        "a&lt;b",
+        "−2.0",
+        "&lt; 0.001",
+        "&lt;script&gt;",
+    ):
+        assert part in text, part
+    assert '<span class="badge tie">tie</span>' in text and "<dt>Cells</dt>" in text and "<dt>low</dt>" not in text
+    assert text.count("<script>") == 1 and "default-src 'none'" in text and "plotly" not in text

@@ -1,5 +1,6 @@
 """The report of a directory: the file it writes, what it refuses, and that nothing in the file asks for more."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -13,7 +14,7 @@ from orchestrator.journal.directory import find_directory
 from orchestrator.journal.journal import Journal, JournalError
 from orchestrator.report.experiment_report import report_experiment
 from orchestrator.report.page import build_page
-from orchestrator.report.render import render
+from orchestrator.report.render import PLOTLY, render
 from tests.support.histories import Author, search
 
 EVIL = "<script>alert('it ran')</script>"
@@ -41,15 +42,29 @@ def directory(tmp_path: Path) -> Path:
     return made
 
 
+PLOTLY_DIGEST = "79542150855a52c567260e3137095dbe2b744e6d702a5cabe67da246942fba7a"
+
+
+def test_plotly_is_the_published_file_with_its_license() -> None:
+    assert hashlib.sha256(PLOTLY.read_bytes()).hexdigest() == PLOTLY_DIGEST
+    assert "MIT License" in (PLOTLY.parent / "plotly-LICENSE").read_text(encoding="utf-8")
+    version = re.search(r"plotly\.js \(cartesian - minified\) v([\d.]+)", PLOTLY.read_text(encoding="utf-8"))
+    assert version is not None and f"version {version[1]}," in (PLOTLY.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_report_of_twelve_trials_is_under_two_and_a_half_megabytes() -> None:
+    assert len(render(build_page(search(12))).encode()) < 2.5e6
+
+
 def outside_plotly(page: str) -> str:
     """Return a page without plotly's own code, which is not ours to read; the browser's log judges it."""
-    start = page.index("/**\n* plotly.js")
+    start = page.index("/**\n* plotly.js (cartesian")
     return page[:start] + page[page.index("</script>", start) :]
 
 
 def test_file_holds_plotly_once_and_names_no_other_place() -> None:
     page = render(build_page(search(12)))
-    assert page.count("* plotly.js v") == 1
+    assert page.count("* plotly.js (cartesian - minified) v") == 1
     ours = outside_plotly(page)
     assert not re.search(r"https?://|//cdn|@import|url\(", ours)
     assert re.findall(r'(?:src|href)="([^"#][^"]*)"', ours) == ["data:,"]
@@ -82,7 +97,7 @@ def test_report_lies_in_the_directory(directory: Path) -> None:
     assert path == directory / "report.html"
     page = path.read_text(encoding="utf-8")
     assert "search finished" in page
-    assert "made without queries" in page
+    assert 'id="queries"' not in page, "what has no data has no place"
     assert [entry.name for entry in directory.iterdir() if entry.name.startswith(".")] == []
 
 

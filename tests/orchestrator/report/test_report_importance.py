@@ -6,7 +6,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.importance import FEWEST, main_effect, rank_correlation
+from orchestrator.report.space import FEWEST, main_effect, rank_correlation
 from orchestrator.report.space_figures import smooth
 
 RANDOM = np.random.default_rng(0)

@@ -2,9 +2,10 @@
 
 import json
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,16 +14,17 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.figures import Figure, plain, scaled
+from orchestrator.report.leaderboard import PARAMETER, WIDEST
 from orchestrator.report.loss_figures import counted_epoch
-from orchestrator.report.page import Extras, build_page
+from orchestrator.report.page import build_page
 from orchestrator.report.space import searched
 from orchestrator.report.studies import leaders_of, studies_of
-from orchestrator.results import confirmed
-from orchestrator.results.candidates import Candidate, DatasetVerdict
-from orchestrator.results.verdict import judge
+from orchestrator.results.answer import Answer
 from orchestrator.text.values import duration_text, metric_text, visible, visible_values
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
+
+FORM = "%Y-%m-%d %H:%M:%S UTC"
 
 
 def author_with(*trials: tuple[str, float, str]) -> Author:
@@ -37,6 +39,11 @@ def author_with(*trials: tuple[str, float, str]) -> Author:
         if not ended:
             author.end(trial, state, "it broke")
     return author
+
+
+def rows_of(answer: Answer) -> list[Any]:
+    assert answer.table is not None
+    return list(answer.table.rows)
 
 
 def points(figure: Figure) -> int:
@@ -54,73 +61,47 @@ def test_page_is_json_whatever_the_number_of_trials(trials: int) -> None:
 
 def test_history_without_a_start_still_has_a_page() -> None:
     page = build_page(History())
-    assert page.verdicts == []
-    assert all(figure.absent and not figure.options for figure in page.figures.values())
+    assert page.answers == {}
+    assert not any(figure.options for figure in page.figures.values())
 
 
-def test_unconfirmed_leader_is_said_to_be_unconfirmed() -> None:
+def test_the_best_of_a_search_is_called_unconfirmed() -> None:
     page = build_page(author_with(("nt_xent", 150, "finished"), ("triplet_sh", 140, "finished")).finish())
-    (verdict,) = page.verdicts
-    assert (verdict.tone, verdict.headline) == ("unconfirmed", "Unconfirmed: nt_xent leads")
-    assert [standing.value for standing in verdict.standings] == ["150.0", "140.0"]
+    answer, *_ = page.answers["flickr8k"]
+    assert (answer.verdict, answer.headline[:8]) == ("unconfirmed", "NT-Xent ")
+    assert [row[-3] for row in rows_of(answer)] == [150.0, 140.0]
+    assert page.measure == "rsum: sum of the six recalls, 0 to 600", "the queries of val are not known"
 
 
 @pytest.mark.parametrize("state", ["stopped_early", "diverged", "failed", "running"])
 def test_only_a_finished_trial_can_lead_and_the_page_says_so(state: str) -> None:
     page = build_page(author_with(("nt_xent", 200, state), ("nt_xent", 100, "finished")).history)
-    (verdict,) = page.verdicts
-    assert verdict.standings[0].value == "100.0"
-    assert verdict.warnings
-    alone = build_page(author_with(("nt_xent", 200, state)).history)
-    assert (alone.verdicts[0].tone, alone.verdicts[0].standings) == ("none", [])
+    answer, *_, caveats = page.answers["flickr8k"]
+    assert answer.numbers["value"] == 100.0
+    assert caveats.key == "caveats" and caveats.notes
+
+
+def test_before_a_trial_has_finished_the_values_so_far_are_shown() -> None:
+    author = author_with(("nt_xent", 200, "running"), ("triplet_sh", 250, "running"), ("nt_xent", 300, "diverged"))
+    answer, *_ = build_page(author.history).answers["flickr8k"]
+    assert answer.headline.startswith("Triplet SH") and "so far, 250.0; no trial" in answer.headline
+    assert [(row[2], row[-1]) for row in rows_of(answer)] == [("triplet_sh", "running"), ("nt_xent", "running")]
+    author.epoch("flickr8k-vsepp-nt_xent-0000", 2, {"val/rsum": 210.0, "time/epoch_seconds": 2.0}, "finished")
+    answer, *_ = build_page(author.history).answers["flickr8k"]
+    assert [(row[2], row[-1]) for row in rows_of(answer)] == [("nt_xent", "unconfirmed"), ("triplet_sh", "running")]
+
+
+def test_the_time_of_the_newest_record_moves_with_each_epoch() -> None:
+    author = author_with(("nt_xent", 200, "running"))
+    before = build_page(author.history, drawn=False).as_of
+    author.epoch("flickr8k-vsepp-nt_xent-0000", 2, {"val/rsum": 210.0, "time/epoch_seconds": 60.0})
+    after = build_page(author.history, drawn=False).as_of
+    assert datetime.strptime(after, FORM) - datetime.strptime(before, FORM) == timedelta(seconds=60)
 
 
 def test_of_equal_trials_the_earlier_one_leads() -> None:
     history = author_with(("triplet_sh", 100, "finished"), ("nt_xent", 100, "finished")).history
     assert [study.loss for study, _ in leaders_of(studies_of(history))] == ["triplet_sh", "nt_xent"]
-
-
-def confirmation(means: dict[str, float]) -> DatasetVerdict:
-    random = np.random.default_rng(0)
-    candidates = [
-        Candidate(
-            dataset="flickr8k",
-            model="vsepp",
-            loss=loss,
-            parameters={"temperature": 0.1},
-            label=loss,
-            values={n: dict.fromkeys(("val/rsum", "test/rsum"), mean + random.normal(0, 0.5)) for n in range(5)},
-        )
-        for loss, mean in means.items()
-    ]
-    (verdict,) = judge(candidates, baseline="triplet_sh" if "triplet_sh" in means else None)
-    return verdict
-
-
-@pytest.mark.parametrize(
-    ("means", "tone"),
-    [
-        pytest.param({"nt_xent": 150.0, "triplet_sh": 140.0}, "better", id="better"),
-        pytest.param({"nt_xent": 150.0, "triplet_sh": 149.9}, "tie", id="tie"),
-        pytest.param({"nt_xent": 150.0}, "untested", id="alone"),
-    ],
-)
-def test_confirmed_verdict_is_shown_with_its_statistics(means: dict[str, float], tone: str) -> None:
-    given = confirmation(means)
-    page = build_page(search(3), Extras(verdicts=[given]))
-    (verdict,) = page.verdicts
-    assert verdict.tone == tone
-    assert [standing.label for standing in verdict.standings] == list(means)
-    first = given.standings[0]
-    assert verdict.standings[0].value.startswith(f"{first.result.mean:.1f} ± ")
-    assert len(verdict.comparisons) == len(means) - 1
-    for left, width, point in (standing.bar for standing in verdict.standings):
-        assert 0 <= left <= point <= left + width <= 100
-    if tone == "better":
-        (left, width, point), interval = verdict.standings[0].bar, first.bootstrap
-        assert interval is not None
-        place = (first.result.mean - interval.low) / (interval.high - interval.low)
-        assert (point - left) / width == pytest.approx(place, abs=0.02)
 
 
 def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: Ledger) -> None:
@@ -133,11 +114,11 @@ def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: 
         for seed in range(3)
     ]
     open_test(ledger, repeats)
-    page = build_page(ledger.history, Extras(verdicts=list(confirmed.verdicts_of(ledger.history).values())))
-    (verdict,) = page.verdicts
-    assert verdict.headline == "triplet_sh 0000 wins"
-    assert verdict.sentence.startswith("'triplet_sh 0000' is better than the runner-up and baseline 'nt_xent 0000'")
-    assert "nt_xent 0001 had reached more, val/rsum 40.0, and stopped early: it cannot win." in verdict.warnings
+    page = build_page(ledger.history)
+    assert list(page.answers) == ["", "pets"]
+    answer, *_, caveats = page.answers["pets"]
+    assert answer.headline.startswith("Triplet SH beats NT-Xent by 10.0 rsum")
+    assert any("had reached more, val/rsum 40.0, and stopped early: it cannot win." in note for note in caveats.notes)
     assert points(page.figures["trials"]) == 3
     assert {row.id: len([name for name, _ in row.details if name.startswith("seed ")]) for row in page.rows} == {
         first.id: 3,
@@ -146,7 +127,7 @@ def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: 
     }
     drawn = [trace["name"] for trace in page.figures["weights"].options[0].panels[0].data]
     assert drawn == ["triplet_sh", "nt_xent", "triplet, margin 0.2"]
-    facts = {fact.label: (fact.value, fact.note) for fact in page.facts}
+    facts = {label: (value, note) for label, value, note in page.facts}
     assert facts["Trials"][0] == "3"
     assert facts["Confirmation"] == ("6 trainings", "2 candidates, fresh seeds")
     assert facts["Test opened"] == ("1", "pets: 1")
@@ -180,27 +161,50 @@ def test_leaderboard_puts_the_best_first_and_trials_without_a_value_last() -> No
     assert ("ended by", "out of memory") in rows[2].details
 
 
+def test_each_searched_parameter_has_a_column_and_further_metrics_are_switched_on() -> None:
+    page = build_page(search(12))
+    shown = {column.heading: column for column in page.columns if not column.off}
+    assert {"temperature", "margin", "e0", "e1", "e2", "e3"} <= set(shown)
+    assert all(shown[name].numeric for name in ("temperature", "e3"))
+    off = [column.key for column in page.columns if column.off]
+    assert "cocos/i2t_negatives_per_query" in off and "val/t2i_r10" in off
+    assert off.index("cocos/t2i_queries_without_gradient") < off.index("val/i2t_r5"), "COCOS come first"
+    for row in page.rows:
+        searched = {key.removeprefix(PARAMETER): value for key, value in row.sort.items() if key.startswith(PARAMETER)}
+        assert searched and all(isinstance(value, float) for value in searched.values())
+        assert set(row.shown) <= {column.key for column in page.columns}
+
+
+def test_of_many_parameters_those_of_most_trials_are_shown_at_first() -> None:
+    author = Author()
+    for number in range(3):
+        names = [f"p{place}" for place in range(WIDEST + 3) if number < 2 or place > 2]
+        trial = author.create("nt_xent", number, dict.fromkeys(names, 1.0 + number))
+        author.epoch(trial, 1, {"val/rsum": 100.0}, "finished")
+    page = build_page(author.finish())
+    off = [column.heading for column in page.columns if column.off and column.key.startswith(PARAMETER)]
+    assert off == ["p0", "p1", "p2"]
+
+
 def test_cost_counts_what_the_trials_reported() -> None:
     page = build_page(author_with(("nt_xent", 100, "finished"), ("nt_xent", 90, "failed")).history)
-    facts = {fact.label: fact for fact in page.cost}
-    assert facts["Trial time"].note.startswith("4 trial-seconds")
-    assert facts["GPU hours"].value == "0.00"
-    assert facts["Epochs"].value == "2"
+    facts = {label: (value, note) for label, value, note in page.cost}
+    assert facts["Trial time"][1].startswith("4 trial-seconds")
+    assert (facts["GPU hours"][0], facts["Epochs"][0]) == ("0.00", "2")
 
 
 def test_gpu_hours_are_left_out_where_no_number_of_gpus_was_given() -> None:
     author = Author({**experiment(), "resources": {"gpus": "auto"}})
-    assert "GPU hours" not in {fact.label for fact in build_page(author.finish()).cost}
+    assert "GPU hours" not in {label for label, _, _ in build_page(author.finish()).cost}
 
 
 def test_early_stopping_saves_the_epochs_that_were_not_trained() -> None:
     page = build_page(author_with(("nt_xent", 100, "stopped_early")).history)
-    saved = next(fact for fact in page.cost if fact.label == "Early stopping saved")
-    assert saved.value == duration_text(29 * 2.0)
+    assert {label: value for label, value, _ in page.cost}["Early stopping saved"] == duration_text(29 * 2.0)
 
 
 def test_reproduction_names_command_digests_and_versions() -> None:
-    shown = build_page(search(1)).reproduction
+    shown = build_page(search(1))
     assert shown.digests == {"flickr8k": "3f" * 32}
     assert shown.versions["torch"] == "2.15.0"
     assert shown.versions["git revision"] == "0123456789abcdef"
@@ -261,10 +265,11 @@ def test_studies_of_several_datasets_are_kept_apart() -> None:
         trial = author.create("nt_xent", 0, {"temperature": 0.1}, dataset)
         author.epoch(trial, 1, {"val/rsum": rsum}, "finished")
     page = build_page(author.finish())
-    assert [(verdict.dataset, verdict.standings[0].value) for verdict in page.verdicts] == [
-        ("flickr8k", "150.0"),
-        ("coco", "90.0"),
-    ]
+    assert [answer.key for answer in page.answers[""]][:1] == ["winners"]
+    assert {name: answers[0].numbers.get("value") for name, answers in page.answers.items() if name} == {
+        "flickr8k": 150.0,
+        "coco": 90.0,
+    }
     assert [option.label for option in page.figures["trials"].options] == ["flickr8k", "coco"]
 
 

@@ -1,5 +1,6 @@
 """Confirmation: who is trained again, with which seeds, what comes of it, and what is said before that."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,13 @@ from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answers import summarise
-from orchestrator.results.confirmation import choose_candidates, fresh_seeds, published_default
-from orchestrator.results.confirmed import champion_of, verdicts_of
-from orchestrator.results.confirming import current_plans, trainings_of
+from orchestrator.results.confirmation import confirmations, current_plans, trainings_of, verdicts_of
+from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.verdict import Verdict
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.test_split import selected
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.records import append
 
 CONFIRM = make_experiment(confirm={"top": 2, "seeds": 3})
 
@@ -98,6 +99,98 @@ def test_the_same_training_is_not_confirmed_twice(ledger: Ledger) -> None:
     assert again.config == first.config
 
 
+def margins(ledger: Ledger, curves: list[list[float]]) -> list[Trial]:
+    """A finished trial of the triplet loss a curve of val; the first has the published settings."""
+    return [
+        add_trial(ledger, curve, loss="triplet_sh", params={"margin": 0.2 + number / 10})
+        for number, curve in enumerate(curves)
+    ]
+
+
+def test_settings_that_trained_alike_are_one_candidate_and_the_next_takes_the_free_place(ledger: Ledger) -> None:
+    alike, again, other = margins(ledger, [[10.0, 20.0], [10.0, 20.0], [10.0, 19.0]])
+    assert choose_candidates(ledger.history, 2) == [alike, other]
+    again.epochs[1] = {**again.epochs[1], "train/loss": 7.0}
+    assert choose_candidates(ledger.history, 2) == [alike, other], "a loss that is shifted by a constant has no effect"
+    assert choose_candidates(ledger.history, 1, each_of="margin") == [alike, again, other], "each value is a point"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            lambda trial: trial.epochs.update({1: {**trial.epochs[1], "val/i2t_r1": 0.5}}), id="another metric on val"
+        ),
+        pytest.param(lambda trial: trial.epochs.pop(1), id="another number of epochs"),
+        pytest.param(lambda trial: setattr(trial, "config", replace(trial.config, seed=9)), id="another seed"),
+        pytest.param(lambda trial: setattr(trial, "moves", ("a move",)), id="epochs of another trial"),
+    ],
+)
+def test_settings_that_did_not_train_alike_are_candidates_of_their_own(
+    ledger: Ledger, change: Callable[[Trial], object]
+) -> None:
+    first, second = margins(ledger, [[10.0, 20.0], [10.0, 20.0]])
+    change(second)
+    assert choose_candidates(ledger.history, 2) == [first, second]
+
+
+def test_one_epoch_of_equal_values_may_be_a_coincidence(ledger: Ledger) -> None:
+    trials = margins(ledger, [[20.0], [20.0]])
+    assert choose_candidates(ledger.history, 2) == trials
+
+
+def test_the_verdict_says_whose_runs_settings_share_and_the_baseline_may_share_runs_too(ledger: Ledger) -> None:
+    best, published, again = (
+        add_trial(ledger, [10.0, 20.0], loss="triplet_sh", params={"margin": margin}) for margin in (0.3, 0.2, 0.4)
+    )
+    other = add_trial(ledger, [10.0, 15.0])
+    (plan,) = current_plans(CONFIRM, ledger.history)
+    assert (plan.candidates, plan.baseline) == ((best.id, other.id), best.id)
+    append(ledger, "confirmation_planned", **plan.to_dict())
+    open_test(
+        ledger,
+        [
+            add_repeat(ledger, trial, seed, 100 + seed, value + seed)
+            for trial, value in ((best, 30.0), (other, 20.0))
+            for seed in range(3)
+        ],
+    )
+    confirmation = confirmations(ledger.history)["pets"]
+    assert confirmation.alike == {best.id: (published.id, again.id)}
+    sentence = f"3 settings that differ in margin gave identical results in every epoch; only {best.id!r} was confirmed"
+    assert confirmation.verdict.warnings[-1] == sentence
+    assert not any("no baseline" in warning or "not confirmed" in warning for warning in confirmation.verdict.warnings)
+
+
+def test_a_setting_that_was_trained_twice_is_no_finding(ledger: Ledger) -> None:
+    first, again, other = (
+        add_trial(ledger, [10.0, value], loss="triplet_sh", params={"margin": margin})
+        for margin, value in ((0.2, 20.0), (0.2, 20.0), (0.3, 15.0))
+    )
+    open_test(ledger, [add_repeat(ledger, trial, 0, 100, 20.0) for trial in (first, other)])
+    confirmation = confirmations(ledger.history)["pets"]
+    assert confirmation.alike == {first.id: (again.id,)}
+    assert not any("identical results" in warning for warning in confirmation.verdict.warnings)
+
+
+def test_a_confirmation_that_an_older_version_planned_or_began_keeps_candidates_that_trained_alike(
+    ledger: Ledger,
+) -> None:
+    trials = margins(ledger, [[10.0, 20.0], [10.0, 20.0], [10.0, 19.0]])
+    (plan,) = current_plans(CONFIRM, ledger.history)
+    assert plan.candidates == (trials[0].id, trials[2].id)
+    older = replace(plan, candidates=(trials[0].id, trials[1].id))
+    begun = add_repeat(ledger, trials[1], 0, fresh_seeds(0, 1)[0], 20.0)
+    assert current_plans(CONFIRM, ledger.history)[0].candidates == older.candidates, (
+        "without a plan, its trainings count"
+    )
+    del ledger.history.trials[begun.id]
+    append(ledger, "confirmation_planned", **older.to_dict())
+    assert current_plans(CONFIRM, ledger.history) == [older], "nothing has been seen, and yet it is the same plan"
+    assert len(trainings_of([older], ledger.history)) == 6
+    assert confirmations(ledger.history)["pets"].alike == {}, "both have runs of their own"
+
+
 def test_seeds_are_fresh_and_a_longer_list_begins_with_the_shorter() -> None:
     seeds = fresh_seeds(7, 5)
     assert len({7, *seeds}) == 6
@@ -162,7 +255,7 @@ def test_the_seeds_decide_and_not_the_search(ledger: Ledger) -> None:
     (verdict,) = verdicts_of(ledger.history).values()
     assert (verdict.winner.candidate.label, verdict.verdict) == (first.id, Verdict.BETTER)
     assert [one.roles for one in verdict.comparisons] == [("runner_up",)], "the winner is the baseline itself"
-    champion = champion_of(ledger.history, verdict)
+    champion = confirmations(ledger.history)["pets"].champion
     assert champion.id == f"{first.id}-seed2"
     assert find_champions(ledger.history) == {"pets": champion}
     summary = summarise(ledger.history)
@@ -202,7 +295,7 @@ def test_a_candidate_that_diverges_with_another_seed_does_not_win_silently(ledge
     confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [50.0, None, 52.0]})
     (verdict,) = verdicts_of(ledger.history).values()
     assert verdict.winner.candidate.label.endswith("0000")
-    assert "'pets-vsepp-nt_xent-0001' has 2 of 3 seeds: seed 101 diverged" in verdict.warnings[0]
+    assert "pets-vsepp-nt_xent-0001 has 2 of 3 seeds: seed 101 diverged" in verdict.warnings[0]
 
 
 def test_trials_of_the_search_that_could_not_win_are_named(ledger: Ledger) -> None:
@@ -211,10 +304,10 @@ def test_trials_of_the_search_that_could_not_win_are_named(ledger: Ledger) -> No
     add_trial(ledger, [1.0], state=TrialState.DIVERGED)
     add_trial(ledger, [1.0], state=TrialState.RUNNING)
     assert summarise(ledger.history)["caveats"]["pets"] == [
-        "1 trial not ended yet.",
-        "pets-vsepp-nt_xent-0001 had reached more, val/rsum 12.0, and stopped early: it cannot win.",
-        "1 trial stopped early; none of them can win.",
-        "1 trial diverged; none of them can win.",
+        "1 trial has not ended yet.",
+        "pets-vsepp-nt_xent-0001 reached 12.0 val rsum, above the best, and stopped early: it cannot win.",
+        "1 trial stopped early, which cannot win.",
+        "1 trial diverged, which cannot win.",
         "All losses were trained at learning rate 0.0002: another rate may suit another loss better.",
     ]
 

@@ -3,36 +3,36 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.experiment.experiment import Cell, Experiment
+from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
 from orchestrator.forecast.dry_run import DryRun, dry_run
 from orchestrator.forecast.terminal import describe
-from orchestrator.journal.confirmation_records import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.answers import further_answers, summarise
-from orchestrator.results.confirmation import fresh_seeds, repeat
-from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.confirming import (
+from orchestrator.results import confirmation
+from orchestrator.results.answers import analyses_of, summarise
+from orchestrator.results.confirmation import (
     OLDER_LEVEL,
-    RESERVE,
+    confirmations,
     current_plans,
-    level_of,
-    level_of_plan,
     most_trainings,
     races_of,
     trainings_of,
+    verdicts_of,
 )
+from orchestrator.results.confirmation_plan import RESERVE, fresh_seeds, level_of_plan, repeat
 from orchestrator.results.race import LEVEL as RACE_LEVEL
-from orchestrator.results.race import race_outcome, run_race
+from orchestrator.results.race import first_seeds, race_outcome, run_race
 from orchestrator.results.summary import Summary
-from orchestrator.results.verdict import LEVEL, Verdict
+from orchestrator.results.verdict import LEVEL, Verdict, judge
 from orchestrator.search.display import PlainDisplay, Progress, race_lines
 from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import confirm_experiment
@@ -174,7 +174,7 @@ def test_every_further_look_has_a_part_of_the_reserve_and_says_so(tmp_path: Path
     for seeds in (2, 2, 3, 4):
         confirm(ledger, racing(seeds=seeds))
         look(ledger)
-        levels.append(level_of(ledger.history, "pets"))
+        levels.append(confirmations(ledger.history)["pets"].level)
         (verdict,) = verdicts_of(ledger.history).values()
         assert verdict.level == levels[-1]
         warnings.append([one for one in verdict.warnings if "looked at" in one])
@@ -203,9 +203,9 @@ def test_a_plan_that_replaces_one_whose_values_were_seen_pays_for_it(
     ledger = searched(tmp_path, RACING)
     confirm(ledger, RACING, watched)
     confirm(ledger, racing(trainings=40))
-    assert level_of(ledger.history, "pets") == level
+    assert confirmations(ledger.history)["pets"].level == level
     confirm(ledger, racing(trainings=40))
-    assert level_of(ledger.history, "pets") == level, "the same plan again is no further look"
+    assert confirmations(ledger.history)["pets"].level == level, "the same plan again is no further look"
     confirm(ledger, racing(trainings=60))
     look(ledger)
     (verdict,) = verdicts_of(ledger.history).values()
@@ -213,16 +213,9 @@ def test_a_plan_that_replaces_one_whose_values_were_seen_pays_for_it(
     assert any("its values had been looked at" in warning for warning in verdict.warnings)
 
 
-def test_a_summary_runs_the_race_of_each_dataset_once(tmp_path: Path) -> None:
-    ledger = searched(tmp_path, RACING)
-    confirm(ledger, RACING)
-    look(ledger)
-    run_race.cache_clear()
-    assert Summary(ledger.history).to_dict()["races"]["pets"]["used"] == 20
-    assert run_race.cache_info().misses == 1
-
-
-def test_a_summary_of_four_datasets_runs_each_race_once(tmp_path: Path) -> None:
+def test_a_summary_runs_each_race_once_and_judges_each_dataset_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     datasets = ["pets", "birds", "boats", "trees"]
     experiment = racing(trainings=20, datasets=datasets)
     ledger = Ledger(tmp_path / "journal.jsonl")
@@ -231,9 +224,14 @@ def test_a_summary_of_four_datasets_runs_each_race_once(tmp_path: Path) -> None:
         search_cell(ledger, experiment, cell)
     confirm(ledger, experiment)
     look(ledger)
-    run_race.cache_clear()
-    assert {one["used"] for one in Summary(ledger.history).to_dict()["races"].values()} == {20}
-    assert run_race.cache_info().misses == len(datasets)
+    races, verdicts = Mock(wraps=run_race), Mock(wraps=judge)
+    monkeypatch.setattr(confirmation, "run_race", races)
+    monkeypatch.setattr(confirmation, "judge", verdicts)
+    summary = Summary(ledger.history)
+    assert {race["used"] for race in summary.to_dict()["races"].values()} == {20}
+    for dataset in datasets:
+        assert analyses_of(summary, dataset)
+    assert (races.call_count, verdicts.call_count) == (len(datasets), len(datasets))
 
 
 def older(ledger: Ledger, seeds: dict[int, int], trainings: int, lucky: int | None = None) -> None:
@@ -272,7 +270,7 @@ def test_a_race_that_an_older_version_began_goes_on_by_the_new_rule_without_a_lo
     ledger = searched(tmp_path, RACING)
     older(ledger, dict.fromkeys(range(4), 2), 20)
     confirm(ledger, RACING)
-    assert (level_of(ledger.history, "pets"), ledger.history.plans["pets"].first) == (RACE_LEVEL, 3)
+    assert (confirmations(ledger.history)["pets"].level, ledger.history.plans["pets"].first) == (RACE_LEVEL, 3)
     assert len(ledger.history.stage(Stage.CONFIRM)) == 20
 
 
@@ -281,9 +279,9 @@ def test_an_older_journal_without_plans_counts_how_often_test_was_opened(tmp_pat
     confirm(ledger, racing(seeds=2))
     look(ledger)
     ledger.history.plans.clear()
-    assert level_of(ledger.history, "pets") == OLDER_LEVEL
+    assert confirmations(ledger.history)["pets"].level == OLDER_LEVEL
     ledger.history.confirm_looks["pets"] = 2
-    assert level_of(ledger.history, "pets") == RESERVE / 2
+    assert confirmations(ledger.history)["pets"].level == RESERVE / 2
 
 
 def test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict(tmp_path: Path) -> None:
@@ -296,9 +294,9 @@ def test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict(tmp_p
     assert confirm(ledger, experiment) == 20, "the version alone is no reason for another plan"
     look(ledger)
     (verdict,) = verdicts_of(ledger.history).values()
-    assert verdict.level == level_of(ledger.history, "pets") == OLDER_LEVEL
+    assert verdict.level == confirmations(ledger.history)["pets"].level == OLDER_LEVEL
     confirm(ledger, racing(seeds=6))
-    assert level_of(ledger.history, "pets") == RESERVE / 2
+    assert confirmations(ledger.history)["pets"].level == RESERVE / 2
 
 
 def run(*arguments: str) -> None:
@@ -331,7 +329,7 @@ def test_status_and_summary_say_who_leads_and_who_is_closest(
     assert (told["ended"], told["rounds"][0]["leader"]) == (None, first.leader)
     confirm(ledger, RACING)
     look(ledger)
-    said = [text for answer in further_answers(Summary(ledger.history), "pets") for text in answer.sentences]
+    said = [text for answer in analyses_of(Summary(ledger.history), "pets") for text in answer.sentences]
     assert any(one.startswith("race: over after ") and "because the trainings are used up" in one for one in said)
     used = races_of(ledger.history)["pets"].used
     assert read_status(Followed(tmp_path)).stages[1].to_dict()["total"] == used
@@ -372,6 +370,18 @@ def test_a_fixed_design_is_no_race(tmp_path: Path) -> None:
 def test_a_design_that_cannot_be_is_refused_before_the_search(confirm: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         racing(**confirm)
+
+
+@pytest.mark.parametrize("name", [name for name in shipped_experiments() if load_experiment(name).confirm])
+def test_an_experiment_that_ships_has_the_design_that_finds_more(name: str) -> None:
+    """A race from three candidates on, except where its first round would take all trainings, or each value counts."""
+    experiment = load_experiment(name)
+    design = experiment.confirm
+    trainings = sum(experiment.most_confirmations().values()) // len(experiment.datasets)
+    assert design is not None
+    if design.seeds is not None and design.each_of is None:
+        candidates = trainings // design.seeds
+        assert candidates < 3 or first_seeds(trainings, candidates) == design.seeds
 
 
 def test_another_design_takes_the_place_of_the_one_of_the_search(

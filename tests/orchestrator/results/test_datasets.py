@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from orchestrator.results.crossed import Runs, crossed_test
 from orchestrator.results.datasets import interaction_test, mean_ranks
@@ -88,9 +89,57 @@ def test_only_losses_that_all_datasets_have_are_compared() -> None:
     constant = {name: {loss: np.ones((2, 9)) for loss in ("a", "b")} for name in ("d", "e")}
     assert interaction_test(constant) is None
     with pytest.raises(ValueError, match="the same images"):
-        interaction_test(
-            {"d": {"a": np.ones((2, 9)), "b": np.ones((2, 9))}, "e": {"a": np.ones((2, 8)), "b": np.ones((2, 8))}}
-        )
+        interaction_test({name: {"a": np.ones((2, 9)), "b": np.ones((2, 8))} for name in ("d", "e")})
+
+
+def test_datasets_with_other_images_have_independent_images() -> None:
+    """Two losses without seeds on two datasets of 200 and 90 images: Welch's test of the two differences."""
+    rng = np.random.default_rng(6)
+    images = {"d0": 200, "d1": 90}
+    values = {name: {loss: rng.normal(0, 60, (1, count)) for loss in ("a", "b")} for name, count in images.items()}
+    found = interaction_test(values)
+    assert found is not None
+    leads = [(of["a"] - of["b"])[0] for of in values.values()]
+    welch = scipy.stats.ttest_ind(*leads, equal_var=False)
+    assert found.statistic == pytest.approx(welch.statistic**2)
+    assert found.freedom[0] == pytest.approx(1)
+    # The degrees of freedom are those of the smaller dataset, which is below Welch's.
+    assert welch.pvalue <= found.p < welch.pvalue * 1.1
+
+
+def test_the_level_is_kept_where_the_datasets_have_other_images() -> None:
+    rng, errors = np.random.default_rng(7), 0
+    for _ in range(400):
+        values: Values = {}
+        for dataset, count in enumerate((200, 120, 60)):
+            images = rng.normal(0, 60, count)
+            values[f"d{dataset}"] = {
+                f"l{loss}": 20 * dataset
+                + 5 * loss
+                + rng.normal(0, 2, (3, 1))
+                + images
+                + rng.normal(0, 30, count)
+                + rng.normal(0, 60, (3, count))
+                for loss in range(3)
+            }
+        test = interaction_test(values)
+        errors += test is not None and test.p < 0.05
+    assert errors / 400 <= 0.083
+
+
+def test_pairing_images_that_are_not_the_same_keeps_the_level() -> None:
+    rng, errors = np.random.default_rng(8), 0
+    for _ in range(400):
+        values = {
+            f"d{dataset}": {
+                f"l{loss}": rng.normal(0, 2, (3, 1)) + images + rng.normal(0, 30, 100) + rng.normal(0, 60, (3, 100))
+                for loss in range(3)
+            }
+            for dataset, images in enumerate(rng.normal(0, 60, (3, 100)))
+        }
+        test = interaction_test(values)
+        errors += test is not None and test.p < 0.05
+    assert errors / 400 <= 0.083
 
 
 @pytest.mark.parametrize(("losses", "quantile"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)])

@@ -11,14 +11,8 @@ from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.points import points_by_study, points_of
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.answers import summarise
-from orchestrator.results.early_epochs import (
-    FEWEST,
-    EarlyEpochs,
-    describe_early_epochs,
-    early_epochs,
-    rank_correlations,
-)
+from orchestrator.results.analyses import FEWEST, describe_early_epochs, early_epochs, rank_correlations
+from orchestrator.results.summary import summarise
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
 
@@ -72,39 +66,69 @@ LATE = [[1.0 * (7 * number % 8), 2.0 * (5 * number % 8) + 7, 20.0 + number, 30.0
 def test_a_grace_before_an_epoch_that_tells_is_warned_of() -> None:
     experiment = make_experiment(losses=["nt_xent"], training={"epochs": 4})
     summary = summarise(history_of(LATE, experiment))
-    (sentence,) = [said for said in summary["caveats"]["pets"] if "Kendall" in said]
-    assert sentence.startswith(f"{STUDY}: epoch 1 ranks trials as the end does with Kendall's tau ")
-    assert sentence.endswith("so let the next search have overrides: [{losses: [nt_xent], grace_epochs: 3}].")
+    first, second = [said for said in summary["caveats"]["pets"] if "rank" in said or "stopped the best" in said]
+    assert first.startswith("Epoch 1 of NT-Xent hardly ranks trials like the last epoch: Kendall's τ = ")
+    assert second.endswith("set `overrides: [{losses: [nt_xent], grace_epochs: 3}]`.")
     told = summary["early_epochs"][STUDY]
     assert (told["settings"], told["grace_epochs"], told["first_telling_epoch"]) == (8, 1, 3)
     assert told["tau"]["3"] == pytest.approx(1.0)
 
 
 ADVICE = [
-    ({3: 0.7, 6: 0.8}, 3, "epoch 3 ranks trials as the end does with Kendall's tau 0.70 over 9 of 10 settings"),
-    ({3: 0.1, 6: 0.2}, 3, "no later epoch before the last tells"),
-    ({3: 0.6, 6: 0.2, 9: 0.9}, None, "epoch 9 is the first from which on Kendall's tau"),
-    ({3: 0.1}, None, "no epoch before the last ranks trials as the end does"),
-    ({3: 0.1, 6: 0.8}, 7, "epoch 6 is the first from which on"),
+    (
+        {3: 0.7, 6: 0.8},
+        3,
+        "Epoch 3 of NT-Xent ranks trials like the last epoch: Kendall's τ = 0.70 over 9 of 10 settings.",
+    ),
+    ({3: 0.1, 6: 0.2}, 3, "The scheduler may have stopped the best trials there; `scheduler.name: none` stops none."),
+    (
+        {3: 0.6, 6: 0.2, 9: 0.9},
+        None,
+        "From epoch 9 of NT-Xent on, trials rank like in the last epoch: "
+        "Kendall's τ is at least 0.5 over 9 of 10 settings.",
+    ),
+    (
+        {3: 0.1},
+        None,
+        "No epoch of NT-Xent ranks trials like the last epoch: Kendall's τ is below 0.5 over 9 of 10 settings.",
+    ),
+    (
+        {3: 0.1, 6: 0.8},
+        7,
+        "From epoch 6 of NT-Xent on, trials rank like in the last epoch: "
+        "Kendall's τ is at least 0.5 over 9 of 10 settings.",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("tau", "grace", "words"), ADVICE)
-def test_what_is_said_fits_the_numbers(tau: dict[int, float], grace: int | None, words: str) -> None:
-    (sentence,) = describe_early_epochs({"s": EarlyEpochs("nt_xent", 9, 10, tau, grace)})
-    assert words in sentence
+def early(tau: dict[int, float], grace: int | None, *, loss: str = "nt_xent", begun: int = 10) -> dict[str, object]:
+    """Return what ``early_epochs`` says of a study of which 9 settings were trained to their end."""
+    last_weak = max((epoch for epoch, value in tau.items() if value < 0.5), default=0)
+    return {
+        "loss": loss,
+        "settings": 9,
+        "begun": begun,
+        "grace_epochs": grace,
+        "first_telling_epoch": min((epoch for epoch in tau if epoch > last_weak), default=None),
+        "tau": {str(epoch): value for epoch, value in tau.items()},
+    }
+
+
+@pytest.mark.parametrize(("tau", "grace", "last"), ADVICE)
+def test_what_is_said_fits_the_numbers(tau: dict[int, float], grace: int | None, last: str) -> None:
+    assert describe_early_epochs("s", early(tau, grace))[-1] == last
 
 
 def test_the_few_that_the_scheduler_chose_are_no_evidence_against_an_epoch() -> None:
-    (sentence,) = describe_early_epochs({"s": EarlyEpochs("nt_xent", 9, 20, {1: 0.0, 2: 0.9}, 1)})
-    assert "over 9 of 20 settings" in sentence
-    assert "overrides" not in sentence
-    assert "a search with scheduler.name: none would tell" in sentence
+    first, second = describe_early_epochs("s", early({1: 0.0, 2: 0.9}, 1, begun=20))
+    assert first.endswith("Kendall's τ = 0.00 over 9 of 20 settings.")
+    assert second == "The scheduler chose these settings, which lowers τ; `scheduler.name: none` avoids this."
 
 
 def test_a_search_that_chose_the_loss_is_advised_of_one_grace() -> None:
-    (sentence,) = describe_early_epochs({"s": EarlyEpochs("any", 9, 9, {1: 0.0, 2: 0.9}, 1)})
-    assert "scheduler.grace_epochs: 2" in sentence
+    first, second = describe_early_epochs("s", early({1: 0.0, 2: 0.9}, 1, loss="any", begun=9))
+    assert first.startswith("Epoch 1 of s hardly ranks trials") and first.endswith(" over 9 settings.")
+    assert second.endswith("set `scheduler.grace_epochs: 2`.")
 
 
 def test_the_grace_of_some_studies_differs() -> None:

@@ -7,21 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.page import build_page
-from orchestrator.results.answers import further_answers
-from orchestrator.results.equal_budget import FEWEST, equal_budgets, searched_losses
-from orchestrator.results.optimism import Incumbent, optimism_of
+from orchestrator.results.answers import analyses_of
+from orchestrator.results.equal_budget import FEWEST, equal_budgets, optimism_of, searched_losses
 from orchestrator.results.summary import Summary
+from orchestrator.views.records import FORMS
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 
 STEADY, LUCKY = (50.0, 51.0, 52.0, 53.0), (20.0, 30.0, 40.0, 60.0)
-
-
-def sentences(ledger: Ledger) -> list[str]:
-    """Return what the analyses say."""
-    return [text for answer in further_answers(Summary(ledger.history), "pets") for text in answer.sentences]
 
 
 def begin(folder: Path, **changes: object) -> Ledger:
@@ -65,28 +61,33 @@ def searched(folder: Path, **changes: object) -> Ledger:
     return ledger
 
 
+def said_of(ledger: Ledger) -> dict[str, list[str]]:
+    """Return the sentences of each answer of the analyses."""
+    return {answer.key: answer.sentences for answer in analyses_of(Summary(ledger.history), "pets")}
+
+
 def test_curves_costs_and_crossings_of_two_losses(tmp_path: Path) -> None:
     found = equal_budgets(searched(tmp_path).history)["pets"]
-    assert (found.metric, found.hours_are) == ("val/rsum", "trial hours")
-    lucky, steady = found.losses
-    assert (lucky.label, lucky.model, lucky.loss) == ("triplet_sh", "vsepp", "triplet_sh")
-    assert lucky.trials == [1, 2, 3, 4]
-    assert lucky.expected == pytest.approx([37.5, np.mean([30, 40, 60, 40, 60, 60]), (40 + 60 * 3) / 4, 60.0])
-    assert (lucky.epochs, lucky.hours) == ([4, 8, 12, 16], pytest.approx([0.04, 0.08, 0.12, 0.16]))
-    assert (steady.epochs[0], steady.low[0], steady.high[0]) == (2, 50.0, 53.0)
-    (comparison,) = found.comparisons
-    assert (comparison.first, comparison.other, comparison.trials) == ("triplet_sh", "nt_xent", 4)
-    assert comparison.difference == pytest.approx(7.0)
-    (crossing,) = comparison.crossings["trials"]
-    assert 2 < crossing.at < 3 or 3 < crossing.at < 4
-    assert crossing.ahead == "triplet_sh"
-    assert comparison.crossings["epochs"] == [], "at 8 epochs, which is all of it, nt_xent is still ahead"
+    assert (found["metric"], found["hours_are"]) == ("val/rsum", "trial hours")
+    lucky, steady = found["losses"]
+    assert (lucky["label"], lucky["model"], lucky["loss"]) == ("triplet_sh", "vsepp", "triplet_sh")
+    assert lucky["trials"] == [1, 2, 3, 4]
+    assert lucky["expected"] == pytest.approx([37.5, np.mean([30, 40, 60, 40, 60, 60]), (40 + 60 * 3) / 4, 60.0])
+    assert (lucky["epochs"], lucky["hours"]) == ([4, 8, 12, 16], pytest.approx([0.04, 0.08, 0.12, 0.16]))
+    assert (steady["epochs"][0], steady["low"][0], steady["high"][0]) == (2, 50.0, 53.0)
+    (comparison,) = found["comparisons"]
+    assert (comparison["first"], comparison["other"], comparison["trials"]) == ("triplet_sh", "nt_xent", 4)
+    assert comparison["difference"] == pytest.approx(7.0)
+    (crossing,) = comparison["crossings"]["trials"]
+    assert 2 < crossing["at"] < 3 or 3 < crossing["at"] < 4
+    assert crossing["ahead"] == "triplet_sh"
+    assert comparison["crossings"]["epochs"] == [], "at 8 epochs, which is all of it, nt_xent is still ahead"
 
 
 def test_gpu_hours_are_those_of_the_share_that_a_trial_has(tmp_path: Path) -> None:
     found = equal_budgets(searched(tmp_path, resources={"cpus": 1, "gpus": 0.5}).history)["pets"]
-    assert found.hours_are == "GPU hours"
-    assert found.losses[0].hours[0] == pytest.approx(0.02)
+    assert found["hours_are"] == "GPU hours"
+    assert found["losses"][0]["hours"][0] == pytest.approx(0.02)
 
 
 def test_trials_of_one_setting_are_one_candidate_and_failures_count_as_the_worst(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_trials_of_one_setting_are_one_candidate_and_failures_count_as_the_worst
         add(ledger, "nt_xent", value)
     (loss,) = searched_losses(list(ledger.history.trials.values()), "val/rsum", 1.0)
     assert loss.values.tolist() == [50.0, 30.0, 20.0, 20.0]
-    assert loss.epochs == 10 / 4
+    assert loss.costs["epochs"] == 10 / 4
 
 
 def test_with_few_trials_nothing_is_said(tmp_path: Path) -> None:
@@ -106,6 +107,7 @@ def test_with_few_trials_nothing_is_said(tmp_path: Path) -> None:
         add(ledger, "nt_xent", float(value))
     add(ledger, "triplet_sh", None)
     assert equal_budgets(ledger.history) == {}
+    assert not any(answer.key == "equal_budget" for answer in analyses_of(Summary(ledger.history), "pets"))
     assert build_page(ledger.history).figures["budget"].options == []
 
 
@@ -117,7 +119,7 @@ def test_a_candidate_that_the_search_stopped_early_says_nothing_about_the_optimi
     stopped = add(ledger, "nt_xent", 10.0, end=TrialState.STOPPED_EARLY)
     repeats = [add_repeat(ledger, trial, n, 100 + n, 55.0) for trial in (best, stopped) for n in range(2)]
     open_test(ledger, repeats)
-    assert optimism_of(ledger.history)["pets"].excess == pytest.approx(60 - 55)
+    assert optimism_of(ledger.history)["pets"]["excess"] == pytest.approx(60 - 55)
 
 
 def test_a_search_too_small_for_curves_still_tells_its_optimism(tmp_path: Path) -> None:
@@ -126,10 +128,14 @@ def test_a_search_too_small_for_curves_still_tells_its_optimism(tmp_path: Path) 
     assert build_page(ledger.history).figures["incumbents"].options == [], "no fresh seeds yet"
     open_test(ledger, [add_repeat(ledger, best, n, 100 + n, 57.0) for n in range(2)])
     assert equal_budgets(ledger.history) == {}
-    assert optimism_of(ledger.history)["pets"].incumbents == [Incumbent(1, best.id, 60.0, 57.0, 2)]
+    assert optimism_of(ledger.history)["pets"]["incumbents"] == [
+        {"after": 1, "trial": best.id, "value": 60.0, "confirmed": 57.0, "seeds": 2}
+    ]
     (option,) = build_page(ledger.history).figures["incumbents"].options
-    assert "3.00 higher than with fresh seeds" in option.panels[0].caption
-    assert any("3.00 higher than with fresh seeds" in one for one in sentences(ledger))
+    assert option.panels[0].caption == "From the search to fresh seeds 1 candidate lost 3.0 val rsum on average."
+    assert said_of(ledger)["optimism"] == [
+        "From the search to fresh seeds the winner lost 3.0 val rsum (60.0 to 57.0)."
+    ]
 
 
 def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> None:
@@ -140,21 +146,36 @@ def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> No
     repeats = [add_repeat(ledger, trial, n, 100 + n, value) for trial, each in values for n, value in enumerate(each)]
     open_test(ledger, repeats)
     found = optimism_of(ledger.history)["pets"]
-    assert found.ended == 8
-    assert [(one.after, one.value) for one in found.incumbents] == [(1, 50), (2, 51), (3, 52), (4, 53), (8, 60)]
-    assert found.incumbents[-1] == Incumbent(after=8, trial=best.id, value=60.0, confirmed=55.0, seeds=2)
-    assert found.excess == pytest.approx((60 - 55 + 53 - 52.5) / 2)
-    said = sentences(ledger)
-    assert (
-        "in the search, val/rsum of the confirmed candidates that it trained to their end was 2.75 higher than with "
-        "fresh seeds, on average." in said
+    assert found["ended"] == 8
+    assert [(one["after"], one["value"]) for one in found["incumbents"]] == [
+        (1, 50),
+        (2, 51),
+        (3, 52),
+        (4, 53),
+        (8, 60),
+    ]
+    assert found["incumbents"][-1] == {
+        "after": 8,
+        "trial": best.id,
+        "value": 60.0,
+        "confirmed": 55.0,
+        "seeds": 2,
+    }
+    assert found["excess"] == pytest.approx((60 - 55 + 53 - 52.5) / 2)
+    said = said_of(ledger)
+    assert said["optimism"] == [
+        "From the search to fresh seeds the winner lost 5.0 val rsum (60.0 to 55.0).",
+        "From the search to fresh seeds 2 candidates lost 2.8 val rsum on average.",
+    ]
+    lead, crossing, further, band = said["equal_budget"]
+    share = round(100 * equal_budgets(ledger.history)["pets"]["comparisons"][0]["probability"])
+    assert lead == (
+        f"With 4 trials each, Triplet SH leads NT-Xent by 7.0 val rsum on average, and in {share} % of resampled "
+        "searches."
     )
-    assert any(
-        one.startswith("with 4 trials each, triplet_sh is expected 7.00 val/rsum ahead of nt_xent") for one in said
-    )
-    (crossed,) = (one for one in said if " cross: " in one)
-    assert crossed.endswith(" cross: from 3 trials on triplet_sh is ahead.")
-    assert "nt_xent has at most an even chance to improve on its best at all with 4 further trials." in said
+    assert crossing == "Triplet SH leads from 3 trials on; with fewer, NT-Xent leads."
+    assert further == "4 further trials of NT-Xent have at most an even chance to improve on its best."
+    assert band == "In brackets is the range of the best value in 8 of 10 draws of that many trials."
     page = build_page(ledger.history)
     assert json.dumps(asdict(page))
     assert len(page.figures["incumbents"].options) == 1
@@ -162,3 +183,15 @@ def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> No
     assert [option.label for option in budgets] == ["pets: trials", "pets: epochs", "pets: trial hours"]
     band, line = budgets[0].panels[0].data[:2]
     assert (line["name"], line["y"][-1], max(band["y"])) == ("triplet_sh", 60.0, 60.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_format_has_the_table(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    searched(tmp_path).close()
+    with pytest.raises(SystemExit) as exit_:
+        main(["summarise", str(tmp_path), "--format", form])
+    assert exit_.value.code == 0
+    out = capsys.readouterr().out
+    assert ("best_of_4" if form in ("json", "csv") else "best of 4") in out
+    if form == "json":
+        assert json.loads(out)["experiments"][0]["equal_budget"]["pets"]["losses"][0]["candidates"] == 4

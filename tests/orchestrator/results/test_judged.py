@@ -1,8 +1,8 @@
 """Whether a verdict survives people's judgements: from the journal on, with values of images that make the metrics."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.report.page import Extras, build_page
-from orchestrator.report.render import render
-from orchestrator.results import judged
-from orchestrator.results.answers import further_answers, summarise
+from orchestrator.results import confirmation
+from orchestrator.results.answers import analyses_of, summarise
 from orchestrator.results.candidates import DatasetVerdict, Verdict
-from orchestrator.results.confirmed import Question, verdicts_of
+from orchestrator.results.confirmation import Confirmation, confirmations, verdicts_of
 from orchestrator.results.judged import image_values, judged_verdicts
 from orchestrator.results.summary import Summary
+from orchestrator.results.verdict import judge
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
@@ -30,7 +29,7 @@ IMAGES = 80
 
 def sentences(history: History) -> list[str]:
     """Return what the analyses say."""
-    return [text for answer in further_answers(Summary(history), "pets") for text in answer.sentences]
+    return [text for answer in analyses_of(Summary(history), "pets") for text in answer.sentences]
 
 
 def direction(rng: np.random.Generator, owners: list[int], typical: float, known: bool) -> DirectionRanks:
@@ -91,6 +90,12 @@ def confirmed(ledger: Ledger, ranks_of: list[JudgedRanks | None]) -> None:
         append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics_of(ranks) | named, **kept)
 
 
+def said_of(history: History) -> list[str]:
+    """Return the sentences of the answer about people's judgements."""
+    answers = {answer.key: answer for answer in analyses_of(Summary(history), "pets")}
+    return answers["judged"].sentences if "judged" in answers else []
+
+
 @pytest.fixture
 def started(ledger: Ledger) -> Ledger:
     start(ledger, make_experiment(confirm={"top": 1, "seeds": 3}))
@@ -100,29 +105,43 @@ def started(ledger: Ledger) -> Ledger:
 def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 3.0 if seed < 3 else 9.0) for seed in range(6)])
     (verdict,) = verdicts_of(started.history).values()
-    (judged,) = judged_verdicts(started.history, verdict)
+    (judged,) = judged_verdicts(confirmations(started.history)["pets"])
     assert verdict.verdict is Verdict.BETTER
     assert judged.survives
     assert list(judged.verdicts) == ["rsum", "map_r", "rsum_condensed", "map_r_condensed"]
     assert all(one.decided_by == "seeds_and_images" for one in judged.verdicts.values())
-    said = sentences(started.history)
-    assert any(
-        one.startswith("with the pairs that people judged to fit (Flickr8k's experts and crowd) the verdict survives")
-        for one in said
+    headline, source = said_of(started.history)
+    leads = [judged.verdicts[metric].comparisons[0].difference for metric in ("rsum", "map_r")]
+    assert headline == (
+        "Counting the captions that people judged correct, the verdict is the same: "
+        f"{leads[0]:+.1f} rsum, {leads[1]:+.3f} mAP@R."
     )
-    page = build_page(started.history, Extras(verdicts=[verdict]), drawn=False)
-    (sentence,) = page.verdicts[0].judged
-    assert sentence.startswith("With the pairs that people judged to fit") and sentence.endswith(".")
+    share = f"{judged.known:.0%}".replace("%", " %")
+    assert source == f"Judgements: Flickr8k's experts and crowd; {share} of the winner's first ten are judged."
+
+
+def test_a_summary_judges_once_and_once_by_each_judged_metric(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    confirmed(started, [judged_ranks(seed, 3.0 if seed < 3 else 9.0) for seed in range(6)])
+    calls = Mock(wraps=judge)
+    monkeypatch.setattr(confirmation, "judge", calls)
+    summary = Summary(started.history)
+    (judged,) = summary.to_dict()["judged"]["pets"]
+    assert analyses_of(summary, "pets")
+    assert [call.kwargs["metric"] for call in calls.call_args_list] == [
+        "test/rsum",
+        *(f"test/judged_flickr8k/{metric}" for metric in judged["verdicts"]),
+    ]
 
 
 def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
     (verdict,) = verdicts_of(started.history).values()
-    (judged,) = judged_verdicts(started.history, verdict)
+    (judged,) = judged_verdicts(confirmations(started.history)["pets"])
     assert (verdict.verdict, judged.survives) == (Verdict.BETTER, False)
     assert judged.verdicts["rsum"].verdict is Verdict.TIE
-    said = sentences(started.history)
-    assert any("the verdict does not survive: rsum tie (" in one for one in said)
+    headline, _ = said_of(started.history)
+    assert headline.startswith("Counting the captions that people judged correct, the verdict changes: ")
+    assert " rsum (tie), " in headline
     (told,) = summarise(started.history)["judged"]["pets"]
     assert (told["name"], told["title"], told["survives"]) == ("flickr8k", "Flickr8k's experts and crowd", False)
     assert 0 < told["known"] == judged.known < 1
@@ -136,36 +155,25 @@ def test_what_not_all_candidates_were_judged_by_says_nothing(started: Ledger, ch
     confirmed(started, ranks)
     summary = Summary(started.history)
     assert summary.judged == {"pets": []}
-    assert not any("judged" in one for one in sentences(started.history))
+    assert said_of(started.history) == []
 
 
 def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0, known=False) for seed in range(6)])
-    (verdict,) = verdicts_of(started.history).values()
-    (judged,) = judged_verdicts(started.history, verdict)
+    (judged,) = judged_verdicts(confirmations(started.history)["pets"])
     assert (list(judged.verdicts), judged.known) == (["rsum", "map_r"], None)
-
-
-def test_the_report_says_whether_the_verdict_survives(started: Ledger, tmp_path: Path) -> None:
-    confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
-    page = build_page(started.history, Extras(verdicts=list(verdicts_of(started.history).values())))
-    (sentence,) = page.verdicts[0].judged
-    assert "the verdict does not survive" in sentence
-    assert not any(trial in sentence for trial in started.history.trials)
-    assert "With judged pairs" in render(page)
 
 
 def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     confirmed(started, [judged_ranks(number, 3.0 if number < 3 else 9.0) for number in range(6)])
-    (verdict,) = verdicts_of(started.history).values()
-    (agreeing,) = judged_verdicts(started.history, verdict)
+    (agreeing,) = judged_verdicts(confirmations(started.history)["pets"])
     assert agreeing.survives
-    whole = judged.answer
+    whole = Confirmation.judge
 
-    def one_differs(history: History, dataset: str, question: Question) -> DatasetVerdict:
-        found = whole(history, dataset, question)
-        return replace(found, verdict=Verdict.TIE) if str(question.metric).endswith("/map_r") else found
+    def one_differs(own: Confirmation, *, metric: str | None = None, **further: Any) -> DatasetVerdict:
+        verdict = whole(own, metric=metric, **further)
+        return replace(verdict, verdict=Verdict.TIE) if str(metric).endswith("/map_r") else verdict
 
-    monkeypatch.setattr(judged, "answer", one_differs)
-    (differing,) = judged_verdicts(started.history, verdict)
+    monkeypatch.setattr(Confirmation, "judge", one_differs)
+    (differing,) = judged_verdicts(confirmations(started.history)["pets"])
     assert not differing.survives

@@ -7,7 +7,7 @@ from orchestrator.experiment.sections import Objective
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.pareto import pareto_fronts
+from orchestrator.results.analyses import pareto_fronts
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
 

@@ -22,7 +22,7 @@ def entrant(label: str, values: Sequence[float], lost: Sequence[int] = ()) -> En
 
 
 def raced(*entrants: Entrant, trainings: int = 30) -> Race:
-    return run_race(entrants, trainings, SEEDS)
+    return run_race(entrants, first_seeds(trainings, len(entrants)), trainings, SEEDS)
 
 
 def wobble(mean: float, count: int = 60, seed: int = 0) -> np.ndarray:
@@ -98,7 +98,7 @@ def test_a_race_that_is_killed_after_any_training_comes_to_the_same_end(training
 def test_no_candidate_gets_more_seeds_than_is_said_or_than_the_trainings_allow() -> None:
     for count, trainings in ((2, 4), (2, 31), (3, 30), (6, 30), (12, 200)):
         done = raced(*(entrant(str(k), wobble(50 + k / 5, 150)) for k in range(count)), trainings=trainings)
-        assert max(done.seeds.values()) <= most_seeds(trainings, count)
+        assert max(done.seeds.values()) <= most_seeds(first_seeds(trainings, count), trainings, count)
         assert done.used <= trainings
 
 
@@ -107,7 +107,7 @@ def test_the_arrays_that_rates_are_simulated_with_follow_the_race(lead: float) -
     """The oracle agrees with race and verdict study by study: seeds, winner and whether it is better."""
     spreads = np.array([1.0, 2, 1, 0.5, 1, 3])
     generator = np.random.default_rng(3)
-    scores = spreads[:, None] * generator.standard_normal((40, 6, most_seeds(60, 6))) + lead * (
+    scores = spreads[:, None] * generator.standard_normal((40, 6, most_seeds(6, 60, 6))) + lead * (
         np.arange(6) == 0
     ).reshape(6, 1)
     outcome = race(Scores(scores), 60)
@@ -193,7 +193,7 @@ def test_over_seeds_and_images_a_winner_with_an_equal_is_rarely_called_better(li
 
 
 def test_a_race_finds_leads_that_a_fixed_design_of_the_same_cost_misses() -> None:
-    """Six candidates and 60 trainings; see docs/confirming.md."""
+    """Six candidates and 60 trainings; see docs/evidence/verdict-errors.md."""
     generator = np.random.default_rng(7)
     for means, least in (([1.5, 0, 0, 0, 0, 0], 0.1), ([1.0, 0, -2, -2, -2, -2], 0.15)):
         values = draw_values(generator, STUDIES, means, 60)

@@ -69,7 +69,7 @@ def write(output: Path, name: str, *, confirmed: bool, **search: object) -> Path
 NAMES_NO_SETTING = ("Pareto", "caveats", "winners at the end")
 """Beginnings of outputs without settings, or with settings that are cut."""
 
-NARROW = ("live table", "status", "summarise", "compare")
+NARROW = ("live table", "line at the end of a trial", "status", "summarise", "compare")
 """Beginnings of the outputs for people that name a setting without its section."""
 
 

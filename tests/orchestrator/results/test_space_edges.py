@@ -11,8 +11,8 @@ from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.points import points_by_study
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.answers import summarise
-from orchestrator.results.space_edges import ENOUGH, Edge, space_edges
+from orchestrator.results.analyses import ENOUGH, space_edges
+from orchestrator.results.summary import summarise
 from search_spaces import Range
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
@@ -45,24 +45,32 @@ def points_with(best: list[tuple[float, float]]) -> list[Mapping[str, Any]]:
     return [{"margin": margin, RATE: rate} for margin, rate in [*best, *others]]
 
 
-def found(points: list[Mapping[str, Any]], experiment: Experiment | None = None, unfinished: int = 0) -> list[Edge]:
+def found(
+    points: list[Mapping[str, Any]], experiment: Experiment | None = None, unfinished: int = 0
+) -> list[dict[str, Any]]:
     history = history_of(experiment or experiment_of(), points, unfinished)
     return space_edges(history, points_by_study(history.trials.values())).get(STUDY, [])
 
 
 def test_the_best_learning_rates_at_the_upper_end_are_told_with_the_key_that_widens_the_range() -> None:
     points = points_with([(0.5, 9e-3), (0.4, 5e-3), (0.6, 8e-3)])
-    expected = Edge(
-        STUDY, RATE, "search.training.learning_rate", Range(1e-4, 1e-2, log=True), 5e-3, 9e-3, is_upper=True, settings=3
-    )
-    assert found(points) == [expected]
-    assert expected.sentence == (
-        "pets-vsepp-triplet_sh: its 3 best settings have training.learning_rate from 0.005 to 0.009, all in the "
-        "highest fifth of what was searched, [0.0001, 0.01] log: a wider search.training.learning_rate may hold a "
-        "better setting."
-    )
+    assert found(points) == [
+        {
+            "loss": LOSS,
+            "parameter": RATE,
+            "key": "search.training.learning_rate",
+            "bound": "[0.0001, 0.01] log",
+            "lowest": 5e-3,
+            "highest": 9e-3,
+            "is_upper": True,
+            "settings": 3,
+        }
+    ]
     caveats = summarise(history_of(experiment_of(), points))["caveats"]["pets"]
-    assert expected.sentence in caveats
+    place = caveats.index(
+        "Triplet SH: the 3 best settings have learning rate 0.005 to 0.009, at the upper end of [0.0001, 0.01]."
+    )
+    assert caveats[place + 1] == "Widen `search.training.learning_rate`."
 
 
 @pytest.mark.parametrize(
@@ -77,7 +85,7 @@ def test_the_best_learning_rates_at_the_upper_end_are_told_with_the_key_that_wid
     ],
 )
 def test_which_ends_are_told(best: list[tuple[float, float]], told: list[tuple[str, bool]]) -> None:
-    assert [(edge.parameter, edge.is_upper) for edge in found(points_with(best))] == told
+    assert [(edge["parameter"], edge["is_upper"]) for edge in found(points_with(best))] == told
 
 
 def test_nothing_is_told_of_an_end_beyond_which_the_loss_takes_nothing() -> None:

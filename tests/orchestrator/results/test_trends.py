@@ -19,36 +19,43 @@ def trend(means: list[float], **settings: float):
 
 def test_a_line_in_the_logarithm_is_a_slope_and_no_bend() -> None:
     found = trend([200 + 2 * float(np.log2(x)) for x in VALUES], spread=0.5)
-    assert found.slope.estimate == pytest.approx(2, abs=0.2)
-    assert found.slope.interval.low < 2 < found.slope.interval.high
-    assert found.slope.p < 0.001
-    assert found.bend.p > 0.05
+    assert found["slope"]["estimate"] == pytest.approx(2, abs=0.2)
+    assert found["slope"]["interval"]["low"] < 2 < found["slope"]["interval"]["high"]
+    assert found["slope"]["p"] < 0.001
+    assert found["bend"]["p"] > 0.05
 
 
 def test_a_curve_that_is_highest_inside_bends_down() -> None:
     found = trend([192.8, 199.4, 200.1, 201.4, 194.2, 185.0], spread=0.5)
-    assert found.bend.estimate < 0
-    assert found.bend.p < 0.001
+    assert found["bend"]["estimate"] < 0
+    assert found["bend"]["p"] < 0.001
     first, second = describe_trend(found)
-    assert first.startswith("triplet, negatives from 1 to 255: rsum falls, ")
-    assert "the curve bends down" in second
-    assert second.endswith("the highest mean is at 16 (both p-values Holm-adjusted)")
+    assert first.startswith("Triplet: rsum falls by ") and "a doubling of negatives, 95 % CI [−" in first
+    assert second.startswith("Triplet: the curve bends down, p ")
+    assert second.endswith("; the highest mean is at 16.")
+
+
+def test_without_a_trend_the_sentences_say_so() -> None:
+    found = trend([200.0] * 6)
+    first, second = describe_trend(found)
+    assert first.startswith("Triplet: rsum has no significant slope: ")
+    assert second.startswith("Triplet: no significant bend, p = ")
 
 
 def test_contrasts_are_the_least_squares_coefficients() -> None:
     groups = samples([1.0, 5.0, 2.0, 7.0, 3.0, 0.0])
     found = find_trend(groups, "negatives", "test/rsum", "triplet")
     x, means = np.log2(VALUES), [group.mean() for group in groups.values()]
-    assert found.slope.estimate == pytest.approx(np.polyfit(x, means, 1)[0])
-    assert found.bend.estimate == pytest.approx(np.polyfit(x, means, 2)[0])
+    assert found["slope"]["estimate"] == pytest.approx(np.polyfit(x, means, 1)[0])
+    assert found["bend"]["estimate"] == pytest.approx(np.polyfit(x, means, 2)[0])
 
 
 def test_equal_means_have_a_significant_trend_in_at_most_one_experiment_of_twenty() -> None:
     significant = outside = 0
     for seed in range(1000):
         found = trend([200.0] * 6, seed=seed)
-        significant += min(found.slope.p, found.bend.p) <= 0.05
-        outside += not all(interval.low <= 200 <= interval.high for interval in found.band.values())
+        significant += min(found["slope"]["p"], found["bend"]["p"]) <= 0.05
+        outside += not all(point["band"]["low"] <= 200 <= point["band"]["high"] for point in found["curve"])
     # Three standard deviations of a share of 5 % in 1,000 experiments are 2 %.
     assert significant / 1000 < 0.07
     assert 0.035 < outside / 1000 < 0.07
@@ -60,7 +67,7 @@ def test_unequal_spreads_keep_the_error_rate() -> None:
         generator = np.random.default_rng(seed)
         groups = {x: 200 + (1 + place) * generator.standard_normal(3) for place, x in enumerate(VALUES)}
         found = find_trend(groups, "negatives", "test/rsum", "triplet")
-        significant += min(found.slope.p, found.bend.p) <= 0.05
+        significant += min(found["slope"]["p"], found["bend"]["p"]) <= 0.05
     assert significant / 1000 < 0.07
 
 

@@ -216,8 +216,11 @@ def test_the_command_says_first_which_is_better_and_gives_an_address(
     with pytest.raises(SystemExit):
         main(["compare", "one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000", "--output", str(output)])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "A: one/pets-vsepp-nt_xent-0000: temperature=0.1"
-    assert lines[2] == "the two are equal: val/rsum 120.00."
+    assert lines[:3] == [
+        "Which of two trials is better?",
+        "the two are equal: val/rsum 120.00.",
+        "A: one/pets-vsepp-nt_xent-0000: τ = 0.1",
+    ]
     assert lines[-2:] == [
         f"in the browser, with `orchestrator ui --output {output}` running:",
         "http://127.0.0.1:5000/#/compare-runs?runs=1",

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.answers import dataset_answers
-from orchestrator.results.confirmed import BEGUN_BEFORE, verdicts_of
+from orchestrator.results.confirmation import BEGUN_BEFORE, verdicts_of
 from orchestrator.results.questions import Questions
 from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import LEVEL, Candidate, DatasetVerdict, Verdict, judge

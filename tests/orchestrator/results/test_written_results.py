@@ -16,10 +16,7 @@ from orchestrator.results.candidates import (
     Standing,
     Verdict,
 )
-from orchestrator.results.early_epochs import EarlyEpochs
-from orchestrator.results.equal_budget import Crossing, EqualBudget, LossComparison, LossCurve
 from orchestrator.results.judged import JudgedVerdict
-from orchestrator.results.optimism import Incumbent, Optimism
 from orchestrator.results.race import Race, Round
 from orchestrator.results.statistics import Interval, Measure
 from tests.support.experiments import add_trial, make_experiment, start
@@ -123,62 +120,12 @@ WRITTEN_RACE = {
     "rounds": [{"seeds": {"a": 3, "b": 2}, "means": {"a": 5.0, "b": 4.0}, "leader": "a", "closest": "b", "p": 0.2}],
 }
 
-BUDGET = EqualBudget(
-    metric="val/rsum",
-    hours_are="GPU hours",
-    losses=[LossCurve("x", "vsepp", "warp", 1, [1.0], [6.0], [0.5], [3.0], [2.0], [4.0])],
-    comparisons=[
-        LossComparison("x", "y", 4, 7.0, 0.8, {"trials": [Crossing(2.5, "x")], "epochs": [], "hours": []}, 4, 0.5)
-    ],
-)
-WRITTEN_BUDGET = {
-    "metric": "val/rsum",
-    "hours_are": "GPU hours",
-    "losses": [
-        {
-            "label": "x",
-            "model": "vsepp",
-            "loss": "warp",
-            "candidates": 1,
-            "trials": [1.0],
-            "epochs": [6.0],
-            "hours": [0.5],
-            "expected": [3.0],
-            "low": [2.0],
-            "high": [4.0],
-        }
-    ],
-    "comparisons": [
-        {
-            "first": "x",
-            "other": "y",
-            "trials": 4,
-            "difference": 7.0,
-            "probability": 0.8,
-            "crossings": {"trials": [{"at": 2.5, "ahead": "x"}], "epochs": [], "hours": []},
-            "further_trials": 4,
-            "chance": 0.5,
-        }
-    ],
-}
-
 
 @pytest.mark.parametrize(
     ("result", "written"),
     [
         pytest.param(ANSWERED, WRITTEN_ANSWER, id="verdict"),
         pytest.param(RACE, WRITTEN_RACE, id="race"),
-        pytest.param(BUDGET, WRITTEN_BUDGET, id="equal budget"),
-        pytest.param(
-            Optimism("val/rsum", 8, [Incumbent(1, "a", 3.0, None, 0)], 0.25),
-            {
-                "metric": "val/rsum",
-                "ended": 8,
-                "incumbents": [{"after": 1, "trial": "a", "value": 3.0, "confirmed": None, "seeds": 0}],
-                "excess": 0.25,
-            },
-            id="optimism",
-        ),
         pytest.param(
             JudgedVerdict("eccv", True, {"rsum": ANSWERED}, 0.5),
             {
@@ -189,17 +136,6 @@ WRITTEN_BUDGET = {
                 "verdicts": {"rsum": WRITTEN_ANSWER},
             },
             id="judged",
-        ),
-        pytest.param(
-            EarlyEpochs("warp", 6, 9, {1: 0.25, 2: 0.75}, 1),
-            {
-                "settings": 6,
-                "begun": 9,
-                "grace_epochs": 1,
-                "first_telling_epoch": 2,
-                "tau": {"1": 0.25, "2": 0.75},
-            },
-            id="early epochs",
         ),
     ],
 )

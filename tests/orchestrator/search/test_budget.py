@@ -9,12 +9,10 @@ import pytest
 from orchestrator.experiment.sections import Budget
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal import journal
-from orchestrator.journal.history import History
+from orchestrator.journal.history import History, Spending
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.record import Record
-from orchestrator.journal.records import parse
-from orchestrator.journal.running_time import Spending
+from orchestrator.journal.records import Record, parse
 from orchestrator.journal.trial import TrialState
 from orchestrator.search import budget
 from orchestrator.search.budget import Meter

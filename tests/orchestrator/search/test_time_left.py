@@ -17,7 +17,7 @@ from orchestrator.search.display import EvaluationProgress, Progress, evaluation
 from orchestrator.search.followed import Followed
 from orchestrator.search.status import EvaluationStatus, read_status
 from orchestrator.search.time_left import PlannedWork, TimeLeft, blended_rate, clock_text
-from orchestrator.watch.now import stages_now
+from orchestrator.watch.experiments import stages_of
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append
 
@@ -210,7 +210,7 @@ def test_status_and_live_page_show_the_evaluation_and_the_time_left(
         status = read_status(Followed(tmp_path))
         assert status.words.startswith("test running as")
         assert status.left is not None and status.left.stages == pytest.approx({"test": 3 * TEST})
-        assert [(stage.name, stage.words) for stage in stages_now(status)][-1] == ("test", "1 of 4 models evaluated")
+        assert stages_of(status)[-1] == ("test", 1, 4, "1 of 4 models evaluated")
         for arguments in ([], ["--json"]):
             with pytest.raises(SystemExit):
                 main(["status", str(tmp_path), *arguments])

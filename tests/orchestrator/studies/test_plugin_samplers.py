@@ -10,7 +10,7 @@ import pytest
 import orchestrator as icr
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.plugins import forget_plugins, load_plugins
+from orchestrator.experiment.plugins import load_plugins
 from orchestrator.experiment.samplers import SAMPLERS
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
@@ -25,6 +25,7 @@ from tests.support.experiments import start
 from tests.support.in_process import without_ray
 from tests.support.plugins import EXAMPLES, plugins_gone_afterwards
 from trainables.errors import ConfigError, PluginError
+from trainables.plugins.in_use import forget
 
 HEAD = "import random\nfrom trainables.plugins import sampler\n\n"
 
@@ -157,7 +158,7 @@ def test_the_example_passes_its_checks_and_searches_better_than_chance(tmp_path:
 
 def test_the_page_shows_the_example() -> None:
     code = (EXAMPLES / "own-sampler" / "my_sampler.py").read_text().strip()
-    assert code in (EXAMPLES.parent / "plugins.md").read_text()
+    assert code in (EXAMPLES.parent / "reference" / "plugins.md").read_text()
 
 
 MISTAKES = {
@@ -290,7 +291,7 @@ def test_a_process_that_knows_no_plugin_summarises_the_search(
     write(tmp_path, STEADY)
     with without_ray():
         search(tmp_path, monkeypatch, "steady")
-    forget_plugins(["my_sampler.py"])
+    forget("my_sampler.py")
     for command in ("status", "summarise"):
         with pytest.raises(SystemExit) as end:
             main([command, "own", "--output", str(tmp_path / "runs")])

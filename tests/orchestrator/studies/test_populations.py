@@ -19,7 +19,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
-from orchestrator.results.confirming import current_plans, trainings_of
+from orchestrator.results.confirmation import current_plans, trainings_of
 from orchestrator.results.winner import find_winners
 from orchestrator.search.resuming import extend_experiment
 from orchestrator.storage.checkpoints import Checkpoints

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orchestrator.views.terminal import show
 from rich.live import Live
 
 import orchestrator
@@ -20,16 +19,17 @@ from orchestrator.commands.doctor import show_findings
 from orchestrator.commands.retrieve import show_answers
 from orchestrator.doctor.machine import Finding
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.experiment_records import LimitNoted
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import LimitNoted
 from orchestrator.journal.trial import TrialState
 from orchestrator.regression.answers import answers_of as answers_of_suite
 from orchestrator.regression.comparison import Finding as Slip
 from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress
 from orchestrator.text.terminal import make_console
+from orchestrator.views.terminal import show
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.outputs import OUTPUTS, read_output
 from tests.support.records import append

@@ -9,6 +9,7 @@ import pytest
 from mlflow import MlflowClient
 
 from orchestrator.cli import main
+from orchestrator.journal.directory import RUNS_FILE, read_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
@@ -114,6 +115,21 @@ def test_runs_that_were_made_twice_are_merged_below_one_study(
     runs = client.search_runs([experiment.experiment_id])
     parents = {run.data.tags["mlflow.parentRunId"] for run in runs if run.data.tags["kind"] != "study"}
     assert parents == {run.info.run_id for run in runs if run.data.tags["kind"] == "study"}
+
+
+def test_pages_and_runs_lead_to_each_other(directory: Path) -> None:
+    output, uri, history = directory.parent, default_uri(directory.parent), history_of(directory)
+    assert read_runs(directory) is None
+    deliver(directory, output, uri)
+    runs = read_runs(directory)
+    assert runs is not None and set(runs.trials) == set(history.trials)
+    assert (runs.server, "orchestrator ui" in runs.note) == ("http://127.0.0.1:5000", True)
+    for trial, run in runs.trials.items():
+        found = MlflowClient(uri).get_run(run)
+        assert (found.info.experiment_id, found.data.tags["trial"]) == (runs.experiment, trial)
+        assert found.data.tags["report"] == "orchestrator report tiny --open"
+    (directory / RUNS_FILE).write_text('{"trials": []}', encoding="utf-8")
+    assert read_runs(directory) is None
 
 
 def test_a_run_below_another_study_is_a_difference(directory: Path) -> None:

@@ -141,7 +141,7 @@ def test_the_best_losses_are_shown_and_the_others_counted(losses: int, shown: in
 
 def test_the_end_of_a_search_word_for_word() -> None:
     assert list(drawn(answer_about(2), 120)) == [
-        "flickr8k · VSE++ · which loss?                                          "
+        "flickr8k · VSE++ · which loss?                                       "
         "test rsum: sum of six recalls, 0–600, chance 3.2",
         " loss                 best setting                    seeds    mean ± sd    against the winner      p  "
         "verdict",

@@ -99,7 +99,7 @@ def test_the_address_is_true_and_a_signal_ends_it_at_once(
         assert listening == ["127.0.0.1"]
         # A stream that is open must not hold the end up.
         with urllib.request.urlopen(f"{address}events", timeout=60) as stream:
-            assert stream.readline() == b"event: hello\n"
+            assert stream.readline() == b"event: news\n"
             started.send_signal(number)
             assert started.wait(60) == 0
     assert sorted(output.rglob("*")) == before

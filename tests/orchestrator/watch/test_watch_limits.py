@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.watch import experiments, overview, server
+from orchestrator.watch import experiments, pages, server
 from orchestrator.watch.experiments import Experiments
-from orchestrator.watch.overview import overview_of
+from orchestrator.watch.pages import Pages
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
 
@@ -26,7 +26,7 @@ def test_a_connection_without_a_whole_request_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: bytes
 ) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.2)
-    with served(tmp_path) as pages, socket.create_connection(("127.0.0.1", pages.port), timeout=120) as slow:
+    with served(tmp_path) as live, socket.create_connection(("127.0.0.1", live.port), timeout=120) as slow:
         slow.sendall(part)
         ended = False
         while not ended:
@@ -34,19 +34,19 @@ def test_a_connection_without_a_whole_request_is_closed(
                 ended = slow.recv(4096) == b""
             except ConnectionResetError:
                 ended = True
-        assert pages.ask("/").status == 200
+        assert live.ask("/").status == 200
 
 
 def test_a_connection_too_many_is_closed_and_room_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "CONNECTIONS", 3)
-    with served(tmp_path) as pages:
-        kept = [socket.create_connection(("127.0.0.1", pages.port), timeout=120) for _ in range(3)]
+    with served(tmp_path) as live:
+        kept = [socket.create_connection(("127.0.0.1", live.port), timeout=120) for _ in range(3)]
         for connection in kept:
             connection.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert connection.recv(15) == b"HTTP/1.1 200 OK"
-        with pytest.raises(OSError), socket.create_connection(("127.0.0.1", pages.port), timeout=120) as more:
+        with pytest.raises(OSError), socket.create_connection(("127.0.0.1", live.port), timeout=120) as more:
             more.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             if more.recv(15) == b"":
                 raise ConnectionResetError
@@ -55,7 +55,7 @@ def test_a_connection_too_many_is_closed_and_room_is_used_again(
         answered = False
         while not answered:
             try:
-                answered = pages.ask("/").status == 200
+                answered = live.ask("/").status == 200
             except OSError:
                 continue
 
@@ -69,16 +69,22 @@ def test_the_start_page_shows_what_is_read_and_reads_the_rest_in_a_thread(
             start(ledger, make_experiment(name=f"search{number}"))
             add_trial(ledger, [3.0])
     size = (tmp_path / "search0" / "journal.jsonl").stat().st_size
-    monkeypatch.setattr(overview, "AT_ONCE", 2 * size + size // 2)
+    monkeypatch.setattr(pages, "AT_ONCE", 2 * size + size // 2)
     may_read = threading.Event()
     read_ahead = experiments.Watched._read_ahead
     monkeypatch.setattr(experiments.Watched, "_read_ahead", lambda watched: may_read.wait() and read_ahead(watched))
-    watched = Experiments(tmp_path)
-    words = [card.words for card in overview_of(watched.all(), "runs").cards]
-    assert words.count("its journal is being read") == 5, "the newest, and as many as fit"
-    assert all(word != "its journal is being read" for word in words[:3])
+    watched, rendered = Experiments(tmp_path), Pages()
+
+    def start_page() -> str:
+        return rendered.start(watched.all(), "runs", "test")[0]
+
+    shown = start_page()
+    assert shown.count("its journal is being read") == 5, "the newest, and as many as fit"
+    assert shown.count(" has the best val rsum of its search") == 3
     assert sum(one.followed.version > 0 for one in watched.all()) == 3
+    before = [one.version() for one in watched.all()]
     may_read.set()
-    while any(card.words == "its journal is being read" for card in overview_of(watched.all(), "runs").cards):
+    while "its journal is being read" in (shown := start_page()):
         pass
-    assert [card.best for card in overview_of(watched.all(), "runs").cards] == ["3.0"] * 8
+    assert shown.count(" has the best val rsum of its search, 3.0") == 8
+    assert all(old != new for old, new in zip(before[3:], (one.version() for one in watched.all()[3:]), strict=True))

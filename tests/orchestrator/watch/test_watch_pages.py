@@ -16,7 +16,7 @@ from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.page import build_page
 from orchestrator.report.render import render
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, confirm_two_losses, make_experiment, start
 from tests.support.histories import search
 from tests.support.live_pages import Served, served
 from tests.support.records import append
@@ -40,9 +40,9 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield server
 
 
-def until(events: Any, wanted: Callable[[str, Any], bool]) -> Any:
-    """Return the first event that is wanted; the stream's own time limit ends a wait for nothing."""
-    return next(value for name, value in events if wanted(name, value))
+def until(events: Any, wanted: Callable[[Any], bool]) -> Any:
+    """Return the first news that are wanted; the stream's own time limit ends a wait for nothing."""
+    return next(value for name, value in events if name == "news" and wanted(value))
 
 
 def test_the_start_page_lists_what_is_there_and_what_comes(tmp_path: Path) -> None:
@@ -50,12 +50,23 @@ def test_the_start_page_lists_what_is_there_and_what_comes(tmp_path: Path) -> No
         add_trial(ledger, [30.0, 40.0])
         page = server.ask("/").text
         assert '<a href="/e/first/">first</a>' in page
-        assert "40.0</strong>" in page
-        assert "second" not in page
+        assert "NT-Xent (τ = 0.1) has the best val rsum of its search, 40.0 in one training." in page
+        assert "/e/second/" not in page
         with server.events("/events") as events, closing(begin(tmp_path, "second")):
-            assert (
-                "/e/second/" in until(events, lambda name, value: name == "cards" and "second" in value["html"])["html"]
-            )
+            until(events, lambda value: "second" in value["version"])
+            assert "/e/second/" in server.ask("/changes").json()["html"]
+
+
+def test_the_card_of_a_confirmed_experiment_shows_its_verdict_and_its_value_on_test(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+        repeats = confirm_two_losses(ledger)
+        assert "NT-Xent (τ = 0.1) has the best val rsum of its search, 50.0" in server.ask("/").text
+        for number, trial in enumerate(repeats):
+            append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 300.0 - number})
+        page = server.ask("/").text
+        assert re.search(r'NT-Xent beats Triplet SH by 3.0 rsum[^<]*<span class="badge better">better</span>', page)
+        assert '<p class="quiet">test rsum 299.0 ± 1.0' in page
+        assert "best val" not in page
 
 
 def test_only_the_experiments_that_were_named_are_shown(tmp_path: Path) -> None:
@@ -77,10 +88,10 @@ def test_a_page_shows_what_runs_what_failed_and_how_far_it_is(tmp_path: Path) ->
         write_places(tmp_path / "tiny", {runs.id: Place("elsewhere", 17)})
         page = server.ask("/e/tiny/").text
         assert re.search(rf'<tr data-trial="{runs.id}">', page)
-        assert "2/6" in page and "elsewhere, 17" in page
+        assert "2 of 6" in page and "elsewhere, 17" in page
         assert "CUDA &lt;b&gt;out&lt;/b&gt; of memory" in page
         assert f'href="errors/{failed.id}"' in page
-        assert "1 of 8 ended" in page
+        assert "1 of 8 ended: 1 running, 1 failed" in page
         log = server.ask(f"/e/tiny/errors/{failed.id}")
         assert (log.status, log.headers["content-type"]) == (200, "text/plain; charset=utf-8")
         assert "Traceback: in <module>\\x1b[31m" in log.text
@@ -110,10 +121,10 @@ def test_changes_hold_the_rows_that_changed_and_no_others(tmp_path: Path) -> Non
         all_rows = server.ask("/e/tiny/changes?since=0").json()
         assert [row["id"] for row in all_rows["rows"]] == [first.id]
         second = add_trial(ledger, [20.0])
-        changes = server.ask(f"/e/tiny/changes?since={all_rows['version']}").json()
+        changes = server.ask(f"/e/tiny/changes?since={all_rows['since']}").json()
         assert [row["id"] for row in changes["rows"]] == [second.id]
-        assert changes["version"] > all_rows["version"]
-        assert changes["html"].startswith("<main")
+        assert changes["since"] > all_rows["since"]
+        assert changes["html"].startswith("<nav") and changes["html"].endswith("</main>")
         assert server.ask("/e/tiny/changes?since=nonsense").json()["rows"] != []
 
 
@@ -124,6 +135,7 @@ def test_a_figure_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
         figure = server.ask("/e/tiny/figures/trials").json()
         assert '<figure class="figure" id="trials"' in figure["html"]
         assert figure["options"][0]["panels"][0]["data"][0]["y"] == [40.0]
+        assert server.ask("/e/tiny/figures/front").json() == {"html": "", "options": []}
 
 
 def test_a_search_that_begins_after_its_page_was_opened_and_is_interrupted_is_followed(tmp_path: Path) -> None:
@@ -132,18 +144,31 @@ def test_a_search_that_begins_after_its_page_was_opened_and_is_interrupted_is_fo
         with server.events("/e/tiny/events") as events:
             with closing(begin(tmp_path)) as ledger:
                 add_trial(ledger, [30.0])
-                assert until(events, lambda name, value: name == "version" and value["version"] >= 4)
                 append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
-            assert (
-                "interrupted"
-                in until(events, lambda name, value: name == "now" and "interrupted" in value["html"])["html"]
-            )
+                until(events, lambda _: "interrupted" in server.ask("/e/tiny/").text)
             with closing(Ledger(tmp_path / "tiny" / "journal.jsonl")) as ledger, hold(tmp_path / "tiny"):
                 start(ledger, make_experiment())
                 add_trial(ledger, [50.0])
-                running = until(events, lambda name, value: name == "now" and "running as process" in value["html"])
-                assert "interrupted" not in running["html"]
+                until(events, lambda _: "running as process" in server.ask("/e/tiny/").text)
+                assert "interrupted" not in server.ask("/e/tiny/").text
         assert "50.0" in server.ask("/e/tiny/").text
+
+
+def test_a_page_without_trials_has_no_empty_places(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)), served(tmp_path) as server:
+        page = server.ask("/e/tiny/").text
+        assert re.findall(r'<section id="([^"]*)"', page) == ["cost", "reproduce"]
+        main = page[page.index("<main") : page.index("</main>")]
+        assert "<figure" not in main and "<table" not in main
+
+
+def test_the_evaluation_on_test_has_a_bar(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
+        repeats = confirm_two_losses(ledger)
+        append(ledger, "test_evaluated", trial=repeats[0].id, metrics={"rsum": 30.0})
+        page = server.ask("/e/tiny/").text
+        assert re.search(r'<progress max="(\d+)" value="1">1 of \1</progress>', page)
+        assert f"1 of {len(repeats)} models evaluated" in page
 
 
 def test_a_journal_that_another_one_replaces_makes_pages_load_anew(tmp_path: Path) -> None:
@@ -151,10 +176,10 @@ def test_a_journal_that_another_one_replaces_makes_pages_load_anew(tmp_path: Pat
         with closing(begin(tmp_path)) as ledger:
             add_trial(ledger, [30.0])
         with server.events("/e/tiny/events") as events:
-            assert until(events, lambda name, value: name == "hello")["instance"] == "test-0"
+            assert until(events, lambda value: True)["instance"] == "test-0"
             (tmp_path / "tiny" / "journal.jsonl").unlink()
             with closing(begin(tmp_path)):
-                assert until(events, lambda name, value: name == "hello")["instance"] == "test-1"
+                assert until(events, lambda value: value["instance"] != "test-0")["instance"] == "test-1"
         assert "30.0" not in server.ask("/e/tiny/").text
 
 
@@ -212,11 +237,11 @@ def test_every_script_and_style_of_the_report_is_named_by_its_hash() -> None:
         pytest.param({}, 200, id="a browser of this machine"),
         pytest.param({"host": "localhost:{port}"}, 200, id="by name"),
         pytest.param({"host": "localhost:9999"}, 200, id="through a tunnel from another port"),
-        pytest.param({"host": "evil.example:{port}"}, 403, id="a foreign name that leads here"),
-        pytest.param({"host": "127.0.0.1.evil.example"}, 403, id="a name that begins like ours"),
-        pytest.param({"host": "192.168.0.7:{port}"}, 403, id="an address that is not bound"),
-        pytest.param({"host": ""}, 403, id="no name"),
-        pytest.param({"host": "[::"}, 403, id="a name that cannot be read"),
+        pytest.param({"host": "evil.example:{port}"}, 400, id="a foreign name that leads here"),
+        pytest.param({"host": "127.0.0.1.evil.example"}, 400, id="a name that begins like ours"),
+        pytest.param({"host": "192.168.0.7:{port}"}, 400, id="an address that is not bound"),
+        pytest.param({"host": ""}, 400, id="no name"),
+        pytest.param({"host": "[::"}, 400, id="a name that cannot be read"),
         pytest.param({"origin": "http://127.0.0.1:{port}"}, 200, id="our own page"),
         pytest.param({"origin": "http://127.0.0.1:1"}, 403, id="another server of this machine"),
         pytest.param({"origin": "https://evil.example"}, 403, id="another site"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from orchestrator.cli import main
-from orchestrator.experiment.yaml_files import load_trial_config
+from orchestrator.workload.begin import read_config
 from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import BEST, read_file, resolve_checkpoint
 from trainables.data.batches import epoch_batches
@@ -375,7 +375,7 @@ def test_an_interrupted_training_names_the_command_that_resumes(
 
 
 def test_steps_are_told_as_they_are_taken(root: Path) -> None:
-    config = load_trial_config(None, ["dataset=pets", "loss=nt_xent", *SMALL])
+    config = read_config(None, ["dataset=pets", "loss=nt_xent", *SMALL])
     data = open_dataset(config, root / "data")
     steps: list[int] = []
     for _ in run_trial(config, data, device="cpu", on_step=steps.append):

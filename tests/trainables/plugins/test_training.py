@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.experiment.plugins import forget_plugins, load_plugins
+from orchestrator.experiment.plugins import load_plugins
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore
 from orchestrator.tuner.actor import Step, TrialActor
@@ -18,7 +18,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, PluginError
 from trainables.fused.trials import FusedTrials
-from trainables.plugins.in_use import references
+from trainables.plugins.in_use import forget, references
 from trainables.reports import EpochReport
 from trainables.serving.packed import write_retriever
 from trainables.serving.retriever import Retriever
@@ -92,13 +92,13 @@ def test_a_packed_model_of_a_plugin_runs_only_for_who_trusts_it(
     file = packed / "plugins" / "icr-pair-losses" / "icr_pair_losses" / "model.py"
     assert file.read_text() == (tmp_path / "icr_pair_losses" / "model.py").read_text()
     answers = Retriever(packed).images_for("word1 word2", 3)
-    forget_plugins(["icr-pair-losses"])
+    forget("icr-pair-losses")
     with pytest.raises(CheckpointError, match=r"plug-in icr-pair-losses 1.0.0 .*: read it, then say that you trust it"):
         Retriever(packed)
     with pytest.warns(UserWarning, match="code of the plug-in icr-pair-losses 1.0.0 .*it runs now"):
         again = Retriever(packed, trust_plugins=True)
     assert again.images_for("word1 word2", 3) == answers
-    forget_plugins(["icr-pair-losses"])
+    forget("icr-pair-losses")
     file.write_text(file.read_text() + "\n# changed\n")
     with pytest.raises(CheckpointError, match="its text is not what its digest"):
         Retriever(packed, trust_plugins=True)
@@ -108,7 +108,7 @@ def test_the_code_of_a_loss_is_packed_and_not_needed_to_ask_the_model(tmp_path: 
     load_plugins([str(write_plugin(tmp_path, FRAGILE))])
     (report,) = run_trial(config(2.0, epochs=1), DATA, device="cpu")
     write_retriever(tmp_path / "packed", save_epoch(tmp_path / "trained", report), DATA, "test")
-    forget_plugins(["my_losses.py"])
+    forget("my_losses.py")
     assert (tmp_path / "packed" / "plugins" / "my_losses.py" / "my_losses.py").is_file()
     assert len(Retriever(tmp_path / "packed").images_for("word1", 2)) == 2
 

@@ -1,1 +1,1 @@
-"""The forms of datasets that this software reads, a module each."""
+"""The usual forms of datasets, a module each; ``trainables.data.more_formats`` has the others."""

@@ -9,6 +9,10 @@ train and val, val and test get a tenth each. Feature rows are then sorted by im
 Captions are read from the annotations. An image is a problem if the Karpathy JSON has none of its captions; if the JSON
 has further captions, the image is counted in a note.
 
+The reader of pycocotools takes a third of the time: 1.0 s instead of 2.8 s for the captions of train2014. But it
+accepts a file without images, two images of one id and captions without an image, and answers a missing id with a bare
+``KeyError``. Here each of these is a problem with its place.
+
 References:
     [Chen2015] Chen et al., Microsoft COCO Captions. arXiv:1504.00325
 """

@@ -24,7 +24,7 @@ from PIL import Image as Picture
 
 from trainables.data.corpus import Image
 from trainables.data.features import images_digest
-from trainables.data.formats.labels import COLUMNS, FILE
+from trainables.data.more_formats.labels import COLUMNS, FILE
 from trainables.data.scenes.descriptor import DESCRIPTION, describe_picture, finish_global
 from trainables.data.scenes.generate import split_of, write_once
 from trainables.data.scenes.render import render_jpeg

@@ -1,0 +1,546 @@
+"""What a history says beside the questions of ``questions``: equal budgets, optimism, early epochs, ranges, caveats.
+
+Each analysis has a function that returns plain values (``Answer.data``, ``summary.json``), of which its answer is made.
+
+Early epochs. Kendall's tau-b [Kendall1945] compares the ranking of settings by the best values up to an epoch with the
+ranking at the end, over the settings of a study that were trained to their end: 1 for equal rankings, 0 for unrelated
+rankings. Trials that were stopped early are left out, because their final values are unknown; where the scheduler stops
+many trials, the remaining trials are alike, and their tau is lower than the tau of all trials would be.
+
+Ranges. Where the best settings of a study lie at an end of a range, the best value may lie outside. Three settings that
+are drawn uniformly lie in one outermost fifth of a range in 1.6 % of draws. A sampler that has found a good setting
+tries neighbouring settings, so that the best may lie at an end by chance: only a search of a wider range shows why.
+
+Pareto front. Of several objectives, the settings that no other setting dominates: as good in all, better in one.
+
+References:
+    [Kendall1945] Kendall, The Treatment of Ties in Ranking Problems. Biometrika 33
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.experiment.experiment import ANY, Cell
+from orchestrator.experiment.journalled import experiment_of, known_experiment
+from orchestrator.experiment.sections import Objective, Search
+from orchestrator.journal.history import History
+from orchestrator.journal.points import Point, points_by_study, points_of, ranked
+from orchestrator.journal.trial import Stage, Trial
+from orchestrator.results.answer import Answer, Column, Quantity, table_of
+from orchestrator.results.answer import Cell as TableCell
+from orchestrator.results.candidates import DatasetVerdict
+from orchestrator.results.caveats import caveats, comparability
+from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
+from orchestrator.results.judged import JudgedVerdict, judged_answer
+from orchestrator.results.trends import trend_answer
+from orchestrator.text.values import count_text, short_names, value_text
+from orchestrator.text.wording import (
+    number_text,
+    printed,
+    setting_text,
+    share_text,
+)
+from search_spaces import Range
+
+RANKED = 0.5
+"""The tau from which an epoch ranks trials like the last: of two trials, the trial ahead then ends ahead in 3 of 4."""
+
+FEWEST = 6
+"""Fewest settings trained to their end for a tau: for 6 unrelated settings its standard deviation is already 0.35."""
+
+SHARE = 0.5
+"""The share of a study's settings that must be trained to their end before a low tau is attributed to the epoch."""
+
+STOPPING = ("asha", "hyperband", "median")
+"""The schedulers that stop trials from ``grace_epochs`` on."""
+
+OUTERMOST = 0.2
+"""Share of a range, on its own scale, that counts as its end."""
+
+FEWEST_BEST = 3
+"""Best settings that must lie at the end; in a large study a quarter of the settings that were trained to their end."""
+
+ENOUGH = 8
+"""Fewest settings trained to their end for a finding about a range; the published settings are among them."""
+
+BUDGETS = 4
+"""Most numbers of trials at which losses are shown, each twice the number before."""
+
+
+@dataclass(frozen=True)
+class Analyses:
+    """The analyses of an experiment; each is computed when it is first asked for, and kept.
+
+    Args:
+        history: History of the experiment, which does not change as long as the analyses are in use.
+    """
+
+    history: History
+
+    @cached_property
+    def equal_budget(self) -> Mapping[str, Json]:
+        """Dataset -> see ``equal_budgets``."""
+        return equal_budgets(self.history)
+
+    @cached_property
+    def optimism(self) -> Mapping[str, Json]:
+        """Dataset -> see ``optimism_of``."""
+        return optimism_of(self.history)
+
+    @cached_property
+    def objectives(self) -> Sequence[Objective]:
+        """See ``goals_of``."""
+        return goals_of(self.history)
+
+    @cached_property
+    def fronts(self) -> Mapping[str, Sequence[Point]]:
+        """Dataset -> Pareto front, where there are several objectives."""
+        return pareto_fronts(self.history, self.objectives) if len(self.objectives) > 1 else {}
+
+    @cached_property
+    def studies(self) -> Mapping[str, Sequence[Point]]:
+        """Study -> its settings."""
+        return points_by_study(self.history.trials.values())
+
+    @cached_property
+    def early_epochs(self) -> Mapping[str, Json]:
+        """Study -> see ``early_epochs``."""
+        return early_epochs(self.history, self.studies)
+
+    @cached_property
+    def edges(self) -> Mapping[str, Sequence[Json]]:
+        """Study -> see ``space_edges``."""
+        return space_edges(self.history, self.studies)
+
+    @cached_property
+    def _compared(self) -> Mapping[str, Sequence[str]]:
+        return comparability(self.history)
+
+    def answers(
+        self,
+        dataset: str,
+        verdict: DatasetVerdict | None,
+        trends: Sequence[Json] = (),
+        judged: Sequence[JudgedVerdict] = (),
+    ) -> list[Answer]:
+        """Return the answers about a dataset, without those that have nothing to say.
+
+        Args:
+            dataset: Name of the dataset.
+            verdict: Its verdict, where its confirmation is over.
+            trends: See ``trends_of``.
+            judged: See ``judged_verdicts``.
+        """
+        answers = (
+            self._front(dataset),
+            trend_answer(dataset, trends),
+            judged_answer(dataset, judged),
+            self._equal_budget(dataset),
+            self._optimism(dataset, verdict),
+            self._early(dataset),
+            self._edges(dataset),
+            self._caveats(dataset),
+        )
+        return [answer for answer in answers if answer is not None]
+
+    def caveats(self, dataset: str) -> list[str]:
+        """Return all sentences that qualify a dataset's results: of trials, early epochs, ranges and settings."""
+        answers = (self._caveats(dataset), self._early(dataset), self._edges(dataset))
+        return [sentence for answer in answers if answer is not None for sentence in answer.sentences]
+
+    def _trials(self, dataset: str) -> list[Trial]:
+        return [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
+
+    def _caveats(self, dataset: str) -> Answer | None:
+        notes = (*caveats(self._trials(dataset)), *self._compared.get(dataset, ()))
+        return Answer("caveats", dataset, "What limits these results?", "", notes=notes) if notes else None
+
+    def _early(self, dataset: str) -> Answer | None:
+        data = _of_dataset(self.early_epochs, self._trials(dataset))
+        if not data:
+            return None
+        headline, *notes = (text for study, early in data.items() for text in describe_early_epochs(study, early))
+        question = "Do early epochs rank trials like the last epoch?"
+        return Answer("early_epochs", dataset, question, headline, notes=tuple(notes), figure="early", data=data)
+
+    def _edges(self, dataset: str) -> Answer | None:
+        data = _of_dataset(self.edges, self._trials(dataset))
+        if not data:
+            return None
+        headline, *notes = (text for study, edges in data.items() for edge in edges for text in _edge(study, edge))
+        return Answer("edges", dataset, "Were the ranges wide enough?", headline, notes=tuple(notes), data=data)
+
+    def _equal_budget(self, dataset: str) -> Answer | None:
+        found = self.equal_budget.get(dataset)
+        return None if found is None else equal_budget_answer(dataset, found)
+
+    def _optimism(self, dataset: str, verdict: DatasetVerdict | None) -> Answer | None:
+        found = self.optimism.get(dataset)
+        if found is None or found["excess"] is None:
+            return None
+        winner = None if verdict is None or verdict.winner is None else verdict.winner.candidate.label
+        headline, *notes = describe_optimism(found, winner)
+        return Answer(
+            "optimism",
+            dataset,
+            "How optimistic was the search?",
+            headline,
+            numbers={"excess": found["excess"]},
+            notes=tuple(notes),
+            figure="incumbents",
+            data=found,
+        )
+
+    def _front(self, dataset: str) -> Answer | None:
+        front, goals = self.fronts.get(dataset, ()), self.objectives
+        if not front:
+            return None
+        columns = [
+            Column("trial", "trial"),
+            Column("model", "model", hidden=True),
+            Column("loss", "loss", hidden=True),
+            Column("name", "loss"),
+            Column("setting", "setting"),
+            *(Column(goal.metric, goal.metric.replace("/", " "), unit=goal.metric, decimals=2) for goal in goals),
+        ]
+        rows: list[Sequence[TableCell]] = []
+        for point in front:
+            config, values = point.first.config, values_at_best(point, goals)
+            about = (point.first.id, config.model, config.loss, printed(config.loss))
+            setting = setting_text(point.first.parameters)
+            rows.append((*about, setting, *(values.get(goal.metric) for goal in goals)))
+        headline, *notes = _front_sentences(goals)
+        question = "Which settings are on the Pareto front?"
+        table = table_of(columns, rows)
+        return Answer("pareto", dataset, question, headline, table=table, notes=tuple(notes), figure="front")
+
+
+def equal_budget_answer(dataset: str, found: Json) -> Answer:
+    """Return the answer about a dataset's losses at equal budgets, from ``equal_budgets``."""
+    several = len({curve["model"] for curve in found["losses"]}) > 1
+    names = {
+        curve["label"]: (f"{printed(curve['model'])} " if several else "") + printed(curve["loss"])
+        for curve in found["losses"]
+    }
+    compared = {comparison["other"]: comparison for comparison in found["comparisons"]}
+    most = max(curve["candidates"] for curve in found["losses"])
+    budgets = [2**power for power in range(most.bit_length())][-BUDGETS:]
+    metric = found["metric"]
+    columns = [
+        Column("label", "label", hidden=True),
+        Column("model", "model", hidden=True),
+        Column("loss", "loss", hidden=True),
+        Column("name", "loss"),
+        Column("candidates", "trials", unit="count"),
+        *(Column(f"best_of_{budget}", f"best of {budget}", unit=metric, shows="both") for budget in budgets),
+        Column("difference", "behind with equal trials", unit=metric, signed=True),
+        Column("probability", "leader ahead", unit="share"),
+    ]
+    rows: list[Sequence[TableCell]] = []
+    for curve in found["losses"]:
+        label, comparison = curve["label"], compared.get(curve["label"])
+        best = [_best_of(curve, budget) for budget in budgets]
+        gap = None if comparison is None else -comparison["difference"]
+        share = None if comparison is None else comparison["probability"]
+        rows.append((label, curve["model"], curve["loss"], names[label], curve["candidates"], *best, gap, share))
+    closest = min(found["comparisons"], key=lambda comparison: comparison["probability"], default=None)
+    headline, *notes = _comparison(closest, found, names) if closest else ("",)
+    notes.append("In brackets is the range of the best value in 8 of 10 draws of that many trials.")
+    return Answer(
+        "equal_budget",
+        dataset,
+        "Which loss at an equal budget?",
+        headline,
+        closest=closest["other"] if closest else "",
+        numbers={} if closest is None else {name: closest[name] for name in ("difference", "probability", "trials")},
+        table=table_of(columns, rows),
+        notes=tuple(notes),
+        figure="budget",
+        data=found,
+    )
+
+
+def _best_of(curve: Json, budget: int) -> Quantity | None:
+    if budget not in curve["trials"]:
+        return None
+    place = curve["trials"].index(budget)
+    return Quantity(curve["expected"][place], None, curve["low"][place], curve["high"][place])
+
+
+def _comparison(comparison: Json, found: Json, names: Mapping[str, str]) -> list[str]:
+    """Return the sentences about the leading loss and another loss."""
+    first, other = names[comparison["first"]], names[comparison["other"]]
+    leads, ahead = ("leads", "") if comparison["difference"] >= 0 else ("trails", "leads ")
+    gap = f"{number_text(abs(comparison['difference']), found['metric'])} {found['metric'].replace('/', ' ')}"
+    share = share_text(comparison["probability"])
+    lead = f"With {count_text(comparison['trials'], 'trial')} each, {first} {leads} {other} by {gap} on average"
+    return [
+        f"{lead}, and {ahead}in {share} of resampled searches.",
+        *_crossings(comparison, found, names),
+        f"{comparison['further_trials']} further trials of {other} have at most an even chance to improve on its best.",
+    ]
+
+
+def _crossings(comparison: Json, found: Json, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield where two curves cross, a sentence for each unit of the budget."""
+    pair = {comparison["first"]: comparison["other"], comparison["other"]: comparison["first"]}
+    if not any(comparison["crossings"].values()):
+        yield f"{names[comparison['first']]} leads at every budget that both losses had."
+    for unit, places in comparison["crossings"].items():
+        if places:
+            *before, last = places
+            budget = found["hours_are"] if unit == "hours" else unit
+            at = value_text(last["at"]) if unit == "hours" else str(math.ceil(last["at"]))
+            fewer = "the lead changes" if before else f"{names[pair[last['ahead']]]} leads"
+            yield f"{names[last['ahead']]} leads from {at} {budget} on; with fewer, {fewer}."
+
+
+def describe_optimism(found: Json, winner: str | None) -> list[str]:
+    """Return sentences about the optimism of a search whose ``excess`` is known.
+
+    Args:
+        found: See ``optimism_of``.
+        winner: Label of the winner, where there is a verdict.
+    """
+    metric, unit = found["metric"], found["metric"].replace("/", " ")
+
+    def changed(who: str, excess: float, ends: str = "") -> str:
+        verb = "lost" if excess >= 0 else "gained"
+        return f"From the search to fresh seeds {who} {verb} {number_text(abs(excess), metric)} {unit}{ends}."
+
+    said = []
+    candidates = {one["trial"]: one for one in found["candidates"]}
+    if winner in candidates:
+        search, fresh = candidates[winner]["search"], candidates[winner]["fresh"]
+        ends = f" ({number_text(search, metric)} to {number_text(fresh, metric)})"
+        said.append(changed("the winner", search - fresh, ends))
+    if len(candidates) > 1 or not said:
+        said.append(changed(f"{count_text(len(candidates), 'candidate')}", found["excess"], " on average"))
+    return said
+
+
+def rank_correlations(settings: Iterable[Point]) -> tuple[int, dict[int, float]]:
+    """Return how many settings of a study were trained to their end, and Kendall's tau-b of each epoch but the last."""
+    points = [Point(point.finished) for point in settings if point.finished]
+    curves = [point.running_best() for point in points]
+    last = min((max(curve) for curve in curves), default=0)
+    ends = [curve[max(curve)] for curve in curves]
+    if len(points) < FEWEST:
+        return len(points), {}
+    epochs = (epoch for epoch in range(1, last) if all(epoch in curve for curve in curves))
+    order = _order(ends)
+    taus = {epoch: _tau_b(_order([curve[epoch] for curve in curves]), order) for epoch in epochs}
+    return len(points), {epoch: tau for epoch, tau in taus.items() if math.isfinite(tau)}
+
+
+def _order(values: Sequence[float]) -> NDArray[np.int8]:
+    """Return the sign of the difference of each pair of values, 1, 0 or -1, shape (n, n)."""
+    return np.sign(np.subtract.outer(values, values)).astype(np.int8)
+
+
+def _tau_b(first: NDArray[np.int8], second: NDArray[np.int8]) -> float:
+    """Return Kendall's tau-b of two orders, see ``_order``; NaN where one of the two is constant.
+
+    NumPy counts all pairs at once; an import of ``scipy.stats`` takes longer than the counts of thousands of trials.
+    """
+    pairs = math.sqrt(float(np.count_nonzero(first)) * float(np.count_nonzero(second)))
+    return float(np.sum(first * second, dtype=np.int64)) / pairs if pairs else math.nan
+
+
+def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str, Json]:
+    """Return how well the epochs of each study predict its end, for each study with enough trials.
+
+    Args:
+        history: History of the experiment.
+        studies: The settings of each study, see ``points_by_study``.
+
+    Returns:
+        Study -> ``loss``, ``any`` where the search chose among several; ``settings`` that were trained to their end and
+        ``begun``, all settings; ``grace_epochs``, the first epoch at which the scheduler may stop a trial, ``None``
+        where it stops none; ``first_telling_epoch``, from which on every tau is at least ``RANKED``, ``None`` where
+        there is none; ``tau``, epoch before the last, as text -> tau-b, without epochs at which all values are equal.
+    """
+    correlations = {name: rank_correlations(settings) for name, settings in studies.items()}
+    if not any(tau for _, tau in correlations.values()):
+        return {}
+    found: dict[str, Json] = {}
+    for cell in experiment_of(history).cells():
+        settings, tau = correlations.get(cell.name, (0, {}))
+        if tau:
+            last_weak = max((epoch for epoch, value in tau.items() if value < RANKED), default=0)
+            found[cell.name] = {
+                "loss": cell.loss,
+                "settings": settings,
+                "begun": len(studies[cell.name]),
+                "grace_epochs": cell.scheduler.grace_epochs if cell.scheduler.name in STOPPING else None,
+                "first_telling_epoch": min((epoch for epoch in tau if epoch > last_weak), default=None),
+                "tau": {str(epoch): value for epoch, value in tau.items()},
+            }
+    return found
+
+
+def describe_early_epochs(study: str, early: Json) -> list[str]:
+    """Return sentences about a study: how well the scheduler's first epoch ranks trials, and the key to change."""
+    name = study if early["loss"] == ANY else printed(early["loss"])
+    settings, grace, first = early["settings"], early["grace_epochs"], early["first_telling_epoch"]
+    over = (
+        f"over {settings} settings" if settings == early["begun"] else f"over {settings} of {early['begun']} settings"
+    )
+    tau = early["tau"].get(str(grace))
+    if tau is None and first is None:
+        return [f"No epoch of {name} ranks trials like the last epoch: Kendall's τ is below {RANKED:g} {over}."]
+    if tau is None:
+        said = f"From epoch {first} of {name} on, trials rank like in the last epoch"
+        return [f"{said}: Kendall's τ is at least {RANKED:g} {over}."]
+    said = f"ranks trials like the last epoch: Kendall's τ = {number_text(tau, decimals=2)} {over}."
+    if tau >= RANKED:
+        return [f"Epoch {grace} of {name} {said}"]
+    said = f"Epoch {grace} of {name} hardly {said}"
+    if settings < SHARE * early["begun"]:
+        return [said, "The scheduler chose these settings, which lowers τ; `scheduler.name: none` avoids this."]
+    if first is None:
+        return [said, "The scheduler may have stopped the best trials there; `scheduler.name: none` stops none."]
+    if early["loss"] == ANY:
+        key = f"scheduler.grace_epochs: {first}"
+    else:
+        key = f"overrides: [{{losses: [{early['loss']}], grace_epochs: {first}}}]"
+    return [said, f"The scheduler may have stopped the best trials there; set `{key}`."]
+
+
+def space_edges(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str, list[Json]]:
+    """Return study -> hyper-parameters whose range may have been too narrow; studies without any are left out.
+
+    Args:
+        history: History of the experiment; where this version refuses the experiment, its bounds are not known.
+        studies: The settings of each study, see ``points_by_study``.
+
+    Returns:
+        Study -> for each hyper-parameter ``loss``, ``parameter`` as in the study's space, ``key`` of the experiment
+        file that sets the range, ``bound``, ``lowest`` and ``highest`` value of the best settings, ``is_upper`` of the
+        end, and ``settings``, the number of best settings.
+    """
+    best = {name: _best(settings) for name, settings in studies.items()}
+    experiment = known_experiment(history) if any(best.values()) else None
+    if experiment is None:
+        return {}
+    found = {cell.name: list(_edges(cell, best[cell.name])) for cell in experiment.cells() if best.get(cell.name)}
+    return {name: edges for name, edges in found.items() if edges}
+
+
+def _best(settings: Sequence[Point]) -> list[Point]:
+    """Return the best settings of a study; none where too few were trained to their end."""
+    finished = ranked(settings)
+    return finished[: max(FEWEST_BEST, len(finished) // 4)] if len(finished) >= ENOUGH else []
+
+
+def _edges(cell: Cell, best: Sequence[Point]) -> Iterator[Json]:
+    for name, bound in cell.space.bounds().items():
+        # A hyper-parameter that depends on another hyper-parameter is not in every setting.
+        values = [value for point in best if isinstance(value := point.first.params.get(name), int | float)]
+        if not isinstance(bound, Range) or len(values) < len(best):
+            continue
+        shares = [bound.share_of(value) for value in values]
+        for is_upper in (False, True):
+            at_end = all(share >= 1 - OUTERMOST if is_upper else share <= OUTERMOST for share in shares)
+            if at_end and cell.space.takes(name, bound.beyond(OUTERMOST, upper=is_upper)):
+                yield {
+                    "loss": cell.loss,
+                    "parameter": name,
+                    "key": cell.space.key_of(name),
+                    "bound": str(bound),
+                    "lowest": min(values),
+                    "highest": max(values),
+                    "is_upper": is_upper,
+                    "settings": len(best),
+                }
+
+
+def _edge(study: str, edge: Json) -> list[str]:
+    """Return the sentences about a range that may have been too narrow."""
+    name = study if edge["loss"] == ANY else printed(edge["loss"])
+    (parameter,) = short_names({edge["parameter"]: None})
+    low, high = value_text(edge["lowest"]), value_text(edge["highest"])
+    values = low if low == high else f"{low} to {high}"
+    end, bound = "upper" if edge["is_upper"] else "lower", edge["bound"].removesuffix(" log")
+    best = f"{name}: the {edge['settings']} best settings have {parameter.replace('_', ' ')} {values}"
+    return [f"{best}, at the {end} end of {bound}.", f"Widen `{edge['key']}`."]
+
+
+def log_ranges(history: History) -> Mapping[str, Mapping[str, bool]]:
+    """Return study -> parameter, as samplers name it -> whether the range of the parameter is logarithmic.
+
+    Parameters without a range, e.g. with listed values, are left out; so are all studies of an experiment that this
+    version would refuse, e.g. because a plug-in is missing.
+    """
+    experiment = known_experiment(history)
+    cells = [] if experiment is None else experiment.cells()
+    return {
+        cell.name: {name: bound.log for name, bound in cell.space.bounds().items() if isinstance(bound, Range)}
+        for cell in cells
+    }
+
+
+def goals_of(history: History) -> tuple[Objective, ...]:
+    """Return the objectives of an experiment, the metric that names the winner first."""
+    search = history.experiment.values.get("search", {})
+    # Only the keys of the objectives: other keys may name a loss or a sampler of a plug-in that is not installed here.
+    values = {key: search[key] for key in ("metric", "objectives") if key in search}
+    return Search.model_validate_json(json.dumps(values)).goals
+
+
+def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, list[Point]]:
+    """Return the finished points of each dataset that no other point dominates: as good in all goals, better in one.
+
+    Args:
+        history: History of the search.
+        goals: Objectives of the search.
+
+    Returns:
+        Dataset -> points, the best in the first objective first; equal points are all returned.
+    """
+    finished = [point for point in points_of(history.stage(Stage.SEARCH)) if point.finished]
+    signs = [1 if goal.direction == "maximize" else -1 for goal in goals]
+    gains = {
+        point.first.id: [sign * value for sign, value in zip(signs, values_at_best(point, goals).values(), strict=True)]
+        for point in finished
+    }
+    fronts: dict[str, list[Point]] = {}
+    for point in sorted(finished, key=lambda point: -gains[point.first.id][0]):
+        dataset, own = point.first.config.dataset, gains[point.first.id]
+        rivals = [gains[other.first.id] for other in finished if other.first.config.dataset == dataset]
+        if not any(rival != own and all(map(float.__ge__, rival, own)) for rival in rivals):
+            fronts.setdefault(dataset, []).append(point)
+    return fronts
+
+
+def values_at_best(point: Point, goals: Sequence[Objective]) -> Mapping[str, float]:
+    """Return the objectives of a point: means over its finished trainings, each at its best epoch."""
+    means = {goal.metric: point.mean(goal.metric) for goal in goals}
+    return {metric: mean for metric, mean in means.items() if mean is not None}
+
+
+def explain_front(objectives: Sequence[Objective]) -> str:
+    """Return the sentences about the objectives of a Pareto front, as one text."""
+    return " ".join(_front_sentences(objectives))
+
+
+def _front_sentences(objectives: Sequence[Objective]) -> list[str]:
+    goals = [f"{goal.metric} {'maximised' if goal.direction == 'maximize' else 'minimised'}" for goal in objectives]
+    return [
+        "No other finished setting is better in one objective without being worse in another.",
+        f"Objectives: {', '.join(goals)}.",
+        "Values are of each training's best epoch; of several trainings of a setting, their mean.",
+    ]
+
+
+def _of_dataset(studies: Mapping[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return the entries of the studies to which the trials belong."""
+    names = {trial.study for trial in trials}
+    return {name: value for name, value in studies.items() if name in names}

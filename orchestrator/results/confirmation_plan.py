@@ -1,0 +1,178 @@
+"""The design of a confirmation: which trials of a search are trained again, with which seeds, judged at which level.
+
+The best value of a search is too high on average, because it is the highest of many. A configuration is therefore
+judged by the values of fresh seeds, which all candidates share, so that runs of equal seeds can be paired.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.journalled import experiment_of
+from orchestrator.journal.history import History
+from orchestrator.journal.ledger import PlannedTrial
+from orchestrator.journal.points import Point, best_points, points_of, ranked, trained_alike
+from orchestrator.journal.records import ConfirmationPlan
+from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
+from orchestrator.results.comparisons import LEVEL
+from orchestrator.results.race import LEVEL as RACE_LEVEL
+from orchestrator.results.race import first_seeds
+from trainables.seeding import derive_seed
+
+RESERVE = 0.01
+"""Level that all plans after the first plan of a confirmation may use together, beside the first plan's level."""
+
+
+def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
+    """Return the plan of ``confirm`` for each dataset that has candidates; none where ``confirm`` is not given."""
+    confirm = experiment.confirm
+    if confirm is None:
+        return []
+    candidates = choose_candidates(history, confirm.top, each=confirm.published == "each", each_of=confirm.each_of)
+    chosen: dict[str, list[Trial]] = {}
+    for trial in candidates:
+        chosen.setdefault(trial.config.dataset, []).append(trial)
+    return [
+        ConfirmationPlan(
+            dataset=dataset,
+            candidates=tuple(trial.id for trial in trials),
+            seeds=confirm.seeds,
+            trainings=confirm.trainings,
+            baseline=confirm.baseline or _published_id(history, trials, confirm.each_of),
+            looks=history.confirm_looks.get(dataset, 0),
+            first=first_seeds(confirm.trainings, len(trials)) if confirm.trainings else None,
+            level=RACE_LEVEL if confirm.trainings else LEVEL,
+        )
+        for dataset, trials in chosen.items()
+    ]
+
+
+def _published_id(history: History, candidates: Sequence[Trial], each_of: str | None) -> str | None:
+    """Return the id of a dataset's published settings, or of the candidate whose runs they share."""
+    default = published_default(history, candidates[0].config.dataset)
+    if default is None:
+        return None
+    return next((trial.id for trial in candidates if share_runs(trial, default, each_of)), default.id)
+
+
+def share_runs(first: Trial, other: Trial, each_of: str | None) -> bool:
+    """Whether two trials of the search are one candidate: one trial, or settings that trained alike.
+
+    Args:
+        first: A trial of the search.
+        other: A trial of the search.
+        each_of: A searched parameter whose values are candidates of their own, even if they trained alike.
+    """
+    apart = each_of is not None and first.params.get(each_of) != other.params.get(each_of)
+    return first is other or (not apart and trained_alike(first, other))
+
+
+def level_of_plan(level: float, looks_before: int) -> float:
+    """Return the level that a plan may use: the whole level before any look, else half of the remaining reserve.
+
+    A plan that is made after a look cannot use the level of the first plan again; so all plans together err with a
+    probability of at most ``level + RESERVE``, however many plans there are.
+
+    Args:
+        level: Level of the first plan, in (0, 1).
+        looks_before: Number of earlier looks at values of this confirmation, >= 0.
+
+    Example:
+        >>> [level_of_plan(0.035, looks) for looks in (0, 1, 2)]
+        [0.035, 0.005, 0.0025]
+    """
+    return level if looks_before == 0 else RESERVE / 2**looks_before
+
+
+def choose_candidates(history: History, top: int, *, each: bool = False, each_of: str | None = None) -> list[Trial]:
+    """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
+
+    Trainings of one setting are one candidate, whose value is their mean. Settings that trained alike in every epoch
+    are one candidate as well, the first, unless they were planned or trained again before. The published settings are
+    the baseline; their trial may have been stopped early, because the confirmation trains every candidate to its end.
+
+    Args:
+        history: History of the search.
+        top: Number of trials of each study, or of each value.
+        each_of: A searched parameter, of which the best trials of each value in a study are chosen.
+        each: Whether to add the published settings of each study, not only of each dataset.
+    """
+    searched = history.stage(Stage.SEARCH)
+    planned = {name for plan in history.plans.values() for name in plan.candidates}
+    planned |= {str(trial.candidate) for trial in history.stage(Stage.CONFIRM)}
+
+    def distinct(trials: Iterable[Trial]) -> Iterator[Trial]:
+        """Yield the first trial of each candidate: further trainings with equal seeds would give equal values."""
+        known: dict[str, Trial] = {}
+        for trial in trials:
+            is_known = any(share_runs(one, trial, each_of) for one in known.values()) and trial.id not in planned
+            if not is_known and trial.config.setting not in known:
+                known[trial.config.setting] = trial
+                yield trial
+
+    chosen: list[Trial] = []
+    for study in dict.fromkeys(trial.study for trial in searched):
+        groups: dict[Any, list[Point]] = {}
+        for point in best_points(history.study(study)):
+            groups.setdefault(point.first.params.get(each_of) if each_of else None, []).append(point)
+        for points in groups.values():
+            chosen += islice(distinct(point.first for point in points), top)
+    datasets = dict.fromkeys(trial.config.dataset for trial in chosen)
+    defaults = [published_default(history, name) for name in datasets]
+    if each:
+        defaults += [_preferred(points) for name in datasets for points in _published(history, name)]
+    return list(distinct([*chosen, *(trial for trial in defaults if trial is not None)]))
+
+
+def published_default(history: History, dataset: str) -> Trial | None:
+    """Return the best trial on a dataset with the published settings of its loss, a finished trial if there is any.
+
+    Returns:
+        ``None`` where the search has no such trial, because its bounds exclude the published settings.
+    """
+    return _preferred([point for points in _published(history, dataset) for point in points])
+
+
+def _published(history: History, dataset: str) -> list[list[Point]]:
+    """Return, for each study on a dataset, the points of published settings of its loss."""
+    experiment = experiment_of(history)
+    studies: list[list[Point]] = []
+    for cell in experiment.cells():
+        points = points_of(history.study(cell.name)) if cell.dataset == dataset else []
+        found: list[Point] = []
+        for published in cell.space.published_points():
+            same = (point for point in points if published.items() <= point.first.params.items())
+            found += [first] if (first := next((point for point in same if not point.first.moves), None)) else []
+        studies.append(found)
+    return studies
+
+
+def _preferred(points: Sequence[Point]) -> Trial | None:
+    """Return the first trial of the best point that finished, otherwise the best trial that was stopped early."""
+    stopped = [point.first for point in points if point.state is TrialState.STOPPED_EARLY]
+    return next(iter([*(point.first for point in ranked(points)), *best_first(stopped)]), None)
+
+
+def fresh_seeds(seed: int, count: int) -> list[int]:
+    """Return seeds derived from the search's seed and different from it; a longer list begins with a shorter list."""
+    seeds: list[int] = []
+    index = 0
+    while len(seeds) < count:
+        fresh = derive_seed(seed, "confirm", index)
+        seeds += [fresh] if fresh not in (seed, *seeds) else []
+        index += 1
+    return seeds
+
+
+def repeat(trial: Trial, index: int, seed: int) -> PlannedTrial:
+    """Return the training that repeats a trial of the search with the fresh seed of an index."""
+    return PlannedTrial(
+        id=f"{trial.id}-seed{index}",
+        study=trial.study,
+        number=trial.number,
+        config=replace(trial.config, seed=seed),
+        params=trial.params,
+        candidate=trial.id,
+    )

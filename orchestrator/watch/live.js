@@ -1,0 +1,216 @@
+// A live page: its sections, rows and figures are replaced as journals grow, and only those that have changed.
+"use strict";
+
+const live = (() => {
+  const REST = 1000;
+  const FEW = 200;
+  const { instance } = brought;
+  const main = document.getElementById("content");
+  const connection = document.getElementById("connection");
+  const hasTrials = typeof leaderboard !== "undefined";
+  // What the server sent last of each part, which later differs from what the page holds.
+  const shown = new Map([...main.children].map((part) => [part.id, part.innerHTML]));
+  let seen = "";
+  let newest = "";
+  let rowsSince = 0;
+  let busy = false;
+  let source = null;
+
+  function say(text) {
+    connection.textContent = text;
+    connection.hidden = !text;
+  }
+
+  function open() {
+    if (source) return;
+    source = new EventSource("events");
+    source.addEventListener("news", (event) => {
+      const news = JSON.parse(event.data);
+      // Another server, or a journal that was replaced: what the page holds is of no use any more.
+      if (news.instance !== instance) location.reload();
+      say("");
+      newest = news.version;
+      refresh();
+    });
+    source.addEventListener("error", () => {
+      if (connection.hidden) {
+        const time = new Date().toLocaleTimeString("en-GB");
+        say(`The server has not answered since ${time}; the page shows what was known by then, and asks again.`);
+      }
+      // A refusal ends an event source for good; the server may only be starting again.
+      if (source?.readyState === EventSource.CLOSED) {
+        close();
+        setTimeout(open, 2000);
+      }
+    });
+  }
+
+  function close() {
+    source?.close();
+    source = null;
+  }
+
+  // A browser opens six connections to a server at most, so a page that nobody sees keeps none.
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  window.addEventListener("pagehide", close);
+
+  async function ask(path) {
+    const response = await fetch(path, { credentials: "same-origin" });
+    if (!response.ok) throw new Error(`${path}: ${response.status}`);
+    return response.json();
+  }
+
+  // Parsed apart from the page, where no script of it could run; styles come as data and go through the object
+  // model, which the policy of the page allows.
+  function parsed(html) {
+    const made = new DOMParser().parseFromString(html, "text/html");
+    for (const element of made.querySelectorAll("[data-style]")) element.style.cssText = element.dataset.style;
+    return made;
+  }
+
+  // What the template writes for a figure is a place for it; a figure that is there already moves into the place.
+  function replaced(here, next) {
+    for (const place of next.querySelectorAll("figure[data-pending]")) {
+      const mine = document.getElementById(place.id);
+      if (mine) place.replaceWith(mine);
+    }
+    const opened = [...here.querySelectorAll("details")].map((element) => element.open);
+    here.replaceChildren(...next.childNodes);
+    here.querySelectorAll("details").forEach((element, index) => { element.open = opened[index] ?? element.open; });
+  }
+
+  function applyPage(html) {
+    const made = parsed(html);
+    const headings = (page) => [...page.querySelectorAll("#trials-table th")].map((cell) => cell.textContent).join("\n");
+    // The first trial brings the table, whose script begins with the page.
+    if (headings(made) !== headings(document)) {
+      location.reload();
+      return;
+    }
+    document.querySelector(".links").replaceChildren(...made.querySelector(".links").childNodes);
+    const parts = [...made.getElementById("content").children].filter((part) => part.id);
+    const ids = new Set(parts.map((part) => part.id));
+    [...main.children].filter((part) => !ids.has(part.id)).forEach((part) => part.remove());
+    let before = null;
+    for (const next of parts) {
+      const here = document.getElementById(next.id);
+      const changed = shown.get(next.id) !== next.innerHTML;
+      shown.set(next.id, next.innerHTML);
+      if (!here) {
+        if (before) before.after(next);
+        else main.prepend(next);
+      } else if (changed && !["leaderboard", "connection"].includes(next.id)) {
+        here.className = next.className;
+        replaced(here, next);
+      }
+      before = document.getElementById(next.id);
+    }
+    watchFigures();
+  }
+
+  const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+  async function refresh() {
+    if (busy) return;
+    busy = true;
+    try {
+      while (newest !== seen) {
+        const started = performance.now();
+        const version = newest;
+        const changes = await ask(`changes?since=${rowsSince}`);
+        applyPage(changes.html);
+        if (hasTrials) leaderboard.update(changes.rows);
+        rowsSince = changes.since;
+        seen = version;
+        document.documentElement.dataset.version = version;
+        known.forEach((figure) => stale.add(figure.id));
+        refreshFigures();
+        // A page never keeps a server busy for more than a fifth of the time.
+        await later(Math.max(REST, 4 * (performance.now() - started)));
+      }
+    } catch (error) {
+      // The stream says so, and asks again.
+      console.info(String(error));
+    } finally {
+      busy = false;
+    }
+  }
+
+  const known = new Set();
+  const stale = new Set();
+  const visible = new Set();
+  const rested = new Map();
+  let drawing = false;
+  let idleUntil = 0;
+
+  async function refreshFigures() {
+    if (drawing) return;
+    drawing = true;
+    try {
+      for (let key = wanted(); key; key = wanted()) {
+        stale.delete(key);
+        const started = performance.now();
+        try {
+          await show(key);
+        } catch (error) {
+          console.info(String(error));
+        }
+        const took = performance.now() - started;
+        // What nobody looks at leaves the server as much time as it took.
+        if (!visible.has(key)) idleUntil = performance.now() + took;
+        rested.set(key, performance.now() + Math.max(REST, 4 * took));
+        setTimeout(refreshFigures, Math.max(REST, 4 * took) + 50);
+        setTimeout(refreshFigures, took + 50);
+      }
+    } finally {
+      drawing = false;
+    }
+  }
+
+  // What somebody looks at comes first. Of few trials, whose charts are made quickly, each other chart is made once as
+  // well, so that a page which is captured whole has all.
+  function wanted() {
+    const now = performance.now();
+    const ready = (key) => stale.has(key) && (rested.get(key) ?? 0) <= now;
+    const pending = [...known].filter((figure) => "pending" in figure.dataset).map((figure) => figure.id);
+    const bringsAll = seen && leaderboard.size() <= FEW && now >= idleUntil;
+    return [...visible].find(ready) ?? (bringsAll ? pending.find(ready) : undefined);
+  }
+
+  // A figure without data stays a place without a size.
+  async function show(key) {
+    const { html, options } = await ask(`figures/${key}`);
+    if (!options.length) return;
+    const figure = document.getElementById(key);
+    const next = parsed(html).getElementById(key);
+    const labels = (element) => [...element.querySelectorAll("select option")].map((option) => option.label).join("\n");
+    if ("pending" in figure.dataset || labels(figure) !== labels(next)) {
+      figure.replaceChildren(...next.childNodes);
+      delete figure.dataset.pending;
+    } else {
+      figure.querySelector("figcaption").textContent = next.querySelector("figcaption").textContent;
+    }
+    await charts.put(figure, options);
+  }
+
+  const near = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (isIntersecting) visible.add(target.id);
+      else visible.delete(target.id);
+    }
+    refreshFigures();
+  }, { rootMargin: "300px 0px" });
+
+  function watchFigures() {
+    for (const figure of document.querySelectorAll("[data-figure]")) {
+      if (known.has(figure)) continue;
+      known.add(figure);
+      stale.add(figure.id);
+      near.observe(figure);
+    }
+  }
+
+  watchFigures();
+  open();
+  return { refresh };
+})();

@@ -1,0 +1,271 @@
+"""Makes docs/answers.md: every sentence with which the product answers a question, from small studies made here.
+
+    python -m tests.answers_page > docs/answers.md
+
+The numbers are made up; the sentences are those of ``orchestrator.results``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from orchestrator.journal.begun_experiment import BegunExperiment
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.analyses import Analyses, describe_early_epochs, describe_optimism, equal_budget_answer
+from orchestrator.results.answer import Answer
+from orchestrator.results.answers import over_datasets, unconfirmed
+from orchestrator.results.candidates import Candidate, DatasetVerdict
+from orchestrator.results.equal_budget import Json
+from orchestrator.results.judged import JudgedVerdict, judged_answer
+from orchestrator.results.questions import Questions
+from orchestrator.results.summary import Summary
+from orchestrator.results.trends import find_trend, trend_answer
+from orchestrator.results.verdict import judge
+from tests.support.experiments import make_experiment
+from trainables.config import TrialConfig
+
+INTRODUCTION = """# Answers
+
+Every sentence with which the terminal, the report and the files answer a question, from made-up studies. This page is
+made by `python -m tests.answers_page > docs/answers.md`. How the tests work is in
+[reference/confirmation.md](reference/confirmation.md), and each term is in [glossary.md](glossary.md).
+
+An answer has a verdict. `better`: the winner leads by more than chance. `tie`: no significant difference. `worse`: the
+winner was best on val and is worse on test. `untested`: the values do not suffice for a test. `unconfirmed`: no
+fresh seeds have been trained yet.
+"""
+
+Case = tuple[str, Sequence[str]]
+"""When a sentence is said, and the sentences."""
+
+NOISE = np.array([-1.0, 0.0, 1.0])
+
+
+def candidate(
+    label: str, loss: str, mean: float, *, seeds: int = 3, val: float | None = None, images: float = 0.0, **more: object
+) -> Candidate:
+    """Return a candidate with a mean on test; ``images`` is the spread of its values over 100 images."""
+    rng = np.random.default_rng(sum(map(ord, label)))
+    values = {seed: mean + float(NOISE[(seed + len(label)) % 3]) for seed in range(seeds)}
+    metrics = {seed: {"val/rsum": mean if val is None else val, "test/rsum": value} for seed, value in values.items()}
+    of_image = images * rng.standard_normal(100)
+    of_image -= of_image.mean()
+    kept = {seed: value + of_image for seed, value in values.items()} if images else {}
+    parameters = {name: value for name, value in more.items() if name not in ("model", "missing")}
+    about: Mapping[str, object] = {"model": "vsepp", "missing": {}} | {
+        name: value for name, value in more.items() if name in ("model", "missing")
+    }
+    return Candidate("flickr8k", str(about["model"]), loss, parameters, label, metrics, about["missing"], images=kept)  # type: ignore[arg-type]
+
+
+def verdict_of(candidates: Sequence[Candidate], baseline: str | None = None) -> DatasetVerdict:
+    over_images = all(one.images for one in candidates)
+    (verdict,) = judge(candidates, baseline=baseline, over_images=over_images, resamples=50)
+    return verdict
+
+
+NT = candidate("a", "nt_xent", 197.8, temperature=0.1)
+COLD = candidate("bb", "nt_xent", 191.0, temperature=0.0079)
+NEAR = candidate("bb", "nt_xent", 196.9, temperature=0.0079)
+SH = candidate("ccc", "triplet_sh", 182.5, margin=0.2)
+SH_NEAR = candidate("ccc", "triplet_sh", 196.9, margin=0.2)
+CIRCLE = candidate("dddd", "circle", 160.0, margin=0.4)
+HIDDEN = candidate("hh", "triplet_sh", 197.0, val=180.0, margin=0.4)
+BEST_ON_VAL = candidate("e", "circle", 170.0, val=200.0, margin=0.4)
+IMAGES = [
+    candidate("a", "nt_xent", 197.8, images=20.0, temperature=0.1),
+    candidate("ccc", "triplet_sh", 182.5, images=20.0, margin=0.2),
+]
+CLOSE_IMAGES = [IMAGES[0], candidate("ccc", "triplet_sh", 195.0, images=20.0, margin=0.2)]
+
+STUDIES: Sequence[tuple[str, Sequence[Candidate], str | None]] = (
+    ("two losses, over seeds and images", IMAGES, None),
+    ("two losses that tie, over seeds and images", CLOSE_IMAGES, None),
+    ("three losses", [NT, SH, CIRCLE], None),
+    ("three losses, two of which tie", [NT, SH_NEAR, CIRCLE], None),
+    ("a setting that val ranks lower decides", [NT, HIDDEN, replace(SH, label="f")], None),
+    ("best on val, worse on test", [BEST_ON_VAL, SH], None),
+    ("one seed", [candidate("a", "nt_xent", 197.8, seeds=1), candidate("ccc", "triplet_sh", 182.5, seeds=1)], None),
+    ("every candidate lost a seed", [replace(one, missing={9: "diverged"}) for one in (NT, SH)], None),
+    (
+        "a loss that lost its seeds",
+        [NT, SH, CIRCLE, candidate("w", "warp", 150.0, seeds=1, missing={1: "diverged", 2: "diverged"})],
+        None,
+    ),
+    ("two models", [NT, candidate("v", "nt_xent", 180.0, model="vsrn", temperature=0.1)], None),
+    ("no training finished", [Candidate("flickr8k", "vsepp", "warp", {}, "a", {}, {1: "diverged"})], None),
+    ("two settings", [NT, COLD], None),
+    ("two settings that tie", [NT, NEAR], None),
+    ("three settings", [NT, COLD, candidate("g", "nt_xent", 170.0, temperature=1.0)], None),
+    ("a single candidate", [NT], None),
+    ("better than the published settings", [NT, SH], "ccc"),
+    ("no better than the published settings", [NT, SH_NEAR], "ccc"),
+    ("the published settings win", [NT, SH], "a"),
+    ("worse than the published settings", [BEST_ON_VAL, SH], "ccc"),
+)
+
+
+def question_cases() -> Iterator[tuple[str, Answer]]:
+    """Yield when an answer of ``questions`` is given, and the answer."""
+    for when, candidates, baseline in STUDIES:
+        for answer in Questions(verdict_of(candidates, baseline)).answers():
+            if baseline is None or answer.key == "published":
+                yield when, answer
+    for answer in Questions(verdict_of([NT, SH], "ccc"), published=False).answers():
+        if answer.key == "published":
+            yield "better than a baseline that the experiment names", answer
+
+
+def trials_of(dataset: str, values: Mapping[str, Sequence[float]], states: Sequence[TrialState] = ()) -> History:
+    """Return a search of losses with a value a trial; the last trials of the last loss have other states."""
+    experiment = make_experiment(losses=list(values), datasets=[dataset], training={"epochs": 2})
+    history = History(experiment=BegunExperiment.of(experiment.to_dict()))
+    for loss, of_loss in values.items():
+        for number, value in enumerate(of_loss):
+            study = f"{dataset}-vsepp-{loss}"
+            params = {"temperature" if loss == "nt_xent" else "margin": 0.1 + number / 10}
+            config = TrialConfig(dataset=dataset, loss=loss, loss_parameters=params)
+            trial = Trial(f"{study}-{number:04}", study, number, params, config, 0.0, state=TrialState.FINISHED)
+            trial.epochs = {1: {"val/rsum": value - 1}, 2: {"val/rsum": value}}
+            history.trials[trial.id] = trial
+    for trial, state in zip(reversed(history.trials.values()), states, strict=False):
+        trial.state = state
+    return history
+
+
+def summary_of(verdicts: Mapping[str, DatasetVerdict]) -> Summary:
+    """Return the summary of datasets with these verdicts."""
+    history = History(experiment=BegunExperiment.of(make_experiment(datasets=list(verdicts)).to_dict()))
+    for dataset in verdicts:
+        history.trials |= trials_of(dataset, {"nt_xent": [190.0]}).trials
+    summary = Summary(history)
+    vars(summary)["verdicts"] = dict(verdicts)
+    return summary
+
+
+def over_cases() -> Iterator[tuple[str, Answer]]:
+    """Yield the answers over several datasets: the same order of losses on both, and another order."""
+    same = {"flickr8k": 1.0, "flickr8k_zh": 1.0}
+    for when, sign in (("the same order on all datasets", same), ("another order", {**same, "flickr8k_zh": -1.0})):
+        verdicts = {}
+        for dataset, direction in sign.items():
+            pair = [
+                candidate(label, loss, 190.0 + direction * lead, images=20.0)
+                for label, loss, lead in (("a", "nt_xent", 9.0), ("ccc", "triplet_sh", -9.0))
+            ]
+            verdicts[dataset] = verdict_of([replace(one, dataset=dataset) for one in pair])
+        for answer in over_datasets(summary_of(verdicts)):
+            yield when, answer
+
+
+BUDGET: Json = {
+    "metric": "val/rsum",
+    "hours_are": "GPU hours",
+    "losses": [
+        {
+            "label": loss,
+            "model": "vsepp",
+            "loss": loss,
+            "candidates": 6,
+            "trials": [1.0, 2.0, 4.0, 6.0],
+            **{name: [150.0 + lead, 160.0 + lead, 170.0 + lead, 175.0 + lead] for name in ("expected", "low", "high")},
+        }
+        for loss, lead in (("nt_xent", 4.2), ("triplet_sh", 0.0))
+    ],
+    "comparisons": [
+        {
+            "first": "nt_xent",
+            "other": "triplet_sh",
+            "trials": 6,
+            "difference": 4.2,
+            "probability": 0.92,
+            "crossings": {"trials": [], "epochs": [], "hours": []},
+            "further_trials": 6,
+            "chance": 0.5,
+        }
+    ],
+}
+
+
+def _crossing(**changes: object) -> Json:
+    return {**BUDGET, "comparisons": [BUDGET["comparisons"][0] | changes]}
+
+
+def _early(tau: float, grace: int | None, *, settings: int = 9, first: int | None = 6, loss: str = "nt_xent") -> Json:
+    about = {"loss": loss, "settings": settings, "begun": 9 if settings == 9 else 24, "grace_epochs": grace}
+    return {**about, "first_telling_epoch": first, "tau": {"3": tau, "6": 0.7}}
+
+
+def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield question, case and sentences of the analyses."""
+    budget = "Which loss at an equal budget?"
+    crossing = [{"at": 5.0, "ahead": "nt_xent"}]
+    crossed = _crossing(crossings={"trials": crossing, "epochs": [{"at": 24.2, "ahead": "nt_xent"}], "hours": crossing})
+    yield budget, "the leader leads at every budget", equal_budget_answer("flickr8k", BUDGET).sentences
+    yield budget, "the curves cross", equal_budget_answer("flickr8k", crossed).sentences
+    twice = _crossing(difference=-1.0, probability=0.4, crossings={"trials": crossing * 2, "epochs": [], "hours": []})
+    yield budget, "the curves cross twice", equal_budget_answer("flickr8k", twice).sentences
+    optimism = "How optimistic was the search?"
+    pair = [{"trial": "a", "search": 261.1, "fresh": 257.6}, {"trial": "b", "search": 255.0, "fresh": 256.0}]
+    found: Json = {"metric": "val/rsum", "candidates": pair, "excess": 1.25}
+    yield optimism, "the winner is known", describe_optimism(found, "a")
+    yield optimism, "the confirmation goes on", describe_optimism({**found, "excess": -1.25}, None)
+    early = "Do early epochs rank trials like the last epoch?"
+    cases = (
+        ("early stopping began late enough", _early(0.62, 3)),
+        ("early stopping began too early", _early(0.1, 3)),
+        ("the same, where the search chose the loss", _early(0.1, 3, loss="any")),
+        ("no later epoch is better", _early(0.1, 3, first=None)),
+        ("most settings were stopped", _early(0.1, 3, settings=7)),
+        ("without early stopping", _early(0.1, None)),
+        ("without early stopping, and no epoch suffices", _early(0.1, None, first=None)),
+    )
+    for when, data in cases:
+        yield early, when, describe_early_epochs("flickr8k-vsepp-any", data)
+    spread = np.array([-0.5, 0.0, 0.5])
+    for when, means in (("a curve", [190.0, 199.0, 203.0, 200.0]), ("no trend", [190.0, 190.2, 190.1, 190.0])):
+        samples = {2.0**power: mean + spread for power, mean in enumerate(means)}
+        trend = find_trend(samples, "negatives", "test/rsum", "triplet")
+        answer = trend_answer("flickr8k", [trend] if trend else [])
+        assert answer is not None
+        yield answer.question, when, answer.sentences
+    for when, verdict in (("the same verdict", verdict_of([NT, SH])), ("another verdict", verdict_of([NT, SH_NEAR]))):
+        same = when == "the same verdict"
+        answer = judged_answer("flickr8k", [JudgedVerdict("flickr8k", same, {"rsum": verdict}, 0.62 if same else None)])
+        assert answer is not None
+        yield answer.question, when, answer.sentences
+    edges = [{"loss": "nt_xent", "parameter": "training.learning_rate", "key": "search.training.learning_rate"}]
+    edges[0] |= {"bound": "[0.0002, 0.003] log", "lowest": 0.0027, "highest": 0.0029, "is_upper": True, "settings": 3}  # type: ignore[dict-item]
+    history = trials_of("flickr8k", {"nt_xent": [250.0, 260.0], "triplet_sh": [240.0, 270.0, 280.0, 1.0, 2.0]})
+    states = (TrialState.RUNNING, TrialState.DIVERGED, TrialState.STOPPED_EARLY, TrialState.FAILED)
+    for trial, state in zip(reversed(history.trials.values()), states, strict=False):
+        trial.state = state
+    analyses = Analyses(history)
+    vars(analyses)["edges"] = {"flickr8k-vsepp-nt_xent": edges}
+    for answer in analyses.answers("flickr8k", None):
+        yield answer.question, "", answer.sentences
+
+
+def page() -> str:
+    """Return the page."""
+    groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}
+    unconfirmed_search = Summary(trials_of("flickr8k", {"nt_xent": [451.3, 440.0], "triplet_sh": [430.0]}))
+    answers = [*question_cases(), *over_cases(), ("before a confirmation", unconfirmed(unconfirmed_search, "flickr8k"))]
+    nothing = Summary(History(experiment=BegunExperiment.of(make_experiment().to_dict())))
+    answers.append(("before the first trial has ended", unconfirmed(nothing, "flickr8k")))
+    for when, answer in answers:
+        question = {"coefficients": "Which coefficients?", "loss": "Which loss?"}.get(answer.key, answer.question)
+        groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
+    for question, when, sentences in analysis_cases():
+        groups.setdefault(question, []).append((when, "", sentences))
+    parts = [INTRODUCTION]
+    for question, cases in groups.items():
+        parts.append(f"## {question}\n\n| when | verdict | sentences |\n|---|---|---|")
+        parts[-1] += "".join(f"\n| {when} | {verdict} | {'<br>'.join(said)} |" for when, verdict, said in cases) + "\n"
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

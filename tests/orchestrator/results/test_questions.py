@@ -1,0 +1,286 @@
+"""The answers to a dataset's questions: against scipy and Holm by hand, their language, and their error rates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.results.answer import Answer
+from orchestrator.results.candidates import Candidate
+from orchestrator.results.questions import Questions
+from orchestrator.results.verdict import LEVEL, judge
+from tests.lost_words import lost_words, words_of
+from tests.support.question_rates import answer_studies, false_rates, p_values, true_means
+from tests.support.race_rates import Scores
+
+SEEDS = (11, 12, 13, 14, 15)
+NOISE = (-1.0, -0.5, 0.0, 0.5, 1.0)
+
+
+def candidate(
+    label: str,
+    loss: str,
+    test: Sequence[float],
+    *,
+    val: float | None = None,
+    model: str = "vsepp",
+    missing: Mapping[int, str] | None = None,
+    **parameters: float,
+) -> Candidate:
+    """Return a candidate with these values on test; on val it has their mean, or a given value."""
+    chosen = float(np.mean(test)) if val is None else val
+    values = {seed: {"val/rsum": chosen, "test/rsum": value} for seed, value in zip(SEEDS, test, strict=False)}
+    return Candidate("pets", model, loss, parameters, label, values, missing or {})
+
+
+def around(mean: float, spread: float = 1.0, shift: int = 0) -> list[float]:
+    """Return five values with a mean, in another order for another shift."""
+    return [mean + spread * value for value in (*NOISE[shift:], *NOISE[:shift])]
+
+
+def ask(candidates: Sequence[Candidate], *, baseline: str | None = None, **rules: object) -> dict[str, Answer]:
+    (verdict,) = judge(candidates, baseline=baseline, resamples=50, **rules)  # type: ignore[arg-type]
+    return {answer.key: answer for answer in Questions(verdict).answers()}
+
+
+def rows(answer: Answer) -> dict[str, dict[str, object]]:
+    assert answer.table is not None
+    return {row["candidate"]: row for row in answer.table.to_dict()["rows"]}
+
+
+def luckiest(p: float, chances: int) -> float:
+    """Return how likely the luckiest of several leads as far."""
+    return max(p, 1 - (1 - p / 2) ** chances)
+
+
+THREE_LOSSES = (
+    candidate("n1", "nt_xent", around(100.0), temperature=0.1),
+    candidate("n2", "nt_xent", around(98.5, 1.5, 1), temperature=0.05),
+    candidate("t1", "triplet_sh", around(97.0, 0.8, 2), margin=0.2),
+    candidate("c1", "circle", around(90.0, 2.0, 3), margin=0.4),
+)
+
+
+def welch(first: Candidate, second: Candidate) -> float:
+    both = (first.sample("test/rsum"), second.sample("test/rsum"))
+    return float(scipy.stats.ttest_ind(*both, equal_var=False).pvalue)
+
+
+def test_a_winner_beats_the_other_losses_by_an_intersection_of_welchs_tests() -> None:
+    answer = ask(THREE_LOSSES)["loss"]
+    p = {other.label: welch(THREE_LOSSES[0], other) for other in THREE_LOSSES[2:]}
+    # Either setting of NT-Xent could have been the winner.
+    largest = max(luckiest(value, 2) for value in p.values())
+    assert (answer.verdict, answer.closest) == ("better", "t1")
+    assert answer.numbers["p"] == pytest.approx(largest)
+    assert answer.numbers["p_unadjusted"] == pytest.approx(p["t1"])
+    assert answer.headline.startswith("NT-Xent beats every other loss; closest is Triplet SH: +3.0 rsum, 95 % CI [")
+    assert answer.headline.endswith("(5 seeds).")
+    assert {label: row.get("verdict") for label, row in rows(answer).items()} == {
+        "n1": "winner",
+        "t1": "worse",
+        "c1": "worse",
+    }
+
+
+def test_rows_of_a_tie_are_adjusted_by_holm_for_the_choice_of_the_winner() -> None:
+    candidates = [*THREE_LOSSES[:2], candidate("t1", "triplet_sh", around(99.5, 0.8, 2), margin=0.2), THREE_LOSSES[3]]
+    answer = ask(candidates)["loss"]
+    near, far = (luckiest(welch(candidates[0], other), 3) for other in candidates[2:])
+    assert far < near
+    assert (answer.verdict, answer.closest) == ("tie", "t1")
+    # The headline and its row have the p-value of the intersection, the other row Holm's of two.
+    shown = rows(answer)
+    assert answer.numbers["p"] == pytest.approx(luckiest(welch(candidates[0], candidates[2]), 2))
+    assert shown["t1"]["p"] == answer.numbers["p"]
+    assert shown["c1"]["p"] == pytest.approx(2 * far)
+    assert (shown["t1"]["verdict"], shown["c1"]["verdict"]) == ("tie", "worse")
+    assert answer.notes[0] == "NT-Xent beats Circle."
+
+
+def test_the_coefficients_pay_for_losses_that_the_winner_does_not_beat() -> None:
+    pairs = [*THREE_LOSSES[:2], *(candidate(f"t{n}", "triplet_sh", around(99.8, 1, n), margin=n / 10) for n in (1, 2))]
+    p = welch(*pairs[:2])
+    assert ask(pairs[:2])["coefficients"].numbers["p"] == pytest.approx(p)
+    assert ask(pairs)["coefficients"].numbers["p"] == pytest.approx(luckiest(p, 4))
+    # Of a loss with a single candidate no setting can win by luck within its loss.
+    assert ask(pairs[:3])["coefficients"].numbers["p"] == pytest.approx(p)
+
+
+def test_the_published_settings_are_beaten_by_the_luckiest_of_all() -> None:
+    answer = ask(THREE_LOSSES, baseline="t1")["published"]
+    assert answer.verdict == "better"
+    assert answer.numbers["p"] == pytest.approx(luckiest(welch(THREE_LOSSES[0], THREE_LOSSES[2]), 3))
+    assert answer.headline.startswith("The winner beats the published settings (Triplet SH, margin = 0.2) by 3.0 rsum")
+
+
+def test_a_winner_that_is_the_baseline_has_nothing_to_beat() -> None:
+    answer = ask(THREE_LOSSES, baseline="n1")["published"]
+    assert (answer.verdict, answer.headline) == ("tie", "The winner is the published settings (NT-Xent, τ = 0.1).")
+    assert "settle" not in ask(THREE_LOSSES[:1] + THREE_LOSSES[2:], baseline="n1")
+
+
+def test_a_setting_without_a_row_that_is_closest_gets_a_row_and_its_full_name() -> None:
+    """Val ranks one margin first, and on test the other margin is as good as the winner."""
+    candidates = [
+        candidate("n1", "nt_xent", around(100.0), temperature=0.1),
+        candidate("t1", "triplet_sh", around(90.0, 1, 1), val=99.0, margin=0.2),
+        candidate("t2", "triplet_sh", around(99.6, 1, 2), val=98.0, margin=0.4),
+    ]
+    answer = ask(candidates)["loss"]
+    assert (answer.verdict, answer.closest) == ("tie", "t2")
+    assert answer.headline.startswith("NT-Xent and Triplet SH, margin = 0.4 do not differ significantly: +0.4")
+    assert list(rows(answer)) == ["n1", "t1", "t2"]
+    assert [row["verdict"] for row in rows(answer).values()] == ["winner", "worse", "tie"]
+    assert answer.numbers["p"] == pytest.approx(welch(candidates[0], candidates[2]))
+    assert answer.notes[0] == "NT-Xent beats Triplet SH, margin = 0.2."
+    settle = ask(candidates)["settle"]
+    assert settle.headline.startswith(
+        "NT-Xent against Triplet SH, margin = 0.4: the smallest detectable difference is "
+    )
+
+
+def test_a_winner_of_val_that_is_worse_on_test_is_called_worse() -> None:
+    candidates = [
+        candidate("c1", "circle", around(90.0), val=101.0, margin=0.4),
+        candidate("t1", "triplet_sh", around(97.0, 1, 1), val=100.0, margin=0.2),
+    ]
+    answer = ask(candidates)["loss"]
+    assert (answer.verdict, rows(answer)["t1"]["verdict"]) == ("worse", "better")
+    start = "Circle was best on val and is worse on test than Triplet SH: −7.0, 95 % CI [−8.2, −5.8], p "
+    assert answer.headline.startswith(start)
+
+
+def test_one_seed_and_a_single_candidate_are_untested() -> None:
+    single = ask([candidate("n1", "nt_xent", [100.0]), candidate("t1", "triplet_sh", [90.0])])["loss"]
+    assert (single.verdict, single.numbers["p"]) == ("untested", None)
+    assert single.headline == (
+        "NT-Xent and Triplet SH differ by +10.0 rsum, untested: one seed has no spread to test against; confirm with "
+        "at least 3."
+    )
+    alone = ask(THREE_LOSSES[:1])
+    assert list(alone) == ["coefficients"]
+    assert alone["coefficients"].headline == "Only one candidate was confirmed, so nothing was compared."
+
+
+def test_a_winner_that_lost_seeds_beats_nobody() -> None:
+    candidates = [replace(one, missing={99: "diverged"}) for one in THREE_LOSSES]
+    answer = ask(candidates)["loss"]
+    assert answer.verdict == "untested"
+    assert answer.headline == "NT-Xent leads, and every candidate lost a seed: the remaining seeds may flatter it."
+    assert {row["verdict"] for row in rows(answer).values()} == {"winner", "untested"}
+    assert not any(note.startswith("NT-Xent beats") for note in answer.notes)
+
+
+def test_a_loss_that_could_not_be_compared_is_not_called_beaten() -> None:
+    lost = candidate("c1", "circle", [79.9], val=80.0, missing={12: "diverged", 13: "failed"}, margin=0.4)
+    answer = ask([*THREE_LOSSES[:3], candidate("w1", "warp", around(91.0, 1, 3)), lost])["loss"]
+    assert answer.headline.startswith("NT-Xent beats every other loss that was compared; closest is Triplet SH: ")
+    assert rows(answer)["c1"]["verdict"] == "untested"
+
+
+def test_models_are_named_where_they_differ() -> None:
+    candidates = [
+        candidate("a", "nt_xent", around(100.0), temperature=0.1),
+        candidate("b", "nt_xent", around(90.0, 1, 1), model="vsrn", temperature=0.1),
+    ]
+    answer = ask(candidates)["loss"]
+    assert answer.question == "Which model and loss?"
+    assert answer.headline.startswith("VSE++ NT-Xent beats VSRN NT-Xent by 10.0 rsum, 95 % CI [8.8, 11.2], p < 0.001 (")
+
+
+def test_the_detectable_difference_is_that_of_the_test_that_decides() -> None:
+    """Simulated studies with this true difference find it in 80 %: a property of the number, not of the formula."""
+    first, second = THREE_LOSSES[0], candidate("t1", "triplet_sh", around(99.6, 1.0, 2), margin=0.2)
+    answer = ask([first, second])["loss"]
+    smallest = float(answer.numbers["smallest_detectable_difference"] or 0.0)
+    spread = float(first.sample("test/rsum").std(ddof=1))
+    rng = np.random.default_rng(0)
+    leads = rng.normal(smallest, spread, (4000, 5)), rng.normal(0.0, spread, (4000, 5))
+    p = scipy.stats.ttest_ind(*leads, axis=1, equal_var=False).pvalue
+    assert np.mean(p <= LEVEL) == pytest.approx(0.8, abs=0.04)
+    settle = ask([first, second])["settle"]
+    assert settle.headline.startswith(
+        f"NT-Xent against Triplet SH: the smallest detectable difference is {smallest:.1f}; "
+    )
+
+
+def test_more_chances_need_a_larger_difference() -> None:
+    tie = candidate("t1", "triplet_sh", around(99.6, 1.0, 2), margin=0.2)
+    others = [candidate(f"n{n}", "nt_xent", around(95.0, 1.0, 1), temperature=n) for n in (3, 4, 5)]
+    few, many = ask([THREE_LOSSES[0], tie])["loss"], ask([THREE_LOSSES[0], tie, *others])["loss"]
+    name = "smallest_detectable_difference"
+    assert few.numbers[name] < many.numbers[name]  # type: ignore[operator]
+
+
+VALUES = st.lists(st.integers(0, 8), min_size=3, max_size=3)
+FIELDS = st.lists(st.tuples(st.sampled_from(["nt_xent", "triplet_sh", "circle"]), VALUES), min_size=1, max_size=7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn=FIELDS, order=st.randoms(use_true_random=False))
+def test_neither_order_nor_labels_change_an_answer(drawn: list[tuple[str, list[int]]], order: object) -> None:
+    # Distinct means on val, so that no label has to break a tie.
+    candidates = [
+        candidate(f"c{place}", loss, [100.0 + value for value in values], val=100.0 - place, margin=place / 10)
+        for place, (loss, values) in enumerate(drawn)
+    ]
+    turned = [replace(one, label=f"z{9 - int(one.label[1:])}") for one in candidates]
+    order.shuffle(turned)  # type: ignore[attr-defined]
+    first, second = ask(candidates, baseline="c0"), ask(turned, baseline="z9")
+    assert [(key, one.headline, one.verdict, one.numbers) for key, one in first.items()] == [
+        (key, one.headline, one.verdict, one.numbers) for key, one in second.items()
+    ]
+    for answer in first.values():
+        for sentence in answer.sentences:
+            if not any("seed" in sentence and word in sentence for word in ("made no difference", "has no spread")):
+                assert words_of(sentence) <= 30
+            assert not lost_words(sentence)
+
+
+def test_the_simulated_rules_are_those_of_the_product() -> None:
+    """200 studies of seven candidates of three losses, with close and with distant means."""
+    kinds, baseline = np.array([0, 0, 0, 1, 1, 2, 2]), 3
+    rng = np.random.default_rng(5)
+    distances = rng.choice([0.0, 1.0, 4.0], (200, 7)) * rng.random((200, 7))
+    scores = distances[..., None] + rng.standard_normal((200, 7, 4))
+    p, means = p_values(Scores(scores), 4)
+    claims = answer_studies(p, means, kinds, baseline)
+    for study in range(200):
+        candidates = [
+            Candidate(
+                "pets",
+                "vsepp",
+                f"loss{kinds[place]}",
+                {},
+                f"c{place}",
+                {seed: {"val/rsum": 300 + value, "test/rsum": 300 + value} for seed, value in enumerate(values)},
+            )
+            for place, values in enumerate(scores[study])
+        ]
+        answers = ask(candidates, baseline=f"c{baseline}")
+        beats = {key: answer.verdict == "better" for key, answer in answers.items()}
+        assert beats["loss"] == claims.loss[study]
+        assert beats.get("coefficients", False) == claims.coefficients[study]
+        assert beats["published"] == claims.baseline[study]
+        for key, claimed in (("loss", claims.loss_rows), ("coefficients", claims.coefficient_rows)):
+            beaten = {label for label, row in rows(answers[key]).items() if row["verdict"] == "worse"}
+            # A setting without a row of its own may be closest, and then has one.
+            claimed_of = {f"c{place}" for place in np.flatnonzero(claimed[study])}
+            assert claimed_of <= beaten <= claimed_of | {answers[key].closest}
+
+
+@pytest.mark.parametrize(
+    ("losses", "of_each", "null"),
+    [(5, 1, "all equal"), (1, 6, "all equal"), (3, 2, "all equal"), (6, 5, "many against one")],
+)
+def test_a_winner_beats_its_equal_in_at_most_four_percent_of_studies(losses: int, of_each: int, null: str) -> None:
+    means = true_means(null, losses, of_each, 2.0)
+    assert means is not None
+    rates = false_rates(np.random.default_rng(1), 4000, means, losses, 5)
+    # 4 % and two standard errors of 4,000 studies.
+    assert max(rates[question] for question in "abc") <= 0.04 + 2 * (0.04 * 0.96 / 4000) ** 0.5

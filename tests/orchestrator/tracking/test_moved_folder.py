@@ -1,0 +1,195 @@
+"""An output folder that was moved or copied, and an experiment that was deleted in MLflow's pages."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from orchestrator.cli import main
+from orchestrator.doctor.machine import Finding
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tracking import default_uri, registry
+from orchestrator.tracking.fetching import fetch_champion
+from orchestrator.tracking.tracker import Tracker
+from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.records import append
+from trainables.files import write_whole
+
+
+@pytest.fixture
+def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An output folder with two experiments in its database, whose shared champion is registered."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def save(packed: Path, folder: Path) -> None:
+        shutil.copytree(packed, folder / "data" / MODEL)
+
+    # What MLflow packs around a model takes seconds, and is nobody's concern here.
+    monkeypatch.setattr(registry, "save_model", save)
+    # A process of its own asks torch for GPUs.
+    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Finding("gpu", "ok", "none"))
+    output = tmp_path / "my runs"
+    output.mkdir()
+    shutil.copy(store_template, output / "mlflow.db")
+    for name in ("tiny", "more"):
+        (output / name).mkdir()
+        ledger = Ledger(output / name / "journal.jsonl")
+        start(ledger, make_experiment(name=name))
+        trial = add_trial(ledger, [20.0])
+        append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
+        ledger.close()
+    packed = output / "tiny" / CHAMPIONS / "pets"
+    (packed / MODEL).mkdir(parents=True)
+    (packed / MODEL / "vocabulary.json").write_text("[]")
+    card = Champion("pets", "tiny", trial.id, False, "val/rsum", 20.0, "d1")
+    write_whole(packed / CARD, json.dumps(asdict(card)))
+    run("sync", "--output", str(output))
+    # What is no concern of the store: files that a real search writes.
+    run("doctor", "tiny", "--output", str(output), "--repair", code=1)
+    return output
+
+
+def run(*arguments: str, code: int = 0) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(list(arguments))
+    assert exit_.value.code == code
+
+
+def tracking(output: Path, capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, str]]:
+    """Return what the doctor says of an experiment's runs in the store."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["doctor", "tiny", "--output", str(output), "--json", *more])
+    return [found for found in json.loads(capsys.readouterr().out) if found["check"] == "tracking"]
+
+
+def content(output: Path) -> str:
+    with closing(sqlite3.connect(output / "mlflow.db")) as connection:
+        return "\n".join(connection.iterdump())
+
+
+def move(old: Path, new: Path) -> None:
+    old.rename(new)
+
+
+def copy(old: Path, new: Path) -> None:
+    shutil.copytree(old, new)
+
+
+@pytest.mark.parametrize("take", [move, copy])
+def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
+    runs: Path, store_template: Path, take: Callable[[Path, Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracking(runs, capsys) == []
+    before = content(runs)
+    there = runs.with_name("there")
+    take(runs, there)
+    reason = f"{there / 'mlflow.db'}: keeps its files in {runs}, from where its folder was moved or copied"
+    remedy = f"rename mlflow.db: `orchestrator sync --output {there}` makes a new one from the journals"
+    (finding,) = tracking(there, capsys)
+    assert (finding["state"], finding["found"]) == ("fail", reason) and remedy in finding["way_out"]
+    run("doctor", "--output", str(there), code=1)
+    said = " ".join(capsys.readouterr().out.split())
+    assert reason in said and remedy in said
+    # The files of the original of a copy are still there to be read.
+    reading = [["retrieve", "a dog", "--dataset", "pets"]] if take is move else []
+    for command in (["sync"], ["sync", "tiny"], *reading):
+        run(*command, "--output", str(there), code=2)
+        assert reason in capsys.readouterr().err
+    assert tracking(there, capsys, "--repair")[0]["state"] == "fail"
+    assert content(there) == before and runs.exists() == (take is copy)
+
+    # Another folder again, because MLflow keeps the renamed database open in this process.
+    mended = shutil.copytree(there, runs.with_name("mended"))
+    (mended / "mlflow.db").rename(mended / "former.db")
+    shutil.copy(store_template, mended / "mlflow.db")
+    run("sync", "--output", str(mended))
+    assert tracking(mended, capsys) == [] and content(there) == before
+    folder, found = fetch_champion(default_uri(mended), "pets", mended / "fetched")
+    assert (found.version, (folder / "vocabulary.json").read_text()) == (1, "[]")
+    if runs.exists():
+        assert content(runs) == before, "the original is left alone"
+
+
+def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Path) -> None:
+    there = runs.with_name("there")
+    runs.rename(there)
+    before = content(there)
+    tracker = Tracker(default_uri(there), there, "tiny", read_journal(there / "tiny" / "journal.jsonl"))
+    tracker.start()
+    tracker.close(0.1)
+    assert tracker.problem is not None and f"keeps its files in {runs}" in tracker.problem
+    card = there / "tiny" / CHAMPIONS / "pets" / CARD
+    card.write_text(card.read_text().replace("20.0", "21.0"))
+    _, (problem,) = registry.register_all(default_uri(there), there / "tiny")
+    assert f"keeps its files in {runs}" in problem
+    assert content(there) == before and not runs.exists()
+
+
+def test_files_that_stayed_behind_are_found_there(runs: Path) -> None:
+    there = runs.with_name("there")
+    there.mkdir()
+    shutil.copy(runs / "mlflow.db", there / "mlflow.db")
+    shutil.copytree(runs / "tiny", there / "tiny")
+    run("sync", "tiny", "--output", str(there))
+    assert fetch_champion(default_uri(there), "pets", there / "fetched")[1].version == 1
+
+
+def test_another_way_to_the_same_folder_is_no_move(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = runs.with_name("link")
+    link.symlink_to(runs)
+    assert tracking(link, capsys) == []
+
+
+def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    client = MlflowClient(tracking_uri=default_uri(runs))
+
+    def delete() -> str:
+        found = client.get_experiment_by_name("tiny")
+        assert found is not None
+        client.delete_experiment(found.experiment_id)
+        return str(found.experiment_id)
+
+    number = delete()
+    run("sync", "--output", str(runs))
+    said = capsys.readouterr()
+    assert "warning: the experiment tiny was deleted in MLflow's pages: `orchestrator sync tiny" in said.err
+    assert "more: 1 runs agree" in said.out and "tiny: 1 runs agree" not in said.out
+    (finding,) = tracking(runs, capsys)
+    assert "the experiment tiny was deleted in MLflow's pages" in finding["found"]
+    assert "--repair brings it back" in finding["way_out"]
+    run("sync", "tiny", "--output", str(runs))
+    assert client.get_experiment(number).lifecycle_stage == "active"
+    assert tracking(runs, capsys) == []
+    delete()
+    (finding,) = tracking(runs, capsys, "--repair")
+    assert (finding["state"], finding["way_out"]) == ("warn", "repaired: delivered")
+    assert len(client.search_runs([number])) == 2, "a study and its trial, once"
+
+
+def test_a_search_whose_experiment_is_deleted_meanwhile_says_how_to_bring_it_back(runs: Path) -> None:
+    client = MlflowClient(tracking_uri=default_uri(runs))
+    found = client.get_experiment_by_name("tiny")
+    assert found is not None
+    client.delete_experiment(found.experiment_id)
+    tracker = Tracker(default_uri(runs), runs, "tiny", read_journal(runs / "tiny" / "journal.jsonl"))
+    tracker.start()
+    tracker.close(0.1)
+    assert tracker.problem is not None
+    assert "the experiment tiny was deleted in MLflow's pages; `orchestrator sync tiny" in tracker.problem
+
+
+def test_a_database_that_cannot_be_read_is_no_moved_one(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(runs, runs.with_name("there"))
+    database = runs.with_name("there") / "mlflow.db"
+    database.write_bytes(b"no database" * 100)
+    run("retrieve", "a dog", "--dataset", "pets", "--output", str(database.parent), code=2)
+    assert "icr-pets cannot be fetched: (sqlite3.DatabaseError) file is not a database" in capsys.readouterr().err

@@ -1,0 +1,147 @@
+"""Answers by the thousand: the rules of ``orchestrator.results.questions`` in arrays, as an oracle of its error rates.
+
+A study is drawn with val and test the same numbers, as in ``race_rates``: the worst case, in which the metric that is
+tested is the one that selected the winner. A *false beats* is the claim that the winner beats a candidate whose true
+mean is at least as high: in the verdict of a question or in a row of its table.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.results.verdict import LEVEL
+from tests.support.race_rates import Values, draw_values
+from tests.support.study_rates import Array
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the answers claim, a row a study.
+
+    Attributes:
+        winner: Index of the winner, shape (studies,).
+        loss: Whether the winner beats every candidate of another loss, shape (studies,).
+        loss_rows: Whether the winner beats a candidate whose loss has a row, shape (studies, candidates).
+        coefficients: Whether the winner beats every other setting of its loss, shape (studies,).
+        coefficient_rows: Whether the winner beats a setting of its loss, shape (studies, candidates).
+        baseline: Whether the winner beats the baseline, shape (studies,).
+    """
+
+    winner: Array
+    loss: Array
+    loss_rows: Array
+    coefficients: Array
+    coefficient_rows: Array
+    baseline: Array
+
+    def false(self, means: Array, kinds: Array, baseline: int) -> dict[str, float]:
+        """Return the share of the studies with a false *beats* in (a), (b), (c), and in any of them."""
+        equal = means[None] >= means[self.winner][:, None]
+        equal[np.arange(len(equal)), self.winner] = False
+        own = kinds[None] == kinds[self.winner][:, None]
+        false = {
+            "a": (self.loss & (equal & ~own).any(1)) | (self.loss_rows & equal).any(1),
+            "b": (self.coefficients & (equal & own).any(1)) | (self.coefficient_rows & equal).any(1),
+            "c": self.baseline & equal[:, baseline],
+        }
+        false["any"] = false["a"] | false["b"] | false["c"]
+        return {name: float(share.mean()) for name, share in false.items()}
+
+
+def answer_studies(p: Array, means: Array, kinds: Array, baseline: int, level: float = LEVEL) -> Claims:
+    """Answer the questions of many studies.
+
+    Args:
+        p: Two-sided p-value of the winner's lead over each candidate, 1 where it does not lead and -1 of the winner
+            itself, shape (studies, candidates).
+        means: Measured mean of each candidate, shape (studies, candidates).
+        kinds: The loss of each candidate, shape (candidates,).
+        baseline: Index of the baseline.
+        level: Level of the verdicts.
+    """
+    studies, candidates = p.shape
+    every, winner = np.arange(studies), p.argmin(1)
+    own = kinds[None] == kinds[winner][:, None]
+    rivals = own.copy()
+    rivals[every, winner] = False
+    sizes = (kinds[:, None] == kinds[None]).sum(1)
+    best = np.stack([means == np.where(kinds == kind, means, -np.inf).max(1)[:, None] for kind in kinds]).any(0)
+    shown = best & ~own
+    # (a)
+    lead = _luckiest(p, sizes[winner][:, None])
+    loss = ~own.all(1) & (np.where(own, 0.0, lead).max(1) <= level)
+    loss_rows = shown & ((_holm(_luckiest(p, candidates - sizes[None]), shown) <= level) | loss[:, None])
+    # (b)
+    unbeaten = 1 + (shown & ~loss_rows & (sizes > 1)[None]).sum(1)
+    several = rivals.any(1)
+    settings = _luckiest(p, 2 * unbeaten[:, None])
+    coefficients = several & (np.where(rivals, settings, 0.0).max(1) <= level)
+    adjusted = _holm(_luckiest(p, (own.sum(1) * unbeaten)[:, None]), rivals)
+    coefficient_rows = rivals & ((adjusted <= level) | coefficients[:, None])
+    # (c)
+    against = _luckiest(p, np.array(candidates - 1))[:, baseline]
+    return Claims(winner, loss, loss_rows, coefficients, coefficient_rows, (winner != baseline) & (against <= level))
+
+
+def p_values(values: Values, seeds: int) -> tuple[Array, Array]:
+    """Return the p-values of the winners' leads, as ``answer_studies`` takes them, and the measured means."""
+    counts, rows = np.full((values.studies, values.candidates), seeds), np.arange(values.studies)
+    means = values.alone.means(counts, rows)  # type: ignore[attr-defined]
+    return values.lead_p(counts, means.argmax(1), rows), means
+
+
+def _luckiest(p: Array, chances: Array) -> Array:
+    """Return the p-values of leads, at least those of the luckiest of several candidates; 1 stays 1."""
+    known = np.clip(p, 0.0, 1.0)
+    return np.where(known < 1, np.maximum(known, -np.expm1(chances * np.log1p(-known / 2))), 1.0)
+
+
+def _holm(p: Array, shown: Array) -> Array:
+    """Return Holm's p-values over the shown candidates of each study; infinite for the others."""
+    masked = np.where(shown, p, np.inf)
+    order = np.argsort(masked, axis=1, kind="stable")
+    left = shown.sum(1)[:, None] - np.arange(p.shape[1])[None]
+    stepped = np.minimum(np.take_along_axis(masked, order, 1) * np.maximum(left, 1), 1.0)
+    corrected = np.empty_like(masked)
+    np.put_along_axis(corrected, order, np.maximum.accumulate(stepped, 1), 1)
+    return np.where(shown, corrected, np.inf)
+
+
+NULLS = ("all equal", "bests of two losses", "bests of one loss", "many against one")
+
+
+def true_means(null: str, losses: int, settings: int, behind: float) -> Array | None:
+    """Return the true means of the candidates, a loss after the other; ``None`` where the null needs more of them."""
+    means = np.full((losses, settings), -behind)
+    if null == "all equal":
+        means[:] = 0.0
+    elif null == "bests of two losses" and losses > 1:
+        means[:2, 0] = 0.0
+    elif null == "bests of one loss" and settings > 1:
+        means[0, :2] = 0.0
+    elif null == "many against one" and min(losses, settings) > 1:
+        means[0], means[1, 0] = 0.0, 0.0
+    else:
+        return None
+    return means.ravel()
+
+
+def false_rates(
+    generator: np.random.Generator,
+    studies: int,
+    means: Array,
+    losses: int,
+    seeds: int,
+    *,
+    spreads: Array | float = 1.0,
+    likeness: float | None = None,
+) -> dict[str, float]:
+    """Return the share of simulated studies with a false *beats* in (a), (b), (c), and in any of them.
+
+    The baseline is the second of the candidates with the highest true mean, which is the hardest.
+    """
+    kinds = np.repeat(np.arange(losses), len(means) // losses)
+    baseline = int(np.flatnonzero(means == means.max())[1])
+    values = draw_values(generator, studies, means, seeds * len(means), spreads=spreads, likeness=likeness)
+    p, measured = p_values(values, seeds)
+    return answer_studies(p, measured, kinds, baseline).false(means, kinds, baseline)

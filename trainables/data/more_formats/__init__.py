@@ -1,0 +1,1 @@
+"""Forms of datasets beside the usual ones of ``trainables.data.formats``: clips, and images with classes."""
