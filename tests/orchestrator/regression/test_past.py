@@ -18,7 +18,7 @@ from orchestrator.regression.reruns import (
     name_rerun,
     past_reruns,
     read_summary,
-    still_slipped,
+    still_alarms,
 )
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
@@ -126,18 +126,18 @@ def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("finding", "accepted", "slipped"),
+    ("finding", "accepted", "is_alarm"),
     [
         pytest.param("regression", None, True, id="nothing was accepted"),
-        pytest.param("regression", -HOURS, True, id="what was accepted before slipped"),
+        pytest.param("regression", -HOURS, True, id="accepted before it"),
         pytest.param("failed", -HOURS, True, id="a training failed"),
         pytest.param("regression", HOURS, False, id="it was accepted since"),
         pytest.param("changed", None, True, id="other gradients"),
         pytest.param("identical", None, False, id="identical"),
-        pytest.param("ok", -HOURS, False, id="nothing slipped"),
+        pytest.param("ok", -HOURS, False, id="no alarm"),
         pytest.param("inconclusive", None, False, id="nobody can tell"),
     ],
 )
-def test_a_slip_stays_one_until_it_is_accepted(finding: str, accepted: timedelta | None, slipped: bool) -> None:
+def test_an_alarm_stays_one_until_it_is_accepted(finding: str, accepted: timedelta | None, is_alarm: bool) -> None:
     when = None if accepted is None else (NOW + accepted).isoformat()
-    assert still_slipped(EndedRerun(NOW.timestamp(), finding, {}, {}), when) is slipped
+    assert still_alarms(EndedRerun(NOW.timestamp(), finding, {}, {}), when) is is_alarm

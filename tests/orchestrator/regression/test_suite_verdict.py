@@ -353,7 +353,7 @@ def test_a_regression_is_said_with_its_interval_and_every_row_shows_what_the_see
     reference = accepted(nt_xent=runs(OLD), triplet=runs(OLD))
     result = judge_suite(make_suite(matters=30), both, reference)
     about, worst, *_ = said(result, both, reference)
-    drop = "val/rsum 201.0, accepted 300.5 (−99.5, 95 % CI [−102.4, −96.6], p < 0.001). Regression."
+    drop = "val/rsum 201.0, accepted 300.5 (−99.5, 95 % CI [−102.3, −96.7], p < 0.001). Regression."
     assert worst.headline == f"NT-Xent on pets: {drop}"
     assert about.table is not None
     columns = [column.key for column in about.table.columns]
