@@ -80,8 +80,8 @@ class Author:
 def metrics(rsum: float, random: np.random.Generator, counted: bool) -> dict[str, float]:
     """Return an epoch's metrics that add up to about ``rsum``."""
     shares = {"i2t_r1": 0.09, "i2t_r5": 0.18, "i2t_r10": 0.24, "t2i_r1": 0.07, "t2i_r5": 0.18, "t2i_r10": 0.24}
-    found = {f"val/{name}": round(share * rsum, 2) for name, share in shares.items()}
-    found |= {"val/rsum": round(rsum, 2), "train/loss": round(400 / rsum, 4), "time/epoch_seconds": 12.5}
+    found = {f"val/{name}": float(round(share * rsum, 2)) for name, share in shares.items()}
+    found |= {"val/rsum": float(round(rsum, 2)), "train/loss": float(round(400 / rsum, 4)), "time/epoch_seconds": 12.5}
     if counted:
         for way in ("i2t", "t2i"):
             found[f"cocos/{way}_negatives_per_query"] = round(20 * math.exp(-rsum / 60) + random.normal(0, 0.1), 3)
