@@ -42,7 +42,6 @@ MAY_IMPORT = {
         "studies",
         "tracking",
         "tuner",
-        "views",
         "winners",
         "workload",
     },

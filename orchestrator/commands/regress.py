@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,15 +15,16 @@ from typer.core import TyperCommand, TyperGroup
 
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
 from orchestrator.machines.cluster import Cluster, ignored_address
-from orchestrator.regression.accept import accept as write
 from orchestrator.regression.accepted import default_path
-from orchestrator.regression.past import past_reruns
+from orchestrator.regression.answers import QUIET, headline
+from orchestrator.regression.notices import notify
+from orchestrator.regression.reruns import accept as write
+from orchestrator.regression.reruns import past_reruns
 from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult
-from orchestrator.regression.webhook import notify
-from orchestrator.regression.webpage import headline, print_result
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
+from orchestrator.views.terminal import show
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def run(
     if done.clock_problem is not None:
         say(f"warning: {done.clock_problem}", error=True)
     _print(done, as_json=as_json)
-    if done.slipped:
+    if done.is_alarm:
         if done.result is not None:
             _notify(done, done.result)
         raise typer.Exit(REGRESSION)
@@ -168,13 +170,14 @@ def _print(done: "Rerun", *, as_json: bool) -> None:
         return
     if done.result is None:
         say(f"not due: {done.directory} is fresh and found: {done.summary.finding}")
-        if done.slipped:
+        if done.is_alarm:
             say(
                 "this finding stays until a rerun without --if-due is well, or `orchestrator regress accept` accepts it"
             )
         return
 
-    print_result(done.result)
+    about, *cells = done.answers
+    show([about, *(replace(cell, table=None) for cell in cells if cell.verdict not in QUIET)])
     for name in ("report.html", "junit.xml", "summary.json"):
         say(f"{name}: {done.directory / name}")
     if done.tracking_problem is not None:

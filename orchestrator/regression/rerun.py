@@ -17,15 +17,24 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.machines.environment import describe_environment
 from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted
-from orchestrator.regression.changes import Finding
-from orchestrator.regression.drift import Night, read_nights
-from orchestrator.regression.ended import SUMMARY, EndedRerun, read_summary, written_runs
-from orchestrator.regression.junit import to_junit
-from orchestrator.regression.past import find_fresh, name_rerun, past_reruns, still_slipped
-from orchestrator.regression.runs import cell_runs
+from orchestrator.regression.answers import answers_of
+from orchestrator.regression.comparison import Finding
+from orchestrator.regression.notices import to_junit
+from orchestrator.regression.reruns import (
+    SUMMARY,
+    EndedRerun,
+    cell_runs,
+    find_fresh,
+    name_rerun,
+    past_reruns,
+    read_summary,
+    still_alarms,
+    written_runs,
+)
 from orchestrator.regression.suite import Suite
-from orchestrator.regression.verdict import SuiteResult, judge_suite
-from orchestrator.regression.webpage import render_page
+from orchestrator.regression.verdict import Night, SuiteResult, judge_suite, read_nights
+from orchestrator.report.render import write_answers_page
+from orchestrator.results.answer import Answer
 from orchestrator.search.display import Progress, evaluation_displayed
 from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
 from orchestrator.search.resuming import answered
@@ -79,7 +88,8 @@ class Rerun:
         directory: Folder of the rerun's journal, page, JUnit file and summary.
         summary: The rerun's summary.
         result: The findings; ``None`` where no rerun was due.
-        slipped: Whether a cell regressed or failed, in this rerun or in a fresh rerun that nobody has accepted.
+        answers: The findings as answers, the suite's first; empty where no rerun was due.
+        is_alarm: Whether a cell regressed or failed, in this rerun or in a fresh rerun that nobody has accepted.
         tracking_problem: Which records are missing in MLflow and why, or ``None``.
         clock_problem: Which reruns are dated in the future and were ignored, or ``None``.
     """
@@ -87,7 +97,8 @@ class Rerun:
     directory: Path
     summary: EndedRerun
     result: SuiteResult | None
-    slipped: bool
+    is_alarm: bool
+    answers: Sequence[Answer] = ()
     tracking_problem: str | None = None
     clock_problem: str | None = None
 
@@ -113,8 +124,8 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         fresh = find_fresh(past.finished, request.if_due)
         if fresh is not None:
             summary = read_summary(fresh)
-            slipped = still_slipped(summary, accepted.when if accepted else None)
-            return Rerun(fresh, summary, None, slipped, clock_problem=past.warning)
+            is_alarm = still_alarms(summary, accepted.when if accepted else None)
+            return Rerun(fresh, summary, None, is_alarm, clock_problem=past.warning)
         nights = read_nights(past.finished)
         directory = find_unfinished(past.started, suite, digests) or name_rerun(home)
         directory.mkdir(exist_ok=True)
@@ -133,11 +144,11 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                 session = Session(experiment, ledger, ready, checkpoints, here.scratch, cluster=cluster)
                 found = _run(Work(suite, directory, session), accepted, nights, quiet=quiet)
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
-            _write_results(request, ledger, accepted, found, directory)
+            answers = _write_results(request, ledger, accepted, found, directory)
             # The rerun has ended, so no training resumes from these checkpoints.
             checkpoints.discard(ledger.history.trials)
     summary = read_summary(directory)
-    return Rerun(directory, summary, found, summary.slipped, tracking.problem, past.warning)
+    return Rerun(directory, summary, found, summary.is_alarm, answers, tracking.problem, past.warning)
 
 
 @dataclass(frozen=True)
@@ -237,8 +248,12 @@ def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str,
 
 def _write_results(
     request: Request, ledger: Ledger, accepted: Accepted | None, found: SuiteResult, directory: Path
-) -> None:
-    """Write page and JUnit file, then the summary: a folder with a summary is a rerun that has ended."""
+) -> list[Answer]:
+    """Write page and JUnit file, then the summary: a folder with a summary is a rerun that has ended.
+
+    Returns:
+        The findings as answers.
+    """
     suite, history = request.suite, ledger.history
     studies = {trial.study: trial.study.removesuffix(f"-{directory.name}") for trial in history.trials.values()}
     runs = cell_runs(suite, history, studies)
@@ -252,8 +267,10 @@ def _write_results(
         ("versions", ", ".join(f"{name} {value}" for name, value in environment["versions"].items())),
         ("again", request.command),
     ]
-    write_whole(directory / "report.html", render_page(found, runs, accepted, suite.score, facts))
-    write_whole(directory / "junit.xml", to_junit(found, seconds))
+    answers = answers_of(found, suite, runs, accepted)
+    write_answers_page(suite.name, "Regression rerun", answers, directory / "report.html", facts=facts)
+    write_whole(directory / "junit.xml", to_junit(suite.name, answers, seconds))
     numbers = {name: written_runs(one) for name, one in runs.items()}
     summary = {**found.to_dict(), "ended": ended, "seconds": seconds, "runs": numbers}
     write_whole(directory / SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    return answers

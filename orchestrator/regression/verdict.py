@@ -1,12 +1,33 @@
-"""The verdict on a rerun of a suite: each cell's numbers are compared, and the worst finding is the suite's finding."""
+"""The verdict on a rerun of a suite: each cell's numbers are compared, and the worst finding is the suite's finding.
+
+A drift stays hidden where each night's drop is too small to be found and new references are accepted: no night is far
+below its reference, and after a year the scores are far below the first reference. So the mean of the newest reruns is
+compared with the first accepted reference, for each cell whose config and data are still those of the first reference.
+While no other reference has been accepted, the suite's own tests compare each night with the first reference, and no
+test of drift is added.
+
+Nights are no new seeds: a night that runs unchanged code trains the same seeds again, to the same numbers. Therefore
+only the seeds are counted, never the nights. With n seeds, the mean over the nights' means has at most the standard
+error of one night's mean, however correlated the nights are. The test takes the standard error of one night, with the
+spread of the first reference and of the newest rerun. The spread is independent of every night's mean (deviations of
+seeds from their mean), so the test's level holds for identical nights and for independent nights.
+Averaging over nights reduces the noise of single nights, so a drift well above the smallest drop that matters is found
+more surely than from one night.
+
+The rule is the rule of the scores (``comparison.py``): one-sided, significant at the level of the group, and at least
+as large as the smallest drop that matters.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from orchestrator.reference.published import RETRIEVAL, published_row
-from orchestrator.regression.accepted import Accepted, CellRuns, FirstRuns, what_changed
-from orchestrator.regression.changes import (
+from orchestrator.regression.accepted import Accepted, CellRuns, FirstRuns, asks_the_same, what_changed
+from orchestrator.regression.comparison import (
     SEVERITY,
     Change,
     Finding,
@@ -16,9 +37,106 @@ from orchestrator.regression.changes import (
     measure_over_seeds,
     overall,
 )
-from orchestrator.regression.drift import Night, compare_drift, first_of, trend
+from orchestrator.regression.reruns import read_summary
 from orchestrator.regression.suite import Suite
-from orchestrator.results.statistics import Measure
+from orchestrator.results.statistics import Measure, measure
+
+WINDOW = 5
+"""Number of the newest reruns that are averaged, including the rerun that is judged."""
+
+SHOWN = 30
+"""Number of the newest reruns that a trend shows."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A rerun of the past.
+
+    Attributes:
+        name: Name of the rerun's folder.
+        cells: Name of a cell -> its runs; without cells of which a seed failed.
+    """
+
+    name: str
+    cells: Mapping[str, CellRuns]
+
+
+def read_nights(finished: Sequence[Path]) -> tuple[Night, ...]:
+    """Read the newest finished reruns, oldest first.
+
+    Reruns of older versions did not record the conditions of their cells, and are returned as nights without cells.
+
+    Raises:
+        UserError: If a summary is damaged.
+    """
+    return tuple(_night(path) for path in finished[-(SHOWN - 1) :])
+
+
+def _night(directory: Path) -> Night:
+    runs = read_summary(directory).runs
+    return Night(directory.name, {name: one for name, one in runs.items() if not one.missing})
+
+
+def first_of(accepted: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, FirstRuns]:
+    """Return the first accepted runs of each cell whose config and data have not changed since then."""
+    return {
+        name: one
+        for name, one in accepted.first.items()
+        if name in runs and asks_the_same(one.runs.conditions, runs[name].conditions)
+    }
+
+
+def trend(nights: Sequence[Night], name: str, new: CellRuns, metric: str) -> tuple[tuple[str, float], ...]:
+    """Return name and mean score of each past rerun with the config and data of the new rerun, oldest first."""
+    found = []
+    for night, runs in _comparable(nights, name, new):
+        mean = measure_over_seeds(runs.values, metric)
+        found += [(night.name, mean.mean)] if mean else []
+    return tuple(found)
+
+
+def compare_drift(
+    first: FirstRuns, nights: Sequence[Night], name: str, new: CellRuns, metric: str, *, matters: float, level: Level
+) -> Change | None:
+    """Compare the newest reruns of a cell with the cell's first accepted runs.
+
+    Args:
+        first: The first accepted runs, with the config and data of the new runs.
+        nights: Reruns before the new rerun, oldest first.
+        name: Name of the cell.
+        new: The runs that are judged.
+        metric: Name of the suite's score.
+        matters: The smallest drop that matters, > 0.
+        level: Significance level of the test.
+
+    Returns:
+        The comparison, with the finding ``REGRESSION`` or ``OK``; ``None`` where a side has no score.
+    """
+    reference = measure_over_seeds(first.runs.values, metric)
+    window = [*(runs for _, runs in _comparable(nights, name, new)), new][-WINDOW:]
+    recent = _recent([runs.values for runs in window], metric)
+    if reference is None or recent is None:
+        return None
+    label = f"{metric} since {first.when[:10]}, mean of the newest {len(window)} reruns,"
+    change = compare_score(label, reference, recent, matters=matters, level=level)
+    finding = change.finding if change.finding is Finding.REGRESSION else Finding.OK
+    return replace(change, finding=finding, needed=None)
+
+
+def _recent(window: Sequence[Mapping[int, Mapping[str, float]]], metric: str) -> Measure | None:
+    """Return the mean over the nights and the seeds that all nights have, with the spread of the newest night."""
+    seeds = sorted(set.intersection(*({seed for seed in night if metric in night[seed]} for night in window)))
+    if not seeds:
+        return None
+    values = np.array([[night[seed][metric] for seed in seeds] for night in window], dtype=np.float64)
+    newest = measure(values[-1])
+    return replace(newest, mean=float(values.mean()))
+
+
+def _comparable(nights: Sequence[Night], name: str, new: CellRuns) -> list[tuple[Night, CellRuns]]:
+    held = [(night, night.cells[name]) for night in nights if name in night.cells]
+    return [(night, runs) for night, runs in held if asks_the_same(runs.conditions, new.conditions)]
+
 
 GRADIENTS = ("first/", "last/")
 """Prefixes of the numbers that depend on gradients: training loss and COCOS after the first and the last epoch."""
@@ -49,7 +167,7 @@ class CellResult:
         mean: Mean of the suite's score over the new seeds; ``None`` where no seed has the score.
         seeds: Number of seeds that finished.
         identical: Number of finished seeds whose numbers are exactly the numbers of the accepted run.
-        causes: Each condition that changed since the accepted run; empty for a cell that did not slip.
+        causes: Each condition that changed since the accepted run; empty for a cell without an alarm.
         notes: Further remarks for the reader, a sentence each.
         trend: Name and mean score of each past rerun with this config and data, oldest first.
     """
@@ -68,7 +186,7 @@ class CellResult:
     trend: tuple[tuple[str, float], ...] = ()
 
     @property
-    def slipped(self) -> bool:
+    def is_alarm(self) -> bool:
         """Whether the cell regressed, changed, failed, or is inconclusive, so that a reader should look for a cause."""
         return self.finding in (Finding.REGRESSION, Finding.CHANGED, Finding.FAILED, Finding.INCONCLUSIVE)
 
@@ -93,7 +211,7 @@ class SuiteResult:
         false_alarms: Rate, over the whole suite, at which noise alone is called a regression.
         levels: Levels of a single test of scores, of gradients, and of drift; the last level is ``None`` where no drift
             is tested.
-        causes: Each condition that changed for all cells that slipped.
+        causes: Each condition that changed for all cells with an alarm.
     """
 
     suite: str
@@ -197,7 +315,7 @@ def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Le
         notes=tuple(_notes(suite, new, old)),
         trend=trend(past.nights, name, new, suite.score),
     )
-    if old is None or not result.slipped:
+    if old is None or not result.is_alarm:
         return result
     return replace(result, causes=tuple(what_changed(old.conditions, new.conditions)))
 
@@ -230,9 +348,9 @@ def _only(runs: CellRuns, seeds: Collection[int]) -> CellRuns:
 
 
 def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
-    """Return each cause that all slipped cells share; the row about all cells is left out, as it has no conditions."""
-    slipped = [cell.causes for cell in cells if cell.slipped and cell.name != TOGETHER]
-    return tuple(line for line in slipped[0] if all(line in causes for causes in slipped)) if slipped else ()
+    """Return each cause that all cells with an alarm share; the row about all cells has no conditions."""
+    alarmed = [cell.causes for cell in cells if cell.is_alarm and cell.name != TOGETHER]
+    return tuple(line for line in alarmed[0] if all(line in causes for causes in alarmed)) if alarmed else ()
 
 
 def _judge_together(

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from orchestrator.regression.accept import first_references
 from orchestrator.regression.accepted import Accepted, CellRuns
-from orchestrator.regression.drift import Night
+from orchestrator.regression.answers import answers_of
+from orchestrator.regression.reruns import first_references
 from orchestrator.regression.suite import load_suite
-from orchestrator.regression.verdict import judge_suite
-from orchestrator.regression.webpage import render_page
+from orchestrator.regression.verdict import Night, judge_suite
+from orchestrator.report.render import write_answers_page
 from tests.browser.test_report_in_browser import DESKTOP, PHONE, opened
 from tests.support.regression_results import CONDITIONS
 
@@ -35,7 +35,7 @@ def drawn(generator: np.random.Generator, shift: float = 0.0) -> CellRuns:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the page of the study's suite after thirty nights, with one cell that slipped."""
+    """Write the page of the study's suite after thirty nights, with one cell that regressed."""
     shipped, _ = load_suite("f30k-published")
     named = [cell.model_copy(update={"name": f"{cell.title}-with_resnet152_and_augmented"}) for cell in shipped.cells]
     suite = shipped.model_copy(update={"cells": tuple(named)})
@@ -48,9 +48,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     versions = ", ".join(f"package-{index} 1.2.{index}" for index in range(30))
     facts = [("versions", versions), ("again", f"orchestrator regress f30k-published --output /{'long-folder/' * 12}")]
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(
-        render_page(judge_suite(suite, runs, reference, nights), runs, reference, "val/rsum", facts), encoding="utf-8"
-    )
+    answers = answers_of(judge_suite(suite, runs, reference, nights), suite, runs, reference)
+    write_answers_page(suite.name, "Regression rerun", answers, path, facts=facts)
     return path
 
 

@@ -13,10 +13,10 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import AlreadyRunningError, hold
-from orchestrator.regression.accept import accept
 from orchestrator.regression.accepted import AcceptedError, read_accepted
-from orchestrator.regression.changes import Finding
+from orchestrator.regression.comparison import Finding
 from orchestrator.regression.rerun import Request, Rerun, rerun
+from orchestrator.regression.reruns import accept
 from orchestrator.regression.suite import Suite
 from orchestrator.workload.workload import Evaluation
 from tests.support import fake_workload
@@ -67,7 +67,7 @@ def go(request: Request, **changes: Any) -> Rerun:
     return rerun(request, NoisyWorkload(**changes), quiet=True)
 
 
-def test_accepted_then_unchanged_then_slipped(request_of: Any) -> None:
+def test_accepted_then_unchanged_then_worse(request_of: Any) -> None:
     request = request_of()
     first = go(request)
     assert first.result is not None and first.result.finding is Finding.UNKNOWN
@@ -86,19 +86,19 @@ def test_accepted_then_unchanged_then_slipped(request_of: Any) -> None:
     accept(request.suite, request.output, request.reference, why="the second")
     again = read_accepted(request.reference, "quick")
     assert again is not None and {first.when for first in again.first.values()} == {restarted.when}
-    slipped = go(request, shift=-30.0)
-    assert slipped.result is not None and len(slipped.result.cells[0].trend) == 2
-    drift = slipped.result.cells[0].drift
+    worse = go(request, shift=-30.0)
+    assert worse.result is not None and len(worse.result.cells[0].trend) == 2
+    drift = worse.result.cells[0].drift
     assert drift is not None and drift.new == pytest.approx(drift.accepted - 10, abs=1e-6), "one of three reruns"
-    assert slipped.result is not None and slipped.result.finding is Finding.REGRESSION
-    assert len({done.directory for done in (first, same, slipped)}) == 3
+    assert worse.result is not None and worse.result.finding is Finding.REGRESSION
+    assert len({done.directory for done in (first, same, worse)}) == 3
     for name in ("report.html", "junit.xml", "summary.json", JOURNAL_FILE):
-        assert (slipped.directory / name).stat().st_size > 0
-    assert not list((slipped.directory / "trials").glob("*/epoch_*"))
-    assert json.loads((slipped.directory / "summary.json").read_text())["finding"] == "regression"
+        assert (worse.directory / name).stat().st_size > 0
+    assert not list((worse.directory / "trials").glob("*/epoch_*"))
+    assert json.loads((worse.directory / "summary.json").read_text())["finding"] == "regression"
 
     fresh = go(replace(request, if_due=3600.0))
-    assert (fresh.result, fresh.directory) == (None, slipped.directory)
+    assert (fresh.result, fresh.directory) == (None, worse.directory)
     due = go(replace(request, if_due=1e-9))
     assert due.result is not None
 

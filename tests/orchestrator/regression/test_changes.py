@@ -4,18 +4,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.regression.changes import (
+from orchestrator.regression.comparison import (
     POWER,
     Finding,
     Level,
+    Rule,
     compare_gradient,
     compare_score,
     measure_over_seeds,
     overall,
     pooled_spread,
     seeds_needed,
+    standard_error,
 )
-from orchestrator.regression.rule import Rule, standard_error
 from orchestrator.results.statistics import Measure, measure
 
 ACCEPTED = np.array([410.0, 414.0, 406.0, 411.0, 409.0, 413.0])

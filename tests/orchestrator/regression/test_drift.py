@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.regression.accept import first_references
 from orchestrator.regression.accepted import FirstRuns, read_accepted, write_accepted
-from orchestrator.regression.changes import POWER, Finding, Level
-from orchestrator.regression.drift import WINDOW, Night, compare_drift, read_nights, trend
-from orchestrator.regression.ended import SUMMARY
-from orchestrator.regression.rule import Rule, standard_error
-from orchestrator.regression.verdict import judge_suite
-from orchestrator.regression.webpage import render_page
+from orchestrator.regression.answers import answers_of
+from orchestrator.regression.comparison import POWER, Finding, Level, Rule, standard_error
+from orchestrator.regression.reruns import SUMMARY, first_references
+from orchestrator.regression.verdict import WINDOW, Night, compare_drift, judge_suite, read_nights, trend
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 
 FIRST = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
@@ -45,10 +42,10 @@ def test_a_slow_decline_that_each_new_reference_hides_is_found_against_the_first
     assert (last.drift.accepted, last.drift.new) == (300.5, pytest.approx(300.5 - 15))
     assert "since 2026-01-02, mean of the newest 4 reruns" in last.drift.metric
     assert [name for name, _ in last.trend] == [f"2026010{step}T000000Z" for step in range(1, 4)]
-    page = render_page(
-        judge_suite(suite, new(nt_xent=lower), reference, nights), new(nt_xent=lower), reference, "val/rsum", []
-    )
-    assert "5 reruns since 20260101T000000Z" in page and "Drift: mean of the newest reruns" in page
+    result = judge_suite(suite, new(nt_xent=lower), reference, nights)
+    cell = next(one for one in answers_of(result, suite, new(nt_xent=lower), reference) if one.closest == CELL)
+    assert any("rsum of the newest reruns: " in note for note in cell.notes)
+    assert any("since 2026-01-02, mean of the newest" in note for note in cell.notes)
 
 
 @pytest.mark.parametrize(

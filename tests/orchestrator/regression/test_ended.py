@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.regression.ended import EndedRerun, written_runs
+from orchestrator.regression.reruns import EndedRerun, written_runs
 from tests.support.regression_results import runs
 
 
@@ -16,7 +16,7 @@ def test_runs_are_read_as_they_were_written(missing: dict[int, str]) -> None:
     content = {"ended": 5.0, "finding": "regression", "runs": {"pets": written_runs(whole)}}
     read = EndedRerun.of(json.loads(json.dumps(content)))
     assert read == EndedRerun(5.0, "regression", {"pets": whole}, json.loads(json.dumps(content)))
-    assert read.slipped
+    assert read.is_alarm
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.regression.ended import SUMMARY, EndedRerun, read_summary
-from orchestrator.regression.past import (
+from orchestrator.regression.rerun import Request, rerun
+from orchestrator.regression.reruns import (
     SKEW,
     STAMP,
+    SUMMARY,
+    EndedRerun,
     Past,
     find_fresh,
     name_rerun,
     past_reruns,
-    still_slipped,
+    read_summary,
+    still_alarms,
 )
-from orchestrator.regression.rerun import Request, rerun
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
 from trainables.errors import UserError
@@ -124,18 +126,18 @@ def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("finding", "accepted", "slipped"),
+    ("finding", "accepted", "is_alarm"),
     [
         pytest.param("regression", None, True, id="nothing was accepted"),
-        pytest.param("regression", -HOURS, True, id="what was accepted before slipped"),
+        pytest.param("regression", -HOURS, True, id="accepted before it"),
         pytest.param("failed", -HOURS, True, id="a training failed"),
         pytest.param("regression", HOURS, False, id="it was accepted since"),
         pytest.param("changed", None, True, id="other gradients"),
         pytest.param("identical", None, False, id="identical"),
-        pytest.param("ok", -HOURS, False, id="nothing slipped"),
+        pytest.param("ok", -HOURS, False, id="no alarm"),
         pytest.param("inconclusive", None, False, id="nobody can tell"),
     ],
 )
-def test_a_slip_stays_one_until_it_is_accepted(finding: str, accepted: timedelta | None, slipped: bool) -> None:
+def test_an_alarm_stays_one_until_it_is_accepted(finding: str, accepted: timedelta | None, is_alarm: bool) -> None:
     when = None if accepted is None else (NOW + accepted).isoformat()
-    assert still_slipped(EndedRerun(NOW.timestamp(), finding, {}, {}), when) is slipped
+    assert still_alarms(EndedRerun(NOW.timestamp(), finding, {}, {}), when) is is_alarm

@@ -10,8 +10,8 @@ import torch
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.regression.accepted import Accepted, CellRuns
-from orchestrator.regression.changes import Finding
-from orchestrator.regression.runs import cell_runs
+from orchestrator.regression.comparison import Finding
+from orchestrator.regression.reruns import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from tests.support.regression_results import make_suite
@@ -74,7 +74,7 @@ def judge(reference: Accepted, changed: Mapping[int, CellRuns]) -> SuiteResult:
 
 
 def find(reference: Accepted, cell: int, runs: CellRuns) -> tuple[Finding, list[str]]:
-    """Return what is found about one cell when the others are as they were, and which numbers slipped."""
+    """Return what is found about one cell when the others are as they were, and which numbers moved."""
     result = judge(reference, {cell: runs}).cells[cell]
     changes = [change for change in (result.score, *result.gradients) if change is not None]
     return result.finding, [change.metric for change in changes if change.finding in CAUGHT]
@@ -88,17 +88,17 @@ def test_unchanged_code_raises_no_alarm(reference: Accepted, data: Dataset, cell
 def test_a_flipped_sign_is_caught(reference: Accepted, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     right = smooth_ap.SmoothAP.__call__
     monkeypatch.setattr(smooth_ap.SmoothAP, "__call__", lambda self, *inputs: -right(self, *inputs))
-    finding, slipped = find(reference, 1, train(SUITE, 1, NEW_SEEDS, data))
+    finding, moved = find(reference, 1, train(SUITE, 1, NEW_SEEDS, data))
     assert finding in CAUGHT
-    assert "last/train/loss" in slipped
+    assert "last/train/loss" in moved
 
 
 def test_another_margin_is_caught_by_what_contributes(reference: Accepted, data: Dataset) -> None:
-    finding, slipped = find(
+    finding, moved = find(
         reference, 0, train(SUITE, 0, NEW_SEEDS, data, lambda config: replace(config, loss_parameters={"margin": 0.1}))
     )
     assert finding in CAUGHT
-    assert slipped
+    assert moved
 
 
 def test_a_dropped_clipping_is_caught(reference: Accepted, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,22 @@ import pytest
 
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.reference.published import RETRIEVAL, published_row
-from orchestrator.regression.accept import first_references
-from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, what_changed, write_accepted
-from orchestrator.regression.changes import Finding
-from orchestrator.regression.junit import to_junit
+from orchestrator.regression.accepted import (
+    Accepted,
+    AcceptedError,
+    CellRuns,
+    read_accepted,
+    what_changed,
+    write_accepted,
+)
+from orchestrator.regression.answers import answers_of, headline
+from orchestrator.regression.comparison import Finding
+from orchestrator.regression.notices import to_junit
+from orchestrator.regression.reruns import first_references
 from orchestrator.regression.suite import load_suite, shipped_suites
-from orchestrator.regression.verdict import judge_suite
-from orchestrator.regression.webpage import causes_in_words, describe, print_result, render_page
+from orchestrator.regression.verdict import SuiteResult, judge_suite
+from orchestrator.report.render import write_answers_page
+from orchestrator.results.answer import Answer, Quantity
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
@@ -25,16 +34,24 @@ OLD = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
 SAME = [301.0, 299.0, 302.0]
 
 
+def said(result: SuiteResult, rerun: dict[str, CellRuns], reference: Accepted | None = None) -> list[Answer]:
+    return answers_of(result, make_suite(), rerun, reference)
+
+
+def all_text(answers: list[Answer]) -> str:
+    return "\n".join(sentence for answer in answers for sentence in answer.sentences)
+
+
 def test_nothing_accepted_is_nothing_known() -> None:
     result = judge_suite(make_suite(), new(nt_xent=runs(SAME), triplet=runs(SAME)), None)
     assert result.finding is Finding.UNKNOWN
     assert "regress accept" in result.cells[0].notes[0]
 
 
-def test_one_cell_that_slipped_makes_the_suite_slip() -> None:
-    slipped = [score - 40 for score in SAME]
+def test_one_cell_that_regressed_makes_the_suite_a_regression() -> None:
+    low = [score - 40 for score in SAME]
     result = judge_suite(
-        make_suite(), new(nt_xent=runs(SAME), triplet=runs(slipped)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
+        make_suite(), new(nt_xent=runs(SAME), triplet=runs(low)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
     )
     assert (result.finding, [cell.finding for cell in result.cells]) == ("regression", ["ok", "regression"])
     assert result.counts() == {"regression": 1, "ok": 1}
@@ -70,31 +87,26 @@ def test_a_cell_with_equal_shared_seeds_is_identical_whatever_further_seeds_say(
     # The other cell has no change either, so that neither has the row about both.
     result = judge_suite(make_suite(matters=1.0), new(nt_xent=rerun, triplet=rerun), accepted(nt_xent=old, triplet=old))
     assert {cell.finding for cell in result.cells} == {result.finding} == {Finding.IDENTICAL}
-    assert all(cell.needed is None and not cell.slipped for cell in result.cells)
+    assert all(cell.needed is None and not cell.is_alarm for cell in result.cells)
     assert all(cell.score is None or cell.score.difference == 0 for cell in result.cells)
-    page = render_page(result, new(nt_xent=rerun, triplet=rerun), None, "val/rsum", [])
-    assert f"identical to the accepted runs in {shared} of {shared} shared seeds" in page
-    assert "inconclusive" not in page.partition("</style>")[2]
+    text = all_text(said(result, new(nt_xent=rerun, triplet=rerun)))
+    assert f"identical to the accepted runs in {shared} of {shared} shared seeds" in text
+    assert "inconclusive" not in text
 
 
-def test_a_score_that_rose_with_other_gradients_is_changed_and_not_worse(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_score_that_rose_with_other_gradients_is_changed_and_not_worse() -> None:
     risen = new(nt_xent=runs([score + 50.5 for score in OLD], count=1.8), triplet=runs(SAME))
     reference = accepted(nt_xent=runs(OLD, count=210), triplet=runs(OLD))
     result = judge_suite(make_suite(), risen, reference)
     assert result.cells[0].score is not None and result.cells[0].score.finding is Finding.IMPROVEMENT
     assert (result.finding, result.cells[0].finding) == (Finding.CHANGED, Finding.CHANGED)
-    page = render_page(result, risen, reference, "val/rsum", [])
-    print_result(result)
-    for shown in (page, capsys.readouterr().out, to_junit(result, 1.0)):
-        assert "changed: val/rsum +50.5; last/cocos/i2t_negatives_per_query 210.3 → 2.15. Accept it" in shown
-        assert (
-            "regression"
-            not in shown.partition("</style>")[2]
-            .lower()
-            .replace("regression rerun", "")
-            .partition("a suite without any change")[0]
-        )
-    assert "quick: changed: val/rsum +50.5" in page
+    assert headline(result) == "changed: val/rsum +50.5"
+    about, changed, *_ = said(result, risen, reference)
+    assert about.headline.startswith("quick: changed: val/rsum +50.5")
+    moved = "NT-Xent on pets changed: val/rsum +50.5; last/cocos/i2t_negatives_per_query 210.3 → 2.15. Accept it"
+    assert changed.headline.startswith(moved)
+    assert moved in to_junit("quick", [about, changed], 1.0)
+    assert "regression" not in changed.headline.lower()
 
 
 def test_a_seed_that_diverged_fails_its_cell_and_is_named() -> None:
@@ -215,9 +227,10 @@ def test_a_reference_that_is_wrong_is_named(tmp_path: Path, change, message: str
 
 
 def test_junit_tells_failures_from_what_is_unknown() -> None:
-    slipped = [score - 40 for score in SAME]
-    result = judge_suite(make_suite(), new(nt_xent=runs(SAME), triplet=runs(slipped)), accepted(triplet=runs(OLD)))
-    suite = ElementTree.fromstring(to_junit(result, 12.34))
+    low = [score - 40 for score in SAME]
+    both, reference = new(nt_xent=runs(SAME), triplet=runs(low)), accepted(triplet=runs(OLD))
+    answers = said(judge_suite(make_suite(), both, reference), both, reference)
+    suite = ElementTree.fromstring(to_junit("quick", answers, 12.34))
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "2",
         "failures": "1",
@@ -225,16 +238,19 @@ def test_junit_tells_failures_from_what_is_unknown() -> None:
         "skipped": "1",
     }
     failure = suite.find("testcase[@name='pets-vsepp-triplet']/failure")
-    assert failure is not None and "val/rsum fell from 300.5 to 260.7" in failure.get("message", "")
+    assert failure is not None and "val/rsum 260.7, accepted 300.5 (−39.8" in failure.get("message", "")
 
 
-def test_the_page_shows_strangers_text_as_text() -> None:
+def test_the_page_shows_strangers_text_as_text(tmp_path: Path) -> None:
     why = "<script>alert(1)</script>"
     reference = replace(accepted(nt_xent=runs(OLD), triplet=runs(OLD)), why=why)
     both = new(nt_xent=runs(SAME), triplet=runs([score - 40 for score in SAME]))
-    page = render_page(judge_suite(make_suite(), both, reference), both, reference, "val/rsum", [("again", "a\x00b")])
+    answers = said(judge_suite(make_suite(), both, reference), both, reference)
+    path = tmp_path / "report.html"
+    write_answers_page("quick", "Regression rerun", answers, path, facts=[("again", "a\x00b")])
+    page = path.read_text(encoding="utf-8")
     assert why not in page and "&lt;script&gt;" in page and "a\\x00b" in page
-    assert "quick: regression: val/rsum -39.8" in page
+    assert "quick: regression: val/rsum −39.8" in page
 
 
 def test_suites_that_ship_are_sound() -> None:
@@ -305,45 +321,45 @@ def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() ->
     ).levels == (pytest.approx((0.01, 0.005, 0.02)))
 
 
-def test_what_changed_is_said_once_and_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_changed_is_said_once_and_first() -> None:
     later = replace(CONDITIONS, versions={"torch": "2.16.0", "ray": "2.60.0"})
     clipped = replace(later, config={"loss": "nt_xent", "training": {"epochs": 3, "gradient_clip": None}})
     low = [score - 40 for score in SAME]
     both = new(nt_xent=runs(low, conditions=clipped), triplet=runs(low, conditions=later))
     result = judge_suite(make_suite(), both, accepted(nt_xent=runs(OLD), triplet=runs(OLD)))
     assert result.causes == ("version: torch was 2.15.0, it is 2.16.0",)
-    print_result(result)
-    printed = capsys.readouterr().out
-    assert printed.count("torch was 2.15.0") == printed.count("gradient_clip was 2.0") == 1
-    assert printed.index("torch was 2.15.0") < printed.index("difference") < printed.index("gradient_clip was 2.0")
-    page = render_page(result, both, None, "val/rsum", [])
-    assert page.count("torch was 2.15.0") == page.count("gradient_clip was 2.0") == 1
+    about, *cells = said(result, both)
+    assert "torch was 2.15.0" in about.notes[0]
+    text = all_text([about, *cells])
+    assert text.count("torch was 2.15.0") == text.count("gradient_clip was 2.0") == 1
 
 
 @pytest.mark.parametrize(
-    ("cells", "said"),
+    ("cells", "cause"),
     [
-        pytest.param({"nt_xent": OLD[:3], "triplet": SAME}, None, id="nothing slipped"),
-        pytest.param({"nt_xent": [250.0, 251.0, 252.0], "triplet": SAME}, "nothing that is recorded", id="no change"),
+        pytest.param({"nt_xent": OLD[:3], "triplet": SAME}, None, id="no alarm"),
+        pytest.param({"nt_xent": [250.0, 251.0, 252.0], "triplet": SAME}, "those of the accepted runs", id="no change"),
     ],
 )
-def test_a_cause_is_named_where_there_is_something_to_explain(cells: dict[str, list[float]], said: str | None) -> None:
-    result = judge_suite(
-        make_suite(),
-        new(**{name: runs(scores) for name, scores in cells.items()}),
-        accepted(nt_xent=runs(OLD), triplet=runs(OLD)),
-    )
-    lines = causes_in_words(result)
-    assert lines == () if said is None else said in lines[0]
+def test_a_cause_is_named_where_there_is_an_alarm(cells: dict[str, list[float]], cause: str | None) -> None:
+    both = new(**{name: runs(scores) for name, scores in cells.items()})
+    result = judge_suite(make_suite(), both, accepted(nt_xent=runs(OLD), triplet=runs(OLD)))
+    notes = said(result, both)[0].notes
+    assert "accepted runs" not in notes[0] if cause is None else cause in notes[0]
 
 
-def test_no_power_stands_beside_a_regression() -> None:
-    result = judge_suite(
-        make_suite(matters=30),
-        new(nt_xent=runs([200.0, 201.0, 202.0]), triplet=runs(SAME)),
-        accepted(nt_xent=runs(OLD), triplet=runs(OLD)),
-    )
-    slipped, fine = result.cells[0].score, result.cells[1].score
-    assert slipped is not None and fine is not None
-    assert describe(slipped) == "val/rsum fell from 300.5 to 201 (-99.5, p = 4.3e-12, 6 and 3 seeds): regression"
-    assert "a true change of" in describe(fine) and "is found in 90% of reruns" in describe(fine)
+def test_a_regression_is_said_with_its_interval_and_every_row_shows_what_the_seeds_detect() -> None:
+    both = new(nt_xent=runs([200.0, 201.0, 202.0]), triplet=runs(SAME))
+    reference = accepted(nt_xent=runs(OLD), triplet=runs(OLD))
+    result = judge_suite(make_suite(matters=30), both, reference)
+    about, worst, *_ = said(result, both, reference)
+    drop = "val/rsum 201.0, accepted 300.5 (−99.5, 95 % CI [−102.3, −96.7], p < 0.001). Regression."
+    assert worst.headline == f"NT-Xent on pets: {drop}"
+    assert about.table is not None
+    columns = [column.key for column in about.table.columns]
+    rows = {row[columns.index("name")]: dict(zip(columns, row, strict=True)) for row in about.table.rows}
+    interval = rows["NT-Xent on pets"]["difference"]
+    # Student's interval of the pooled spread, by hand: s^2 = (5 * 3.5 + 2 * 1) / 7, t(0.975, 7) = 2.3646.
+    reach = 2.364624 * ((5 * 3.5 + 2 * 1) / 7 * (1 / 6 + 1 / 3)) ** 0.5
+    assert isinstance(interval, Quantity) and interval.high == pytest.approx(-99.5 + reach, abs=1e-4)
+    assert rows["Triplet on pets"]["detectable"] == pytest.approx(result.cells[1].score.detectable)  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.regression.webhook import VARIABLE, notify
+from orchestrator.regression.notices import VARIABLE, notify
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""One message to a chat or a pager when a scheduled run ends badly.
+"""What a rerun says to others: JUnit XML for CI systems, and one message to a chat or a pager when it ends badly.
 
 A message that cannot be delivered is reported, and changes nothing else. The address is a secret and comes from an
 environment variable, so that no file and no list of processes shows the address.
@@ -7,13 +7,48 @@ environment variable, so that no file and no list of processes shows the address
 import json
 import os
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from xml.etree import ElementTree
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from orchestrator.regression.comparison import Finding
+from orchestrator.results.answer import Answer
+from orchestrator.text.values import visible
+
+BAD = {Finding.REGRESSION: "failure", Finding.CHANGED: "failure", Finding.FAILED: "error", Finding.UNKNOWN: "skipped"}
+"""Finding -> the XML element that marks a test case with this finding; test cases with other findings pass."""
+
+
+def to_junit(suite: str, answers: Sequence[Answer], seconds: float) -> str:
+    """Return the XML of a rerun.
+
+    Args:
+        suite: Name of the suite.
+        answers: The findings, the suite's first, see ``answers.answers_of``.
+        seconds: Duration of the rerun.
+    """
+    about, *cells = answers
+    outcomes = [BAD.get(Finding(cell.verdict)) for cell in cells]
+    root = ElementTree.Element("testsuite", name=visible(suite), tests=str(len(cells)), time=f"{seconds:.1f}")
+    for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        root.set(name, str(outcomes.count(kind)))
+    for cell, outcome in zip(cells, outcomes, strict=True):
+        case = ElementTree.SubElement(root, "testcase", classname=visible(suite), name=visible(cell.closest))
+        # CI systems show one test case at a time, so each failed case names the causes of all.
+        causes = about.notes if outcome in ("failure", "error") else ()
+        text = visible("\n".join([*cell.sentences, *causes]))
+        if outcome is None:
+            ElementTree.SubElement(case, "system-out").text = text
+        else:
+            ElementTree.SubElement(case, outcome, message=visible(cell.headline)).text = text
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
 
 VARIABLE = "ICR_WEBHOOK_URL"
 """Name of the environment variable that holds the address."""

@@ -1,0 +1,264 @@
+"""The result of a rerun as answers, which the terminal, the page, JUnit and the webhook show.
+
+The first answer is about the suite, with a row for each cell. Then each cell has an answer: the sentence about it, the
+numbers that were compared, the conditions that changed, and the scores of its newest reruns.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from orchestrator.regression.accepted import Accepted, CellRuns
+from orchestrator.regression.comparison import POWER, SEVERITY, Change, Finding, measure_over_seeds
+from orchestrator.regression.suite import Suite
+from orchestrator.regression.verdict import TOGETHER, CellResult, SuiteResult
+from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
+from orchestrator.results.statistics import around
+from orchestrator.text.values import count_text
+from orchestrator.text.wording import (
+    interval_text,
+    listed,
+    metric_name,
+    number_text,
+    p_equals,
+    printed,
+    setting_text,
+    share_text,
+)
+
+SHOWN = 6
+"""Number of the newest reruns whose scores a page shows."""
+
+NAMED = 3
+"""Most numbers of the gradients that a sentence names."""
+
+QUIET = (Finding.OK, Finding.IDENTICAL, Finding.IMPROVEMENT)
+"""Findings of cells about which the table of the suite says enough on a terminal."""
+
+HEADLINES = {
+    Finding.OK: "no regression",
+    Finding.IDENTICAL: "identical to the accepted runs",
+    Finding.IMPROVEMENT: "improvement",
+    Finding.REGRESSION: "regression",
+    Finding.CHANGED: "changed",
+    Finding.INCONCLUSIVE: "inconclusive: more seeds are needed",
+    Finding.FAILED: "a training failed",
+    Finding.UNKNOWN: "nothing was accepted to compare with",
+}
+
+
+def answers_of(
+    result: SuiteResult, suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted | None
+) -> list[Answer]:
+    """Return the answer about a suite, then one about each cell, the worst finding first.
+
+    Args:
+        result: The result of the suite.
+        suite: The suite.
+        runs: Name of a cell -> its new runs.
+        accepted: The reference with which the new runs were compared; ``None`` without one.
+    """
+    names = cell_names(suite)
+    known = {} if accepted is None else accepted.cells
+    cells = sorted(result.cells, key=lambda cell: SEVERITY.index(cell.finding))
+    about = [_of_cell(result, cell, suite, names, runs.get(cell.name), known.get(cell.name)) for cell in cells]
+    return [_of_suite(result, suite, names, runs, accepted), *about]
+
+
+def cell_names(suite: Suite) -> dict[str, str]:
+    """Return title of a cell -> its printed name, such as ``NT-Xent on scenes``; the title where names are equal."""
+    several = len({cell.model for cell in suite.cells}) > 1
+    names = {}
+    for cell in suite.cells:
+        loss = f"{printed(cell.model)} {printed(cell.loss)}" if several else printed(cell.loss)
+        names[cell.title] = f"{loss} on {printed(cell.dataset)}"
+        if sum((one.dataset, one.model, one.loss) == (cell.dataset, cell.model, cell.loss) for one in suite.cells) > 1:
+            names[cell.title] += f" ({cell.name or setting_text(cell.loss_parameters)})"
+    return names if len(set(names.values())) == len(names) else {title: title for title in names}
+
+
+def headline(result: SuiteResult) -> str:
+    """Return a suite's result in a few words, with the score of its worst cell, such as ``changed: val/rsum +50.5``."""
+    words = HEADLINES[result.finding]
+    scores = [cell.score for cell in result.cells if cell.finding is result.finding and cell.score]
+    if result.finding not in (Finding.IMPROVEMENT, Finding.REGRESSION, Finding.CHANGED) or not scores:
+        return words
+    largest = max(scores, key=lambda score: abs(score.difference))
+    return f"{words}: {largest.metric} {number_text(largest.difference, largest.metric, signed=True)}"
+
+
+def _of_suite(
+    result: SuiteResult,
+    suite: Suite,
+    names: Mapping[str, str],
+    runs: Mapping[str, CellRuns],
+    accepted: Accepted | None,
+) -> Answer:
+    counts = listed(f"{count} {finding}" for finding, count in result.counts().items())
+    against = (
+        f"Compared with the runs that {accepted.who} accepted on {accepted.when[:10]}: {accepted.why}"
+        if accepted
+        else "Nothing has been accepted for this suite yet."
+    )
+    alarms = (
+        f"A suite without any change is called a regression in at most {share_text(result.false_alarms)} of reruns.",
+        f"Detectable: the true drop that these seeds find in {share_text(POWER)} of reruns.",
+    )
+    return Answer(
+        key="suite",
+        dataset="",
+        question="Do the baselines give the accepted results?",
+        headline=f"{result.suite}: {headline(result)} ({count_text(len(result.cells), 'cell')}: {counts}).",
+        verdict=str(result.finding),
+        numbers={"false_alarms": result.false_alarms},
+        table=_suite_table(result, suite, names, runs, {} if accepted is None else accepted.cells),
+        notes=(*causes_of_all(result), against, *alarms),
+    )
+
+
+def _suite_table(
+    result: SuiteResult,
+    suite: Suite,
+    names: Mapping[str, str],
+    runs: Mapping[str, CellRuns],
+    known: Mapping[str, CellRuns],
+) -> Table:
+    score = suite.score
+    columns = [
+        Column("cell", "cell", hidden=True),
+        Column("name", "baseline"),
+        Column("accepted", "accepted", unit=score),
+        Column("new", "new", unit=score),
+        Column("difference", "difference", unit=score, signed=True, shows="both"),
+        Column("p", "p (lower)", unit="p"),
+        Column("detectable", "detectable", unit=score),
+        Column("published", "to the paper", unit=score, signed=True),
+        Column("seeds", "seeds", unit="count"),
+        Column("identical", "identical", unit="count"),
+        Column("verdict", "finding"),
+    ]
+    rows: list[Sequence[Cell]] = []
+    for cell in result.cells:
+        before, after = _quantity(known.get(cell.name), score), _quantity(runs.get(cell.name), score)
+        compared = (None, None, None) if cell.score is None else _compared(cell.score)
+        paper = None if cell.published is None else cell.published.difference
+        tail = (paper, cell.seeds, cell.identical, str(cell.finding))
+        rows.append((cell.name, names.get(cell.name, cell.name), before, after, *compared, *tail))
+    return table_of(columns, rows)
+
+
+def _compared(change: Change) -> tuple[Quantity, float, float]:
+    interval = around(change.difference, change.error, change.freedom)
+    return Quantity(change.difference, None, interval.low, interval.high), change.p, change.detectable
+
+
+def _quantity(runs: CellRuns | None, metric: str) -> Quantity | None:
+    measure = None if runs is None else measure_over_seeds(runs.values, metric)
+    return None if measure is None else Quantity(measure.mean, measure.sample_std)
+
+
+def _of_cell(
+    result: SuiteResult,
+    cell: CellResult,
+    suite: Suite,
+    names: Mapping[str, str],
+    new: CellRuns | None,
+    old: CellRuns | None,
+) -> Answer:
+    trend = [*cell.trend, ("this rerun", cell.mean)] if cell.trend and cell.mean is not None else []
+    moved = [number_text(mean, suite.score) for _, mean in trend[-SHOWN:] if mean is not None]
+    own = [line for line in cell.causes if line not in result.causes]
+    shown = [f"{metric_name(suite.score)} of the newest reruns: {', '.join(moved)}."] if moved else []
+    drift = [_moved(cell.drift)] if cell.drift else []
+    return Answer(
+        key="cell",
+        dataset="",
+        question=names.get(cell.name, cell.name),
+        headline=sentence_of(cell, names.get(cell.name, cell.name), result),
+        verdict=str(cell.finding),
+        closest=cell.name,
+        table=_cell_table(cell),
+        notes=(*_needed(cell), *(f"Changed: {line}" for line in own), *cell.notes, *drift, *shown),
+        data={"trend": [list(pair) for pair in cell.trend]},
+    )
+
+
+def _cell_table(cell: CellResult) -> Table | None:
+    """Return the numbers that were compared; those of the gradients are as many as the losses count."""
+    changes = [change for change in (cell.score, cell.drift, cell.published, *cell.gradients) if change is not None]
+    if not changes:
+        return None
+    columns = [
+        Column("metric", "number"),
+        Column("accepted", "accepted", unit="number"),
+        Column("new", "new", unit="number"),
+        Column("share", "moved by", unit="share", signed=True),
+        Column("p", "p", unit="p"),
+        Column("detectable", "detectable", unit="number"),
+        Column("verdict", "finding"),
+    ]
+    rows = [(one.metric, one.accepted, one.new, one.share, one.p, one.detectable, str(one.finding)) for one in changes]
+    return table_of(columns, rows)
+
+
+def sentence_of(cell: CellResult, name: str, result: SuiteResult) -> str:
+    """Return the sentence about a cell.
+
+    Args:
+        cell: The findings about the cell.
+        name: Printed name of the cell.
+        result: The result of the suite, whose causes are those that all cells with a finding share.
+    """
+    if cell.finding is Finding.IDENTICAL:
+        return f"{name}: identical to the accepted runs in {cell.identical} of {cell.identical} shared seeds."
+    if cell.finding is Finding.UNKNOWN:
+        return f"{name}: nothing was accepted to compare with."
+    if cell.finding is Finding.CHANGED:
+        return f"{name} changed: {_changed(cell)}. Accept it or find out why."
+    change = cell.score or cell.published
+    if cell.finding is Finding.REGRESSION:
+        change = next((one for one in _changes(cell) if one.finding is Finding.REGRESSION), change)
+    finding = {Finding.FAILED: "A training failed", Finding.OK: "No regression"}.get(cell.finding)
+    words = finding or str(cell.finding).capitalize()
+    return f"{name}: {words}." if change is None else f"{name}: {_moved(change)} {words}."
+
+
+def _changes(cell: CellResult) -> list[Change]:
+    return [change for change in (cell.score, cell.drift, cell.published, *cell.gradients) if change is not None]
+
+
+def _changed(cell: CellResult) -> str:
+    """Return the numbers of a cell that changed, the score first."""
+    parts = []
+    if cell.score is not None:
+        parts.append(f"{cell.score.metric} {number_text(cell.score.difference, cell.score.metric, signed=True)}")
+    moved = [change for change in cell.gradients if change.finding is Finding.CHANGED]
+    parts += [f"{change.metric} {change.accepted:.4g} → {change.new:.4g}" for change in moved[:NAMED]]
+    rest = len(moved) - NAMED
+    return "; ".join(parts) + (f"; and {count_text(rest, 'further number')}" if rest > 0 else "")
+
+
+def _moved(change: Change) -> str:
+    """Return a score's comparison as a sentence."""
+    interval = around(change.difference, change.error, change.freedom)
+    ends = interval_text(interval.low, interval.high, change.metric)
+    gap = number_text(change.difference, change.metric, signed=True)
+    values = f"{number_text(change.new, change.metric)}, accepted {number_text(change.accepted, change.metric)}"
+    return f"{change.metric} {values} ({gap}, 95 % CI {ends}, {p_equals(change.p)})."
+
+
+def _needed(cell: CellResult) -> list[str]:
+    return [f"Rerun with {cell.needed} seeds to settle it."] if cell.needed else []
+
+
+def causes_of_all(result: SuiteResult) -> tuple[str, ...]:
+    """Return the conditions that changed for every cell with an alarm; empty where no cell has one."""
+    alarmed = [cell for cell in result.cells if cell.is_alarm and cell.name != TOGETHER]
+    if not any(cell.score or cell.gradients for cell in alarmed):
+        return ()
+    if result.causes:
+        return tuple(f"Changed since these cells were accepted: {line}" for line in result.causes)
+    if any(cell.causes for cell in alarmed):
+        return ("No condition changed for all of these cells; see each cell.",)
+    return (
+        "Config, data, code, versions and hardware are those of the accepted runs.",
+        "The cause is chance, or a condition that is not recorded, such as a driver or the load of the machine.",
+    )
