@@ -62,7 +62,7 @@ def confirmed_cells(histories: Iterable[History]) -> Cells:
 
 
 def numbers_of(trial: Trial, history: History) -> dict[str, float]:
-    """Return a training's test metrics and COCOS counts without prefixes, and the shares of queries without gradient."""
+    """Return a training's test metrics and COCOS counts without prefixes, with shares of queries without gradient."""
     at_best = trial.epochs.get(trial.best_epoch or 0, {})
     first = trial.epochs[min(trial.epochs)] if trial.epochs else {}
     numbers = {name: value for name, value in history.tests.get(trial.id, {}).items() if "/" not in name}

@@ -66,9 +66,9 @@ class Part(BaseModel):
             raise ValueError(f"{self.kind} needs loss and against")
         if self.kind in ("above", "below") and not self.loss:
             raise ValueError(f"{self.kind} needs loss")
-        if self.kind in ("same_best", "opposed"):
-            if len(self.losses) < 2 or len(self.and_metrics) != len(self.metrics):
-                raise ValueError(f"{self.kind} needs two losses or more, and as many and_metrics as metrics")
+        compares_losses = self.kind in ("same_best", "opposed")
+        if compares_losses and (len(self.losses) < 2 or len(self.and_metrics) != len(self.metrics)):
+            raise ValueError(f"{self.kind} needs two losses or more, and as many and_metrics as metrics")
         return self
 
     @property

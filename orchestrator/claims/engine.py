@@ -1,15 +1,15 @@
 """Does a claim hold? Every part of its form is a test, and a claim holds only where all its tests are significant.
 
-A part becomes one-sided tests of Student's kind on means over seeds, without assuming equal spreads [Welch1947], one for
-each group (dataset and model), metric and opponent that it names. A claim about many cells is an intersection: its
+A part becomes one-sided tests of Student's kind on means over seeds, without assuming equal spreads [Welch1947]: one
+for each group (dataset and model), metric and opponent that it names. A claim about many cells is an intersection: its
 p-value is the largest of its tests', which errs at most as often as the level says, however many tests there are
 [Berger1982]. Similarity is two one-sided tests against a margin, not the absence of a significant difference
 [Schuirmann1987]. The p-values of all claims of a page are Holm-adjusted [Holm1979], so that a page of claims none of
-which is true calls any of them true in at most ``Claims.level`` of pages. A claim is contradicted where one of its tests
-is significant the other way, corrected for the number of its tests and, by Holm, for the claims of the page.
+which is true calls any of them true in at most ``Claims.level`` of pages. A claim is contradicted where one of its
+tests is significant the other way, corrected for the number of its tests and, by Holm, for the claims of the page.
 
-Ranks: ``opposed`` takes the mean over groups and metrics of Spearman's correlation over the losses, and its p-value from
-all relabellings of the losses within the groups (a sample of ``RELABELLINGS`` of them).
+Ranks: ``opposed`` takes the mean over groups and metrics of Spearman's correlation over the losses, and its p-value
+from ``RELABELLINGS`` random relabellings of the losses within the groups.
 
 References:
     [Welch1947] Welch, The generalization of Student's problem when several different population variances are

@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from orchestrator.commands.options import Json, Output, TrackingUri
 from orchestrator.commands.ui import HOST, PORT
-from orchestrator.results.trial_comparison import TrialComparison, compare_trials
-from orchestrator.text.terminal import make_console, say
-from orchestrator.text.values import format_parameters
+from orchestrator.results.trial_comparison import compare_trials
+from orchestrator.text.terminal import say
 from orchestrator.tracking import (
     choose_uri,
     comparison_page,
@@ -21,6 +18,7 @@ from orchestrator.tracking import (
     sync_command,
     without_password,
 )
+from orchestrator.views.terminal import show
 from trainables.extras import require
 
 NAME = "A trial's id, experiment/trial, or an experiment, which stands for the best trial of its search."
@@ -43,7 +41,7 @@ def compare(
     if as_json:
         print(json.dumps({**found.to_dict(), "page": page}, indent=2))
         return
-    _print(found)
+    show(found.answers())
     if page is None:
         names = dict.fromkeys(experiment for experiment, _ in sides)
         say(f"{without_password(uri)}: does not hold both trials; `{sync_command(uri, output, *names)}` delivers them")
@@ -51,29 +49,3 @@ def compare(
         say("in the browser:", f"{without_password(uri).rstrip('/')}{page}")
     else:
         say(f"in the browser, with `{pages_command(uri, output)}` running:", f"http://{HOST}:{PORT}{page}")
-
-
-def _print(found: "TrialComparison") -> None:
-    console = make_console(plain_width=140)
-    sides = (found.first, found.second)
-    for letter, side in zip("AB", sides, strict=True):
-        words = format_parameters(side.trial.parameters) or "defaults"
-        why = f" ({side.why})" if side.why else ""
-        console.print(Text(f"{letter}: {side.experiment}/{side.trial.id}{why}: {words}"))
-    console.print(Text(f"{found.better}."))
-    if found.settings:
-        table = Table(title="settings that differ", title_justify="left")
-        for heading in ("setting", "A", "B"):
-            table.add_column(heading, overflow="fold")
-        for name, pair in found.settings.items():
-            table.add_row(Text(name), *(Text("–" if value is None else str(value)) for value in pair))
-        console.print(table)
-    else:
-        console.print("no setting differs")
-    table = Table(title="metrics at the best epochs", title_justify="left")
-    for heading in ("metric", "A", "B", "B − A"):
-        table.add_column(heading, overflow="fold", justify="left" if heading == "metric" else "right")
-    for name, (first, second) in found.metrics.items():
-        difference = "" if first is None or second is None else f"{second - first:+.4g}"
-        table.add_row(Text(name), *("–" if value is None else f"{value:.5g}" for value in (first, second)), difference)
-    console.print(table)

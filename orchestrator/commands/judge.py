@@ -1,7 +1,6 @@
 """``orchestrator judge``: the confirmed candidates compared again, by another test or with a model from elsewhere."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,13 +11,13 @@ from orchestrator.commands.options import DataRoot, ExperimentName, Json, Output
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.history import History
 from orchestrator.journal.reader import read_history
+from orchestrator.results.answer import Answer
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.confirmed import Question, answer, judged_datasets
 from orchestrator.results.outside import outside_candidate
-from orchestrator.results.sentences import verdict_sentences
-from orchestrator.tables import render, retrieval_table, rows_of
-from orchestrator.tables.terminal import draw
-from orchestrator.text.terminal import make_console, say
+from orchestrator.results.questions import Questions
+from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of
+from orchestrator.views.terminal import show
 from orchestrator.workload.outside import read_outside_run
 from trainables.errors import ConfigError
 
@@ -52,9 +51,10 @@ def judge(
     added = [_read(history, name, label, each, data_root) for label, each in folders.items()]
     found = answer(history, name, Question(rule=verdict, outside=added))
     if as_json:
-        print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+        answers = [one.to_dict() for one in _answers(found)]
+        print(json.dumps({**found.to_dict(), "answers": answers}, indent=2, allow_nan=False))
     else:
-        _show(found)
+        show(_answers(found))
 
 
 def _folders(given: list[str]) -> dict[str, list[Path]]:
@@ -88,12 +88,9 @@ def _read(history: "History", dataset: str, label: str, folders: list[Path], dat
     return outside_candidate(history, dataset, label, [(run.metrics, run.test) for run in runs])
 
 
-def _show(found: "DatasetVerdict") -> None:
-    """Print the candidates as a table, with the verdict and its statistics under it."""
-    said = [f"{sentence}." for sentence in verdict_sentences(found)]
-    table = replace(retrieval_table(rows_of(found)), notes=(f"Decided by {found.decided_by}.", *said))
-    if sys.stdout.isatty():
-        console = make_console()
-        console.print(draw(table, console.width))
-    else:
-        say(render([table], "table").rstrip("\n"))
+def _answers(verdict: "DatasetVerdict") -> list[Answer]:
+    """Return the answers to the questions of the dataset, and its table of retrieval."""
+    answers = Questions(verdict).answers()
+    by = verdict.decided_by.replace("_", " ")
+    table = layout_table(RETRIEVAL_LAYOUT, rows_of(verdict, answers))
+    return [*answers, replace(table, notes=(*table.notes, f"The test that decides varies {by}."))]

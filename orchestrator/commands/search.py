@@ -152,27 +152,31 @@ def _registry(result: "SearchResult") -> dict[str, Any]:
 def _print(result: "SearchResult", output: Path) -> None:
     from orchestrator.search.display import print_summary
 
-    print_summary(result.history)
+    print_summary(result.history, _closing(result, output))
     if result.tracking_problem is not None:
         say(f"warning: {result.tracking_problem}", error=True)
     for problem in result.unregistered:
         say(f"warning: {problem}", error=True)
-    for model in result.registered:
-        alias = "the champion" if model.is_champion else "behind the champion"
-        say(f"registered: {model.name} version {model.version}, {alias}")
-    say(f"summary: {path_text(result.directory / 'summary.json')}")
-    say(f"compare in the browser: {pages_command(result.tracking_uri, output)}")
-    for word, command in _next(result):
-        say(f"{word}: {command}")
 
 
-def _next(result: "SearchResult") -> list[tuple[str, str]]:
-    """Return the commands that come next, ready to be pasted: of an unconfirmed winner the confirmation first."""
+def _closing(result: "SearchResult", output: Path) -> list[str]:
+    """Return the commands that show all answers and MLflow's pages, with the registered models, and the next one."""
+    answers = f"all answers: {command_for(['summarise'], result.directory)}"
+    models = [
+        f"{model.name} version {model.version}, {'the champion' if model.is_champion else 'behind the champion'}"
+        for model in result.registered
+    ]
+    registered = f"registered: {'; '.join(models)}; " if models else ""
+    browser = f"{registered}in the browser: {pages_command(result.tracking_uri, output)}"
+    return [answers, browser, f"next: {_next(result)}"]
+
+
+def _next(result: "SearchResult") -> str:
+    """Return the next command, ready to be pasted: of an unconfirmed winner the confirmation."""
     options = [part for name, value in result.history.options.items() for part in (f"--{name}", value)]
-    report = ("next", command_for(["report"], result.directory))
     if result.history.experiment.confirm is None and result.ended_by not in SPENT:
-        return [("next", command_for(["confirm"], result.directory, options)), ("then", report[1])]
-    return [report]
+        return command_for(["confirm"], result.directory, options)
+    return command_for(["report"], result.directory)
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:

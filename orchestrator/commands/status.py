@@ -14,14 +14,12 @@ from rich.text import Text
 from orchestrator.commands.options import ExperimentName, Json, Output
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.trial import Stage
-from orchestrator.results.sentences import caveats_of, statements
-from orchestrator.results.summary import Summary, summarise
+from orchestrator.results.answers import headline_of, summarise
+from orchestrator.results.summary import Summary
 from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import command_for
 from orchestrator.search.status import Status, read_status
 from orchestrator.search.trial_table import ROWS, count_words, trials_table
-from orchestrator.tables.pareto import pareto_tables
-from orchestrator.tables.terminal import draw
 from orchestrator.text.terminal import make_console
 from trainables.extras import require
 
@@ -84,13 +82,11 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     lines += [f"warning: {warning}" for warning in now.warnings]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += [f"to resume: {now.command}"] if now.command else []
-    fronts = []
     lines += race_lines(now.history)
     if now.holder is None and now.history.experiment:
         summary = Summary(now.history)
-        fronts = [draw(front, make_console().width) for front in pareto_tables(summary)]
         for name in summary.datasets:
-            said = [*statements(name, summary, brief=True), *caveats_of(name, summary)]
+            said = [headline_of(summary, name).headline, *summary.caveats.get(name, ())]
             lines += [f"{name}: {sentence}" for sentence in said]
-        lines += [f"with all statistics: {command_for(['summarise'], now.directory)}"]
-    return Group(*tables, *fronts, *(Text(line) for line in lines))
+        lines += [f"all answers: {command_for(['summarise'], now.directory)}"]
+    return Group(*tables, *(Text(line) for line in lines))

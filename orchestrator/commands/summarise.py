@@ -1,18 +1,20 @@
-"""``orchestrator summarise``: the results of experiments as tables for people, papers and programs."""
+"""``orchestrator summarise``: the answers of experiments for people, papers and programs."""
 
 import json
-import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from orchestrator.commands.options import ExperimentNames, Json, Output
 from orchestrator.journal.directory import find_directory
-from orchestrator.tables import render
-from orchestrator.tables.experiments import read_result, tables_of, to_dict
-from orchestrator.tables.terminal import draw
-from orchestrator.text.terminal import make_console, say
+from orchestrator.results.answer import Answer
+from orchestrator.results.tables import Result, read_result, tables_of
+from orchestrator.text.terminal import say
+from orchestrator.views.records import render
+from orchestrator.views.terminal import show
 from trainables.extras import require
 
 
@@ -28,17 +30,30 @@ def summarise(
     output: Output = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Print winners, verdicts and statistics as a table, JSON, CSV, Markdown, LaTeX or HTML."""
+    """Print all answers and the result tables as text, JSON, CSV, Markdown, LaTeX or HTML."""
     require("report", "`orchestrator summarise`")
 
     results = [read_result(find_directory(name, output)) for name in experiments]
-    # The caption of a LaTeX table has no room for all statistics.
-    tables = tables_of(results, with_published=with_published, cocos=cocos, brief=form == "latex")
+    tables = tables_of(results, with_published=with_published, cocos=cocos)
     if as_json or form == "json":
         print(json.dumps(to_dict(results, tables), indent=2, allow_nan=False))
-    elif form == "table" and sys.stdout.isatty():
-        console = make_console()
-        for table in tables:
-            console.print(draw(table, console.width))
+        return
+    answers = [*(answer for result in results for answer in _named(result, len(results) > 1)), *tables]
+    if form == "table":
+        show(answers)
     else:
-        say(render(tables, form).rstrip("\n"))
+        say(render(answers, form).rstrip("\n"))
+
+
+def to_dict(results: Sequence[Result], tables: Sequence[Answer]) -> dict[str, Any]:
+    """Return experiments with their numbers, and all answers, as plain values for JSON."""
+    answers = [{"experiment": result.name, **one.to_dict()} for result in results for one in result.answers]
+    answers += [{"experiment": None, **table.to_dict()} for table in tables]
+    return {"experiments": [result.summary.to_dict() for result in results], "answers": answers}
+
+
+def _named(result: Result, several: bool) -> list[Answer]:
+    """Return the answers of an experiment, with its name in their titles where there are several experiments."""
+    if not several:
+        return result.answers
+    return [replace(one, question=f"{result.name} · {one.question}") for one in result.answers]

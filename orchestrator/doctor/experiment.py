@@ -35,7 +35,7 @@ from orchestrator.journal.record import Record
 from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.journal.trial_records import EpochEnded, has_ended
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore
 from orchestrator.storage.set_aside import (

@@ -11,9 +11,9 @@ from orchestrator.results.candidates import Comparison as ConfirmedComparison
 from orchestrator.results.candidates import DatasetVerdict, OverImages
 from orchestrator.results.candidates import Standing as ConfirmedStanding
 from orchestrator.results.caveats import caveats
-from orchestrator.results.plain_words import share_text
 from orchestrator.results.statistics import FEWEST, Interval, Measure
 from orchestrator.text.values import count_text, metric_text, values_text
+from orchestrator.text.wording import probability_text
 
 SHOWN = 5
 
@@ -208,16 +208,16 @@ def confirmed(given: DatasetVerdict, studies: Sequence[Study], names: Mapping[st
         dataset=studies[0].dataset,
         tone=tone,
         headline=_HEADLINES[tone].format(winner=renamed(winner.candidate.label, names)) if winner else "No verdict",
-        sentence=_sentence(renamed(given.reason, names)),
+        sentence="",
         measure=f"{metric}: mean ± sample standard deviation over fresh seeds on this test set, with its "
         f"95 % bootstrap interval (from {FEWEST} seeds on); chosen by {given.selection} alone",
         standings=_confirmed_standings(given, intervals, names),
         scale=scale([(low, high) for low, _, high in intervals]),
         comparisons=[_comparison(comparison, metric, names) for comparison in given.comparisons],
         warnings=[*sentences(given.warnings), *_warnings(studies)],
-        compared=_sentence(renamed(given.compared, names)) if given.compared else "",
-        found=sentences(given.found),
-        change=sentences(given.would_change),
+        compared="",
+        found=[],
+        change=[],
     )
 
 
@@ -281,8 +281,8 @@ def _over_images(found: OverImages | None, metric: str) -> list[tuple[str, str]]
     return [
         (f"difference in {metric}, new images", _between(found.interval)),
         ("p over seeds and images", _p_text(found.p)),
-        ("probability of being better", share_text(found.probability)),
-        (f"by at least {found.smallest_difference:g}", share_text(found.probability_of_smallest)),
+        ("probability of being better", probability_text(found.probability)),
+        (f"by at least {found.smallest_difference:g}", probability_text(found.probability_of_smallest)),
         ("uncertainty: images alone", f"{found.share_of_images:.0%}"),
         ("uncertainty: seeds alone", f"{found.share_of_seeds:.0%}"),
     ]

@@ -5,16 +5,24 @@ whose confirmation is over: ``questions``. Before that: the best of each loss in
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
 from orchestrator.results.candidates import DatasetVerdict, Standing
 from orchestrator.results.crossed import Runs
 from orchestrator.results.datasets import LEVEL, interaction_test, mean_ranks
+from orchestrator.results.equal_budget import describe_budgets
+from orchestrator.results.judged import describe_judged
+from orchestrator.results.optimism import describe_optimism
+from orchestrator.results.pareto import explain_front, values_at_best
 from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions, quantity_of
-from orchestrator.results.summary import Summary
+from orchestrator.results.race import describe_race
+from orchestrator.results.summary import Summary, trial_row
+from orchestrator.results.trends import describe_trend
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     listed,
@@ -23,6 +31,8 @@ from orchestrator.text.wording import (
     printed,
     setting_text,
 )
+from trainables.chance import chance_rsum
+from trainables.ranks import Ranks
 
 UNCONFIRMED = "unconfirmed"
 """Verdict of the best of a search, before a confirmation."""
@@ -32,9 +42,73 @@ WINNERS, ORDER, RANKS = "winners", "order", "ranks"
 
 
 def answers_of(summary: Summary) -> list[Answer]:
-    """Return all answers about losses and coefficients of an experiment in any state."""
-    found = over_datasets(summary) if len(summary.datasets) > 1 else []
-    return [*found, *(answer for dataset in summary.datasets for answer in dataset_answers(summary, dataset))]
+    """Return all answers of an experiment in any state: over the datasets, then each dataset's."""
+    answers = over_datasets(summary) if len(summary.datasets) > 1 else []
+    for dataset in summary.datasets:
+        answers += [*dataset_answers(summary, dataset), *further_answers(summary, dataset)]
+    return answers
+
+
+def further_answers(summary: Summary, dataset: str) -> list[Answer]:
+    """Return what analyses say of a dataset beside its questions, and what limits its results."""
+    parts: list[tuple[str, str, Sequence[str]]] = [
+        ("trends", "Is there a trend?", _trends(summary, dataset)),
+        ("judged", "Does the verdict hold with judged pairs?", describe_judged(summary.judged.get(dataset, ()))),
+        ("race", "How were the seeds given out?", _race(summary, dataset)),
+        ("equal_budget", "Which loss at an equal budget?", _budgets(summary, dataset)),
+        ("optimism", "How optimistic was the search?", _optimism(summary, dataset)),
+        ("caveats", "What limits these results?", caveats_of(summary, dataset)),
+    ]
+    answers = []
+    for key, question, sentences in parts:
+        if sentences:
+            headline, *notes = (f"{text.rstrip('.')}." for text in sentences)
+            answers.append(Answer(key, dataset, question, headline, notes=tuple(notes)))
+    return [*_front(summary, dataset), *answers]
+
+
+def caveats_of(summary: Summary, dataset: str) -> list[str]:
+    """Return the sentences that qualify a dataset's results."""
+    opened = summary.test_openings.get(dataset, 0)
+    said = [f"The test split was opened {'once' if opened == 1 else f'{opened} times'}."] if opened else []
+    return [*summary.caveats.get(dataset, ()), *said]
+
+
+def _trends(summary: Summary, dataset: str) -> list[str]:
+    return [sentence for trend in summary.trends.get(dataset, ()) for sentence in describe_trend(trend)]
+
+
+def _race(summary: Summary, dataset: str) -> list[str]:
+    return describe_race(summary.races[dataset], summary.metric) if dataset in summary.races else []
+
+
+def _budgets(summary: Summary, dataset: str) -> list[str]:
+    return describe_budgets(summary.equal_budget[dataset]) if dataset in summary.equal_budget else []
+
+
+def _optimism(summary: Summary, dataset: str) -> list[str]:
+    return describe_optimism(summary.optimism[dataset]) if dataset in summary.optimism else []
+
+
+def _front(summary: Summary, dataset: str) -> list[Answer]:
+    points = summary.fronts.get(dataset, ())
+    if not points:
+        return []
+    goals = summary.objectives
+    columns = [
+        Column("trial", "trial"),
+        Column("loss", "loss", hidden=True),
+        Column("name", "loss"),
+        Column("setting", "setting"),
+        *(Column(goal.metric, goal.metric.replace("/", " "), unit=goal.metric, decimals=2) for goal in goals),
+    ]
+    rows: list[Sequence[Cell]] = []
+    for point in points:
+        trial, values = point.first, values_at_best(point, goals)
+        about = (trial.id, trial.config.loss, printed(trial.config.loss), setting_text(trial.parameters))
+        rows.append((*about, *(values.get(goal.metric) for goal in goals)))
+    question, notes = "Which trials are on the Pareto front?", (explain_front(goals),)
+    return [Answer("pareto", dataset, question, "", table=table_of(columns, rows), notes=notes)]
 
 
 def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
@@ -43,6 +117,16 @@ def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     if verdict is None:
         return [unconfirmed(summary, dataset)]
     return _questions(summary, verdict).answers()
+
+
+def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
+    """Return candidate -> ``winner`` or how it compares with the winner, by the first answer that has the candidate."""
+    outcomes: dict[str, str] = {}
+    for answer in answers:
+        for row in answer.table.to_dict()["rows"] if answer.table else ():
+            if row.get("candidate") and row.get("verdict"):
+                outcomes.setdefault(row["candidate"], row["verdict"])
+    return outcomes
 
 
 def headline_of(summary: Summary, dataset: str) -> Answer:
@@ -133,7 +217,7 @@ def _winners(summary: Summary) -> Answer:
         Column("name", "winner"),
         Column("setting", "setting"),
         Column("result", "mean", unit=summary.metric, shows="both"),
-        Column("lead", "lead over the best other loss", unit=summary.metric, signed=True, shows="both"),
+        Column("lead", "lead over other losses", unit=summary.metric, signed=True, shows="both"),
         Column("verdict", "verdict"),
     ]
     rows: list[Sequence[Cell]] = []
@@ -238,3 +322,19 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
             notes=(f"The critical difference of mean ranks is {difference}: {apart}.{few}",),
         )
     ]
+
+
+def chance_of(summary: Summary, dataset: str) -> float | None:
+    """Return the rsum of a random ranking of a dataset's test split, in [0, 600]; ``None`` without kept ranks."""
+    history = summary.history
+    kept = (history.test_ranks.get(trial.id) for trial in history.trials.values() if trial.config.dataset == dataset)
+    text = next((text for text in kept if text is not None), None)
+    return None if text is None else chance_rsum(Ranks.from_text(text).image_of_caption)
+
+
+def summarise(history: History) -> dict[str, Any]:
+    """Return the content of ``summary.json``: results, ``answers``, and ``trials``, the list of all trials."""
+    summary = Summary(history)
+    answers = [answer.to_dict() for answer in answers_of(summary)]
+    trials = [trial_row(trial, history) for trial in history.trials.values()]
+    return {**summary.to_dict(), "answers": answers, "trials": trials}

@@ -214,7 +214,6 @@ class DatasetVerdict:
         metric: The metric that decides.
         selection: The metric that chose the winner.
         verdict: *better* where the winner beats every other candidate, else the weakest verdict of the comparisons.
-        reason: One sentence about the verdict.
         standings: The candidates with a finished seed, the winner first.
         comparisons: The winner with the runner-up, the rival, the baseline, and the closest other unless it is beaten.
         others: The winner with the other candidates that can be tested; their p-values are not corrected.
@@ -223,16 +222,12 @@ class DatasetVerdict:
         decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
         images: Number of test images where they decide; ``None`` where the seeds alone decide.
         baseline: Label of the baseline; ``None`` where no candidate is the baseline.
-        compared: A sentence about the comparison; empty for a single candidate.
-        found: A sentence about the finding of each comparison.
-        would_change: Sentences about what would change the verdict; empty if unknown.
     """
 
     dataset: str
     metric: str
     selection: str
     verdict: Verdict
-    reason: str
     standings: tuple[Standing, ...]
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
@@ -241,9 +236,6 @@ class DatasetVerdict:
     images: int | None = None
     baseline: str | None = None
     others: tuple[Comparison, ...] = ()
-    compared: str = ""
-    found: tuple[str, ...] = ()
-    would_change: tuple[str, ...] = ()
 
     @property
     def winner(self) -> Standing | None:
@@ -256,15 +248,11 @@ class DatasetVerdict:
             "dataset": self.dataset,
             "winner": self.winner.candidate.label if self.winner else None,
             "verdict": self.verdict,
-            "reason": self.reason,
             "metric": self.metric,
             "selection": self.selection,
             "decided_by": self.decided_by,
             "level": self.level,
             "comparisons": [asdict(comparison) for comparison in self.comparisons],
             "standings": [standing.to_dict() for standing in self.standings],
-            "compared": self.compared,
-            "found": list(self.found),
-            "would_change": list(self.would_change),
             "warnings": list(self.warnings),
         }

@@ -312,14 +312,15 @@ def _without_test(pair: tuple[Candidate, Candidate], first: Sample, second: Samp
     if not any(one.has_seeds for one in pair):
         return _as_it_is(float(first.mean() - second.mean()))
     if any(one.has_seeds and len(one.values) < 2 for one in pair):
-        return Verdict.UNTESTED, "one seed has no spread to test against; confirm with at least 3"
+        return Verdict.UNTESTED, "a test needs at least two seeds of each candidate"
     if not has_spread(np.concatenate([first, second])):
-        return Verdict.TIE, "all seeds of both gave the same value"
-    return Verdict.UNTESTED, "the seeds made no difference to either, so there is no spread to test against"
+        return Verdict.TIE, "all seeds of both candidates have the same value"
+    return Verdict.UNTESTED, "no candidate varies over its seeds, so there is no spread to test against"
 
 
 def _as_it_is(difference: float) -> tuple[Verdict, str]:
     """Return the verdict on two candidates without seeds, whose values on this test set cannot vary."""
     if abs(difference) < 1e-9:
-        return Verdict.TIE, "neither has seeds, and both have the same value"
-    return (Verdict.BETTER if difference > 0 else Verdict.WORSE), "neither has seeds, so the values are what they are"
+        return Verdict.TIE, "neither candidate has seeds, and both have the same value"
+    better = Verdict.BETTER if difference > 0 else Verdict.WORSE
+    return better, "neither candidate has seeds, so the difference is exact on these test images"

@@ -21,8 +21,8 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.candidates import DatasetVerdict, weakest
 from orchestrator.results.confirmed import Question, answer, verdicts_of
 from orchestrator.results.confirming import repeats_of
-from orchestrator.results.plain_words import share_text
 from orchestrator.results.statistics import Sample
+from orchestrator.text.wording import probability_text
 from trainables.judgements.judged_metrics import (
     CONDENSED,
     RECALLS,
@@ -176,7 +176,7 @@ def _found(metric: str, verdict: DatasetVerdict) -> str:
         return f"{words} {verdict.verdict}"
     digits = 3 if metric.startswith("map_r") else 2
     images = decisive.over_images
-    probability = f", probability {share_text(images.probability)} on new images" if images else ""
+    probability = f", probability {probability_text(images.probability)} on new images" if images else ""
     difference = f"{decisive.difference:+.{digits}f} against {decisive.label!r}"
     return f"{words} {verdict.verdict} ({difference}{probability})"
 

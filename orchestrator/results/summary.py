@@ -169,12 +169,8 @@ class Summary:
         return {"trial": point.first.id, **identity_of(point.first), **values_at_best(point, self.objectives)}
 
 
-def summarise(history: History) -> dict[str, Any]:
-    """Return the content of ``summary.json``: the results, and ``trials``, the list of all trials."""
-    return {**Summary(history).to_dict(), "trials": [_row(trial, history) for trial in history.trials.values()]}
-
-
-def _row(trial: Trial, history: History) -> dict[str, Any]:
+def trial_row(trial: Trial, history: History) -> dict[str, Any]:
+    """Return a trial as an entry of ``trials`` in ``summary.json``."""
     return {
         "trial": trial.id,
         "stage": str(trial.stage),

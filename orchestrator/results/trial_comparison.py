@@ -15,9 +15,11 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
+from orchestrator.results.answer import Answer, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.winner import find_winners
+from orchestrator.text.wording import setting_text
 from trainables.errors import UserError
 from trainables.ranks import Ranks
 
@@ -81,6 +83,38 @@ class TrialComparison:
             "settings": {name: list(pair) for name, pair in self.settings.items()},
             "metrics": {name: list(pair) for name, pair in self.metrics.items()},
         }
+
+    def answers(self) -> list[Answer]:
+        """Return which trial is better, with the settings that differ, and the metrics at the best epochs."""
+        sides = [
+            f"{letter}: {side.experiment}/{side.trial.id}{f' ({side.why})' if side.why else ''}: "
+            f"{setting_text(side.trial.parameters) or 'default'}"
+            for letter, side in zip("AB", (self.first, self.second), strict=True)
+        ]
+        settings = Table(
+            (Column("setting", "setting"), Column("a", "A"), Column("b", "B")),
+            tuple(
+                (name, *(None if value is None else str(value) for value in pair))
+                for name, pair in self.settings.items()
+            ),
+            "settings that differ",
+        )
+        metrics = (
+            Column("metric", "metric"),
+            Column("a", "A", "number"),
+            Column("b", "B", "number"),
+            Column("difference", "B − A", "number", signed=True),
+        )
+        rows = [
+            (name, first, second, None if first is None or second is None else second - first)
+            for name, (first, second) in self.metrics.items()
+        ]
+        table = settings if self.settings else None
+        notes = (*sides, *(() if self.settings else ("No setting differs.",)))
+        return [
+            Answer("settings", "", "Which of two trials is better?", f"{self.better}.", table=table, notes=notes),
+            Answer("metrics", "", "Which metrics differ at the best epochs?", "", table=Table(metrics, tuple(rows))),
+        ]
 
 
 def compare_trials(first: str, second: str, output: Path) -> TrialComparison:

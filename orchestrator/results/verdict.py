@@ -42,7 +42,6 @@ from orchestrator.results.candidates import (
 )
 from orchestrator.results.comparisons import LEVEL, Rules, compare, find_candidate, possible
 from orchestrator.results.metric_ranges import range_of
-from orchestrator.results.plain_words import what_was_compared, what_was_found, what_would_change
 from orchestrator.results.statistics import bootstrap_interval, measure, t_interval
 from trainables.errors import ConfigError
 
@@ -136,13 +135,11 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
     tested = compare(ranked, rules)
     comparisons = tuple(comparison for comparison in tested if comparison.roles)
     baseline = find_candidate(ranked, rules.baseline)
-    verdict, reason = _overall(ranked, comparisons)
     return DatasetVerdict(
         dataset=dataset,
         metric=rules.metric,
         selection=rules.selection,
-        verdict=verdict,
-        reason=reason,
+        verdict=_overall(ranked, comparisons),
         standings=tuple(_standing(one, rank, rules) for rank, one in enumerate(ranked, start=1)),
         comparisons=comparisons,
         warnings=(
@@ -154,9 +151,6 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
         images=ranked[0].image_runs().shape[1] if rules.over_images and ranked else None,
         baseline=None if baseline is None else baseline.label,
         others=tuple(comparison for comparison in tested if not comparison.roles),
-        compared=what_was_compared(ranked, rules) if comparisons else "",
-        found=tuple(what_was_found(ranked[0].label, one) for one in comparisons),
-        would_change=tuple(what_would_change(one, rules.level) for one in comparisons if one.detectable),
         level=rules.level,
     )
 
@@ -192,17 +186,14 @@ def _standing(candidate: Candidate, rank: int, rules: Rules) -> Standing:
     )
 
 
-def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> tuple[Verdict, str]:
-    """Return the weakest verdict of the comparisons, and the reason in a sentence."""
-    if not ranked:
-        return Verdict.UNTESTED, "no seed of any candidate finished"
+def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> Verdict:
+    """Return the weakest verdict of the comparisons; a winner that lost a seed, as all did, beats nobody."""
     decisive = weakest(comparisons)
     if decisive is None:
-        return Verdict.UNTESTED, f"{ranked[0].label!r} had nobody to compare with"
+        return Verdict.UNTESTED
     if ranked[0].missing and decisive.verdict is not Verdict.WORSE:
-        why = f"every candidate lost a seed, {ranked[0].label!r} too, and the seeds that are left may flatter it"
-        return Verdict.UNTESTED, why
-    return decisive.verdict, what_was_found(ranked[0].label, decisive)
+        return Verdict.UNTESTED
+    return decisive.verdict
 
 
 def _without_images(lacking: Sequence[str], candidates: int) -> list[str]:
@@ -210,8 +201,8 @@ def _without_images(lacking: Sequence[str], candidates: int) -> list[str]:
     if not lacking:
         return []
     return [
-        f"the verdict looks at the seeds alone and says nothing about new images: the ranks of {len(lacking)} of "
-        f"{candidates} candidates were not kept when they were evaluated on test"
+        f"the verdict holds for these test images alone: the ranks of {len(lacking)} of {candidates} candidates were "
+        f"not kept"
     ]
 
 
@@ -225,13 +216,13 @@ def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
             fates = [f"seed {seed} {one.missing[seed]}" for seed in sorted(one.missing)]
             unknown = given - len(one.values) - len(one.missing)
             fates += [f"{unknown} not run"] if unknown else []
-            barred = "; it can't win before the others" if one.missing else ""
-            barred += ", and has too few to be compared" if one.missing and len(one.values) < FEWEST_TESTED else ""
-            sentences.append(f"{one.label!r} has {len(one.values)} of {given} seeds: {', '.join(fates)}{barred}")
+            barred = "; candidates with all seeds rank before it" if one.missing else ""
+            barred += ", and a test needs two seeds" if one.missing and len(one.values) < FEWEST_TESTED else ""
+            sentences.append(f"{one.label} has {len(one.values)} of {given} seeds: {', '.join(fates)}{barred}")
     return sentences
 
 
 def _missing_baseline(dataset: str, ranked: Sequence[Candidate], baseline: str | None) -> list[str]:
     if baseline is None or find_candidate(ranked, baseline) is not None:
         return []
-    return [f"the baseline {baseline!r} has no finished seed on {dataset}; nothing was compared with it"]
+    return [f"the baseline {baseline} has no finished seed on {dataset}, so nothing was compared with it"]

@@ -2,13 +2,12 @@
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.journal.confirmation_records import ConfirmationPlanned, EvaluatedOnTest
@@ -19,9 +18,9 @@ from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.record import Record
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialRetried, TrialStarted, has_ended
+from orchestrator.results.answers import chance_of, dataset_answers, over_datasets
 from orchestrator.results.confirming import races_of
 from orchestrator.results.race import describe_race, describe_round
-from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary
 from orchestrator.search.heartbeat import EpochClock, Heartbeat, spinner
 from orchestrator.search.time_left import (
@@ -35,11 +34,10 @@ from orchestrator.search.time_left import (
     work_of,
 )
 from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
-from orchestrator.tables.pareto import pareto_tables
-from orchestrator.tables.terminal import draw
 from orchestrator.text.terminal import make_console, say
-from orchestrator.text.values import format_parameters
-from orchestrator.text.wording import number_text, printed, setting_text
+from orchestrator.text.values import count_text
+from orchestrator.text.wording import metric_meaning, number_text, printed, setting_text
+from orchestrator.views.terminal import screen
 
 PROGRESS_SECONDS, MOST_PROGRESS_SECONDS = 30.0, 300.0
 """Seconds between two lines of plain output about the progress of the search: at first, and after 100 minutes."""
@@ -52,6 +50,9 @@ DRAW_SECONDS = 0.25
 
 DRAW_SHARE = 20
 """A drawing waits this many times as long as the last drawing took, so that large tables take little of the driver."""
+
+WIDEST = 1000
+"""Columns for which the end of a search is drawn where the output is no terminal."""
 
 
 class Progress:
@@ -331,46 +332,40 @@ def describe_end(trial: Trial) -> str:
     return f"{words}: {trial.metric} {value} in epoch {trial.best_epoch}"
 
 
-def print_summary(history: History, show: Callable[..., None] | None = None) -> None:
-    """Print the winner of each dataset with its verdict, the trials that could not win, and how trials ended."""
+def print_summary(history: History, commands: Sequence[str] = (), width: int | None = None) -> None:
+    """Print the end of a search: over the datasets, or the losses of a single dataset, with two answers.
+
+    Args:
+        history: History of the experiment.
+        commands: Lines at the end, such as the next command.
+        width: Columns for which the lines are made; ``None`` takes those of the terminal, or all that a pipe needs.
+    """
     summary = Summary(history)
-    # On a terminal, lines break between words at its width; in a file, each sentence is a line.
-    is_folded = show is None and sys.stdout.isatty()
-    console = make_console(plain_width=160)
-    show = show or console.print
-    show(_winners(summary))
-    for front in pareto_tables(summary):
-        show(draw(front, console.width))
-    for dataset in summary.caveats:
-        for sentence in statements(dataset, summary):
-            show(Text(f"{dataset}: {sentence}", no_wrap=not is_folded, overflow="fold" if is_folded else "ignore"))
-    for stage in Stage:
-        states = Counter(map(history.standing, history.stage(stage)))
-        by = f"; ended by budget.{summary.ended_by}" if stage is Stage.SEARCH and _is_limited(summary) else ""
-        if states:
-            show(Text(f"{stage}: {states.total()} trials: {count_words(states)}{by}"))
+    console = make_console(plain_width=WIDEST)
+    for line in end_of_search(summary, commands, width or console.width):
+        console.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
 
 
-def _is_limited(summary: Summary) -> bool:
-    return summary.ended_by not in (None, "trials")
-
-
-def _winners(summary: Summary) -> Group:
-    """Return a table of the winners, with long texts (parameters, names of trials) below."""
-    metric = summary.metric.removeprefix("val/")
-    table = Table()
-    for heading in ("dataset", "model", "loss"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("seeds", f"val {metric}", f"test {metric}"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for dataset, winner in summary.winners.items():
-        test = "" if winner.test is None else f"{winner.test[metric]:.2f}"
-        seeds = str(winner.seeds) if winner.confirmed else "unconfirmed"
-        config = winner.setting.config
-        texts = (dataset, config.model, config.loss, seeds, f"{winner.val[metric]:.2f}", test)
-        table.add_row(*map(Text, texts))
-    below = [
-        f"{dataset}: {winner.trial}: {format_parameters(winner.setting.parameters) or 'defaults'}"
-        for dataset, winner in summary.winners.items()
-    ]
-    return Group(Text(f"{summary.experiment}: winners", "italic"), table, *map(Text, below))
+def end_of_search(summary: Summary, commands: Sequence[str], width: int) -> list[Text]:
+    """Return the end of a search as lines, at most 15 on a terminal of 100 columns."""
+    datasets = summary.datasets
+    if not datasets:
+        return [Text(f"{summary.experiment}: no trial has begun")]
+    answers = over_datasets(summary) if len(datasets) > 1 else dataset_answers(summary, datasets[0])
+    first, further = answers[0], answers[1:2]
+    sentences = [f"{answer.question} {answer.headline}" for answer in further] or list(first.notes[:1])
+    caveats = sum(
+        len(summary.caveats.get(name, ())) + (len(summary.verdicts[name].warnings) if name in summary.verdicts else 0)
+        for name in datasets
+    )
+    verdict = summary.verdicts.get(datasets[0])
+    metric = summary.metric if verdict is None else verdict.metric
+    models = {trial.config.model for trial in summary.history.trials.values()}
+    about = (
+        Path(datasets[0]).name if len(datasets) == 1 else summary.experiment,
+        printed(models.pop()) if len(models) == 1 else "",
+    )
+    chance = chance_of(summary, datasets[0]) if metric == "test/rsum" else None
+    counted = f"{count_text(caveats, 'caveat')}; " if caveats else ""
+    closing = [f"{counted}{commands[0]}", *commands[1:]] if commands else []
+    return screen(first, about, metric_meaning(metric, chance), sentences, closing, width)

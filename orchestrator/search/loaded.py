@@ -10,8 +10,8 @@ from orchestrator.journal.directory import find_directory
 from orchestrator.journal.history import History
 from orchestrator.journal.reader import read_history
 from orchestrator.results import frames
+from orchestrator.results.answers import summarise
 from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.summary import summarise
 from orchestrator.results.winner import Winner, winners_of
 from orchestrator.search.resuming import read_experiment
 from orchestrator.winners.champions import packed_champions

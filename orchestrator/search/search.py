@@ -15,7 +15,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.display import evaluation_displayed
 from orchestrator.search.preparation import (

@@ -34,7 +34,7 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
 """Our name of a dataset, a model or a loss -> its name in papers."""
 
 METRICS = {
-    "rsum": "sum of the six recalls, 0 to 600, chance {chance:.1f}",
+    "rsum": "sum of six recalls, 0–600",
     "map_r": "mAP@R, 0 to 1",
     "map5": "mAP@5, 0 to 1",
 }
@@ -135,15 +135,30 @@ def share_text(share: float) -> str:
 
 def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: int | None = None) -> str:
     """Return a number in its unit, see ``results.answer.Column``."""
+    if unit == "number":
+        text = value_text(value).replace("-", "−")
+        return f"+{text}" if signed and value > 0 else text
     shown = {
         "p": p_text,
         "probability": probability_text,
         "share": share_text,
         "count": lambda count: f"{count:,.0f}",
         "seconds": duration_text,
-        "number": value_text,
     }.get(unit)
     return number_text(value, unit, signed=signed, decimals=decimals) if shown is None else shown(value)
+
+
+def metric_meaning(metric: str, chance: float | None = None) -> str:
+    """Return a metric with what it measures, and the value of a random ranking where it is known.
+
+    Example:
+        >>> metric_meaning("test/rsum", 3.2), metric_meaning("val/i2t_r1")
+        ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val i2t r1')
+    """
+    name = metric.replace("/", " ").replace("_", " ")
+    meaning = next((text for ending, text in METRICS.items() if metric.endswith(ending)), "")
+    by_chance = "" if chance is None else f", chance {number_text(chance, metric)}"
+    return f"{name}: {meaning}{by_chance}" if meaning else name
 
 
 def metric_name(metric: str) -> str:

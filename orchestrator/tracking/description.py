@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
+from orchestrator.results.answers import dataset_answers, outcomes_of
 from orchestrator.results.candidates import DatasetVerdict, Standing
-from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.summary import Summary
 from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
 from orchestrator.tracking.artifacts import protocol_of
 from search_spaces.space import is_number
@@ -227,7 +228,7 @@ class ConfirmedCandidate:
         trial: The trial of the search that was repeated.
         metrics: Means over the seeds by the names of a trial's metrics; for the metric that decides also the sample
             standard deviation (``_sd``) and the ends of the mean's 95 % interval (``_low``, ``_high``).
-        tags: The verdict on the candidate, and its rank from 1.
+        tags: The verdict on the candidate, its rank from 1, and of the winner the description of its run.
         seeds: Number of the candidate's repeats that finished.
         ended: The date at which the candidate's last repeat ended, in seconds since the Unix epoch.
     """
@@ -241,12 +242,27 @@ class ConfirmedCandidate:
 
 def confirmed_candidates(history: History) -> Iterator[ConfirmedCandidate]:
     """Yield the candidates with a finished repeat, for every dataset whose confirmation is over."""
-    for verdict in verdicts_of(history).values():
+    summary = Summary(history)
+    for dataset, verdict in summary.verdicts.items():
+        answers = dataset_answers(summary, dataset)
+        outcomes = outcomes_of(answers)
         for standing in verdict.standings:
-            yield _described(history, verdict, standing)
+            outcome = outcomes.get(standing.candidate.label, "not compared")
+            said = {"verdict": outcome}
+            if standing.rank == 1:
+                said = {"verdict": f"winner: {answers[0].verdict}", **_note(history, standing, answers[0].headline)}
+            yield _described(history, verdict, standing, said)
 
 
-def _described(history: History, verdict: DatasetVerdict, standing: Standing) -> ConfirmedCandidate:
+def _note(history: History, standing: Standing, headline: str) -> dict[str, str]:
+    """Return the description of the winner's run: its setting, and the answer in a sentence."""
+    setting = note_of(history.trials[standing.candidate.label])["mlflow.note.content"]
+    return {"mlflow.note.content": f"{setting}\n\n{markdown(headline)}"}
+
+
+def _described(
+    history: History, verdict: DatasetVerdict, standing: Standing, said: Mapping[str, str]
+) -> ConfirmedCandidate:
     label, result = standing.candidate.label, standing.result
     means = {name: measure.mean for name, measure in standing.measures.items() if not name.endswith("_std")}
     ends = {} if standing.student is None else {"low": standing.student.low, "high": standing.student.high}
@@ -260,15 +276,7 @@ def _described(history: History, verdict: DatasetVerdict, standing: Standing) ->
     return ConfirmedCandidate(
         trial=history.trials[label],
         metrics={**spread, **means, **best_of(means), "seeds": float(result.seeds)},
-        tags={"verdict": _verdict_on(verdict, standing), "rank": str(standing.rank)},
+        tags={**said, "rank": str(standing.rank)},
         seeds=result.seeds,
         ended=max(trial.ended or 0.0 for trial in repeats),
     )
-
-
-def _verdict_on(verdict: DatasetVerdict, standing: Standing) -> str:
-    """Return in a few words how a candidate compares with the winner."""
-    if standing.rank == 1:
-        return f"winner: {verdict.verdict}"
-    compared = {comparison.label: str(comparison.verdict) for comparison in verdict.comparisons}
-    return f"winner is {compared[standing.candidate.label]}" if standing.candidate.label in compared else "not compared"

@@ -13,8 +13,9 @@ from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
-from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.winner import find_champions, winners_of
+from orchestrator.results.answers import headline_of
+from orchestrator.results.summary import Summary
+from orchestrator.results.winner import find_champions
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
@@ -40,7 +41,7 @@ class Champion:
         value: Value of this metric; for a confirmed model the mean over the seeds.
         data_digest: Digest of the data on which the model was trained.
         parameters: The hyper-parameters that identify the trial, for people; empty in packages of older versions.
-        verdict: The verdict on the model and the reason in a sentence; empty without a confirmation.
+        verdict: The answer to which loss or coefficients are best; empty without a confirmation.
         test: Value of the metric on the test split, for a confirmed model the mean over the seeds; ``None`` where the
             test split was not opened for the model.
         std: Standard deviation of ``value`` over the seeds (``ddof=0``), >= 0; ``None`` without a confirmation, for one
@@ -99,8 +100,8 @@ def read_champion(folder: Path) -> Champion | None:
 
 def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     """Return the description of the winner of a dataset, whose model the given trial trained."""
-    verdicts, metric = verdicts_of(history), history.metric
-    winner, verdict = winners_of(history, verdicts)[dataset], verdicts.get(dataset)
+    summary, metric = Summary(history), history.metric
+    winner, verdict = summary.winners[dataset], summary.verdicts.get(dataset)
     name = metric.removeprefix("val/")
     best = verdict.winner if winner.confirmed and verdict is not None else None
     return Champion(
@@ -112,7 +113,7 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
         value=winner.val[name],
         data_digest=history.data.get(data_key(trial.config), ""),
         parameters=values_text(winner.setting.parameters),
-        verdict="" if verdict is None else f"{verdict.verdict}: {verdict.reason}",
+        verdict="" if verdict is None else headline_of(summary, dataset).headline,
         test=(winner.test or {}).get(name),
         std=None if best is None else best.measures[metric].std,
         seeds=winner.seeds,

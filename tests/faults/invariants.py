@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
 from orchestrator.tracking import STATUS, default_uri
 from tests.faults.searches import live_actors
 from tests.faults.troubled_workload import trained_epochs

@@ -19,7 +19,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
 from orchestrator.results.winner import find_winners
 from orchestrator.search.search import run_search
 from tests.faults.invariants import assert_ended_once, assert_kept, assert_sound, assert_tidy

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from orchestrator.tables.experiments import read_result, tables_of
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.search.search import run_search
-from orchestrator.tables.experiments import read_result, tables_of
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.in_process import without_ray
 

@@ -14,7 +14,7 @@ from orchestrator.journal.directory import read_places
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import TrialState
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
 from tests.integration.search_process import command
 from tests.support.bucket import CREDENTIALS, s3_server
 from tests.support.experiments import make_experiment

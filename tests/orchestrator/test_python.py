@@ -12,7 +12,7 @@ import orchestrator as icr
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.plotly_figures import light_colours
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
 from orchestrator.search.loaded import LoadedExperiment
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append

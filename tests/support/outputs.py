@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from orchestrator.tables import FORMATS
 
 from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
@@ -14,11 +15,10 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialEnded
 from orchestrator.report.page import Extras, Page, build_page
+from orchestrator.results.answers import summarise
 from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.summary import summarise
 from orchestrator.results.winner import find_champions
 from orchestrator.search.display import PlainDisplay, Progress, print_summary, trials_table
-from orchestrator.tables import FORMATS
 from orchestrator.text.terminal import make_console
 from orchestrator.tracking.description import note_of
 from orchestrator.tracking.registry import about_version

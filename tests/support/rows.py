@@ -1,7 +1,8 @@
 """Rows to make tables of."""
 
-from orchestrator.results.statistics import Measure
 from orchestrator.tables import Row
+
+from orchestrator.results.statistics import Measure
 
 RETRIEVAL = {
     **{

@@ -8,9 +8,9 @@ import pytest
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import best_points, points_of
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import caveats, seed_noise
 from orchestrator.results.confirmation import choose_candidates, published_default
-from orchestrator.results.summary import summarise
 from orchestrator.results.winner import find_winners
 from orchestrator.search.budget import Meter
 from orchestrator.tuner.actor import Step

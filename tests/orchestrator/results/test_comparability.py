@@ -10,8 +10,8 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.page import build_page
+from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import comparability
-from orchestrator.results.summary import summarise
 from tests.support.experiments import add_trial, make_experiment, start
 
 RATE = 3e-4

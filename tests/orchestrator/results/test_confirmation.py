@@ -8,10 +8,10 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.answers import summarise
 from orchestrator.results.confirmation import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.confirmed import champion_of, verdicts_of
 from orchestrator.results.confirming import current_plans, trainings_of
-from orchestrator.results.summary import summarise
 from orchestrator.results.verdict import Verdict
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.test_split import selected

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from orchestrator.results.sentences import statements
 
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import Cell, Experiment
@@ -16,6 +17,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.answers import summarise
 from orchestrator.results.confirmation import fresh_seeds, repeat
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.confirming import (
@@ -30,8 +32,7 @@ from orchestrator.results.confirming import (
 )
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import race_outcome, run_race
-from orchestrator.results.sentences import statements
-from orchestrator.results.summary import Summary, summarise
+from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import LEVEL, Verdict
 from orchestrator.search.display import PlainDisplay, Progress, race_lines
 from orchestrator.search.followed import Followed

@@ -11,6 +11,7 @@ from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.points import points_by_study, points_of
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.answers import summarise
 from orchestrator.results.early_epochs import (
     FEWEST,
     EarlyEpochs,
@@ -18,7 +19,6 @@ from orchestrator.results.early_epochs import (
     early_epochs,
     rank_correlations,
 )
-from orchestrator.results.summary import summarise
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
 

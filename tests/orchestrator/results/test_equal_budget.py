@@ -6,6 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from orchestrator.results.sentences import statements
+from orchestrator.tables import FORMATS
+from orchestrator.tables.equal_budget import equal_budget_tables
 
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
@@ -13,10 +16,7 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.page import build_page
 from orchestrator.results.equal_budget import FEWEST, equal_budgets, searched_losses
 from orchestrator.results.optimism import Incumbent, optimism_of
-from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary
-from orchestrator.tables import FORMATS
-from orchestrator.tables.equal_budget import equal_budget_tables
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 
 STEADY, LUCKY = (50.0, 51.0, 52.0, 53.0), (20.0, 30.0, 40.0, 60.0)

@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orchestrator.results.sentences import statements
+from orchestrator.tables.judged import judged_tables
+from orchestrator.tables.rows import rows_of
 
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.render import render
 from orchestrator.results import judged
+from orchestrator.results.answers import summarise
 from orchestrator.results.candidates import DatasetVerdict, Verdict
 from orchestrator.results.confirmed import Question, verdicts_of
 from orchestrator.results.judged import image_values, judged_verdicts
-from orchestrator.results.sentences import statements
-from orchestrator.results.summary import Summary, summarise
-from orchestrator.tables.judged import judged_tables
-from orchestrator.tables.rows import rows_of
+from orchestrator.results.summary import Summary
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append

@@ -11,8 +11,8 @@ from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.points import points_by_study
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.answers import summarise
 from orchestrator.results.space_edges import ENOUGH, Edge, space_edges
-from orchestrator.results.summary import summarise
 from search_spaces import Range
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig

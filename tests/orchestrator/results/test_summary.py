@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
 from orchestrator.results.winner import find_winners
 from tests.support.experiments import add_trial, make_experiment
 from tests.support.records import append

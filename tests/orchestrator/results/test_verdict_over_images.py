@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from orchestrator.results.sentences import statements
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.confirmed import BEGUN_BEFORE, verdicts_of
-from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import LEVEL, Candidate, DatasetVerdict, Verdict, judge
 from orchestrator.search.preparation import start as start_experiment

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.journal.ledger import Ledger
+from orchestrator.results.answers import summarise
 from orchestrator.results.candidates import (
     Candidate,
     Comparison,
@@ -21,7 +22,6 @@ from orchestrator.results.judged import JudgedVerdict
 from orchestrator.results.optimism import Incumbent, Optimism
 from orchestrator.results.race import Race, Round
 from orchestrator.results.statistics import Interval, Measure
-from orchestrator.results.summary import summarise
 from tests.support.experiments import add_trial, make_experiment, start
 
 IMAGES = OverImages(Interval(1.0, 3.0), 0.01, 0.99, 1.0, 0.9, Verdict.TIE, 0.2, 0.5, 0.6, 0.3)

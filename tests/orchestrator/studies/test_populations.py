@@ -18,8 +18,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.answers import summarise
 from orchestrator.results.confirming import current_plans, trainings_of
-from orchestrator.results.summary import summarise
 from orchestrator.results.winner import find_winners
 from orchestrator.search.display import print_summary
 from orchestrator.search.resuming import extend_experiment

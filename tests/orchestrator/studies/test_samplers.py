@@ -13,8 +13,8 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import JournalError, read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.answers import summarise
 from orchestrator.results.pareto import pareto_fronts
-from orchestrator.results.summary import summarise
 from orchestrator.studies.shown import ShownTrials
 from orchestrator.studies.study import Studies
 from orchestrator.studies.warm_start import read_sources, start_warm

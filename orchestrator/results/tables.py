@@ -1,0 +1,410 @@
+"""The tables of [Bleeker2022] with an experiment's results, and with the published rows beside ours.
+
+A row of a confirmed dataset is a candidate, with metrics on test over its seeds. A row of an unconfirmed dataset is the
+best trial of a study, with metrics on val over its trainings. As in the published tables, and in no other table, a
+deviation is that of the population (``ddof=0``); that of COCOS is over the batches of a run.
+
+References:
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
+        ECIR 2022. arXiv:2202.07474
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path, PurePath
+from statistics import fmean, pstdev
+from typing import Any
+
+from orchestrator.journal.points import Point, best_points
+from orchestrator.journal.reader import read_history
+from orchestrator.reference.other_papers import SOURCES, other_rows
+from orchestrator.reference.published import (
+    NT_XENT_COCOS,
+    RETRIEVAL,
+    SMOOTH_AP_COCOS,
+    TRIPLET_COCOS,
+    PublishedRow,
+    published_rows,
+    study_dataset,
+)
+from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
+from orchestrator.results.answers import UNCONFIRMED, answers_of, outcomes_of
+from orchestrator.results.candidates import DatasetVerdict, Standing
+from orchestrator.results.confirmed import metrics_of
+from orchestrator.results.statistics import Measure
+from orchestrator.results.summary import Summary
+from orchestrator.text.wording import printed, setting_text
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table, about one candidate.
+
+    Attributes:
+        dataset: Name as in ``TrialConfig``; so are ``model`` and ``loss``.
+        parameters: See ``history.Trial.parameters``; of a published row, the parameters of the loss.
+        measures: Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation.
+        number: Rank on the dataset; of a published row, the number of the experiment in [Bleeker2022] or the name of
+            another paper.
+        verdict: ``winner``, or how the candidate compares with the winner; empty where it was not compared.
+        published: Whether the row is from a paper.
+    """
+
+    dataset: str
+    model: str
+    loss: str
+    parameters: Mapping[str, Any]
+    measures: Mapping[str, Measure]
+    number: str = ""
+    verdict: str = ""
+    published: bool = False
+
+    @property
+    def seeds(self) -> int:
+        """Largest number of runs behind a mean of the row."""
+        return max((measure.seeds for measure in self.measures.values()), default=0)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a table.
+
+    Attributes:
+        key: Key of the answer.
+        title: Title of the table.
+        columns: The columns of metrics; their keys are metrics without prefix.
+        published: Number of the table in [Bleeker2022]; ``None`` if the paper has no such table.
+        over_batches: Whether the deviations are over the batches of a run.
+        caveat: Warning about comparisons with the published rows; may be empty.
+    """
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    published: int | None = None
+    over_batches: bool = True
+    caveat: str = ""
+
+
+def _metric(key: str, heading: str, decimals: int, latex: str = "") -> Column:
+    way = key.partition("_")[0]
+    return Column(key, heading, key, group=way if way in ("i2t", "t2i") else "", latex=latex, decimals=decimals)
+
+
+def _both_ways(*metrics: tuple[str, str, int, str]) -> tuple[Column, ...]:
+    """Return the columns of both directions, from name, heading, decimals and heading in LaTeX."""
+    return tuple(_metric(f"{way}_{name}", *rest) for way in ("i2t", "t2i") for name, *rest in metrics)  # type: ignore[arg-type]
+
+
+_RECALLS = _both_ways(
+    ("r1", "R@1", 1, ""),
+    ("r5", "R@5", 1, ""),
+    ("r10", "R@10", 1, ""),
+    ("average_recall", "avg. recall", 1, r"avg.\ recall"),
+)
+_PER_QUERY = ("negatives_per_query", "C^q", 2, "$C^{q}$")
+_PER_BATCH = ("negatives_per_batch", "C^B", 2, "$C^{B}$")
+_WITHOUT = ("queries_without_gradient", "C^0", 2, "$C^{0}$")
+
+RETRIEVAL_LAYOUT = Layout(
+    "retrieval",
+    "Retrieval",
+    (*_RECALLS[:4], _metric("i2t_map5", "mAP@5", 2), *_RECALLS[4:], _metric("rsum", "rsum", 1)),
+    RETRIEVAL,
+    over_batches=False,
+)
+CLASSES_LAYOUT = Layout(
+    "classes",
+    "Retrieval of images with images of their class",
+    tuple(_metric(f"i2t_r{k}", f"R@{k}", 1) for k in (1, 2, 4, 8)),
+    over_batches=False,
+)
+TRIPLET_LAYOUT = Layout(
+    "cocos_triplet",
+    "Contributing samples of hinge losses",
+    _both_ways(_PER_QUERY, _PER_BATCH, _WITHOUT),
+    TRIPLET_COCOS,
+    caveat="The published t2i C^q and C^0 of the plain triplet loss are sums over the wrong axis.",
+)
+NT_XENT_LAYOUT = Layout(
+    "cocos_nt_xent",
+    "Contributing samples of NT-Xent",
+    _both_ways(
+        ("negatives_per_query", "C^qv-", 2, "$C^{qv^{-}}$"),
+        ("negative_weight", "W^qv-", 2, "$W^{qv^{-}}$"),
+        ("positive_weight", "W^qv+", 2, "$W^{qv^{+}}$"),
+    ),
+    NT_XENT_COCOS,
+)
+SMOOTH_AP_LAYOUT = Layout(
+    "cocos_smooth_ap",
+    "Contributing samples of SmoothAP",
+    _both_ways(_PER_QUERY, _WITHOUT),
+    SMOOTH_AP_COCOS,
+    caveat="The published t2i columns look at the wrong candidates: t2i C^0 is at least 614 of 640 for any model.",
+)
+GRADED_LAYOUT = Layout(
+    "cocos_graded",
+    "Contributing samples of losses with graded weights",
+    _both_ways(
+        _PER_QUERY, _WITHOUT, ("negative_weight", "W^-", 2, "$W^{-}$"), ("positive_weight", "W^+", 2, "$W^{+}$")
+    ),
+)
+GENERAL_LAYOUT = Layout(
+    "cocos_general",
+    "Contributing pairs of losses without weights of their own",
+    (_metric("gradient_negatives", "negatives", 2), _metric("gradient_positives", "positives", 2)),
+)
+EFFECTIVE_LAYOUT = Layout(
+    "cocos_effective",
+    "Effective number of negatives, and the share of the hardest, without a threshold",
+    _both_ways(
+        ("effective_negatives_entropy", "N (entropy)", 2, "$N_{H}$"),
+        ("effective_negatives_squares", "N (squares)", 2, "$N_{2}$"),
+        ("gradient_share_hardest1", "hardest", 3, "$p_{1}$"),
+        ("gradient_share_hardest5", "hardest 5", 3, "$p_{1..5}$"),
+    ),
+)
+COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT, GRADED_LAYOUT, GENERAL_LAYOUT, EFFECTIVE_LAYOUT)
+
+_OF_LOSSES = {
+    "nt_xent": NT_XENT_LAYOUT,
+    "smooth_ap": SMOOTH_AP_LAYOUT,
+    **dict.fromkeys(("sigmoid", "decoupled", "multi_similarity", "circle", "gradient_weights"), GRADED_LAYOUT),
+}
+"""Loss -> layout of its COCOS; any other loss has a hinge, or else no weights of its own."""
+
+_ABOUT = (
+    Column("dataset", "dataset", hidden=True),
+    Column("model", "model", hidden=True),
+    Column("loss", "loss", hidden=True),
+    Column("published", "published", hidden=True),
+    Column("seeds", "seeds", unit="count", hidden=True),
+    Column("dataset_name", "Dataset"),
+    Column("model_name", "Model"),
+    Column("loss_name", "Loss"),
+    Column("number", "#", latex=r"\#"),
+    Column("parameters", "Hyper-parameters"),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """An experiment with its answers and rows, each computed when it is first asked for.
+
+    Attributes:
+        summary: Summary of the experiment.
+    """
+
+    summary: Summary
+
+    @property
+    def name(self) -> str:
+        """Name of the experiment."""
+        return self.summary.experiment
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """The answers to all questions."""
+        return answers_of(self.summary)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """A row for each candidate, or for the best trial of each study."""
+        verdicts = self.summary.verdicts
+        rows = [row for verdict in verdicts.values() for row in rows_of(verdict, self.answers)]
+        return rows + [row for name in self.summary.datasets if name not in verdicts for row in self._unconfirmed(name)]
+
+    def _unconfirmed(self, dataset: str) -> list[Row]:
+        studies: dict[str, Point] = {}
+        for point in best_points(self.summary.history.trials.values()):
+            if point.first.config.dataset == dataset:
+                studies.setdefault(point.first.study, point)
+        return [self._row(point, rank) for rank, point in enumerate(studies.values(), start=1)]
+
+    def _row(self, point: Point, rank: int) -> Row:
+        trainings = [metrics_of(training, self.summary.history) for training in point.finished]
+        measures = {name: _measure([one[name] for one in trainings if name in one]) for name in trainings[0]}
+        config = point.first.config
+        about = (config.dataset, config.model, config.loss, point.finished[0].parameters)
+        return Row(*about, _without_prefix(measures, "val"), str(rank), UNCONFIRMED)
+
+
+def read_result(directory: Path) -> Result:
+    """Read an experiment's journal, whatever state the experiment is in.
+
+    Raises:
+        JournalError: If there is no journal, or it is damaged.
+    """
+    return Result(Summary(read_history(directory)))
+
+
+def rows_of(verdict: DatasetVerdict, answers: Iterable[Answer]) -> list[Row]:
+    """Return a row for each candidate of a dataset, the winner first, with the metrics of the split that decided.
+
+    Args:
+        verdict: The verdict on the dataset.
+        answers: Answers that compare candidates with the winner; the first that has a candidate says its verdict.
+    """
+    outcomes = outcomes_of([answer for answer in answers if answer.dataset == verdict.dataset])
+    split = verdict.metric.partition("/")[0]
+    return [_row_of(standing, split, outcomes.get(standing.candidate.label, "")) for standing in verdict.standings]
+
+
+def _row_of(standing: Standing, split: str, outcome: str) -> Row:
+    one = standing.candidate
+    measures = _without_prefix(standing.measures, split)
+    return Row(one.dataset, one.model, one.loss, one.parameters, measures, str(standing.rank), outcome)
+
+
+def _measure(values: Sequence[float]) -> Measure:
+    """Return a metric over the trainings of a point; the deviation of a single training is not 0 but unknown."""
+    return Measure(fmean(values), pstdev(values) if len(values) > 1 else None, len(values))
+
+
+def _without_prefix(measures: Mapping[str, Measure], split: str) -> dict[str, Measure]:
+    """Return the metrics of a split and the COCOS without prefix; the deviation of COCOS is over batches."""
+    found = {name.partition("/")[2]: value for name, value in measures.items() if name.startswith(f"{split}/")}
+    for name, value in measures.items():
+        if name.startswith("cocos/") and not name.endswith("_std"):
+            batches = measures.get(f"{name}_std")
+            found[name.removeprefix("cocos/")] = replace(value, std=batches.mean if batches else None)
+    return found
+
+
+def tables_of(results: Sequence[Result], *, with_published: bool = False, cocos: bool = False) -> list[Answer]:
+    """Return the table of retrieval, that of retrieval by class where there are classes, and on demand those of COCOS.
+
+    Args:
+        results: Results in the order of their rows.
+        with_published: Whether the published rows stand beside ours.
+        cocos: Whether to add the tables of COCOS.
+    """
+    rows = [row for result in results for row in result.rows]
+    retrieval = layout_table(RETRIEVAL_LAYOUT, rows, with_published=with_published)
+    notes = (*retrieval.notes, *(note for result in results for note in _state(result)), *_differing_data(results))
+    by_class = [row for row in rows if "i2t_r8" in row.measures]
+    classes = [layout_table(CLASSES_LAYOUT, by_class)] if by_class else []
+    further = cocos_tables(rows, with_published=with_published) if cocos else []
+    return [replace(retrieval, notes=notes), *classes, *further]
+
+
+def _state(result: Result) -> list[str]:
+    """Say where an experiment has no rows, and where its rows are not of test."""
+    if not result.rows:
+        state = f"see `orchestrator status {result.name}`"
+        return [f"{result.name}: no trial has been trained to its end yet, so there is nothing to compare; {state}."]
+    unconfirmed = [name for name in result.summary.datasets if name not in result.summary.verdicts]
+    return [f"{printed(name)}: values are on val, of trainings of the search, unconfirmed." for name in unconfirmed]
+
+
+def _differing_data(results: Sequence[Result]) -> list[str]:
+    """Name the datasets that two experiments had in different versions."""
+    data = [result.summary.history.data for result in results]
+    names = dict.fromkeys(name for digests in data for name in digests)
+    differing = [name for name in names if len({digests[name] for digests in data if name in digests}) > 1]
+    return [f"The experiments had different versions of {name}; their rows can't be compared." for name in differing]
+
+
+def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> list[Answer]:
+    """Return the tables of COCOS, in the layouts of tables 2 to 4 of [Bleeker2022], without empty tables.
+
+    A loss without weights of its own, such as most losses of plug-ins, has a table of general counts. The last table
+    has the statistics without a threshold, which are on one scale for all losses.
+    """
+    groups: dict[str, list[Row]] = {layout.key: [] for layout in COCOS_LAYOUTS}
+    for row in rows:
+        fitting = [one for one in (_OF_LOSSES.get(row.loss, TRIPLET_LAYOUT), GENERAL_LAYOUT) if _is_in(row, one)]
+        for layout in (*fitting[:1], *([EFFECTIVE_LAYOUT] if _is_in(row, EFFECTIVE_LAYOUT) else [])):
+            groups[layout.key].append(row)
+    filled = [layout for layout in COCOS_LAYOUTS if groups[layout.key]]
+    return [layout_table(layout, groups[layout.key], with_published=with_published) for layout in filled]
+
+
+def _is_in(row: Row, layout: Layout) -> bool:
+    return any(column.key in row.measures for column in layout.columns)
+
+
+def layout_table(layout: Layout, rows: Sequence[Row], *, with_published: bool = False) -> Answer:
+    """Return rows as a table, grouped by dataset and model in the order of their first rows.
+
+    Args:
+        layout: Columns of the table.
+        rows: Rows, the best first.
+        with_published: Put the published row of a loss under our row of this loss, and other published rows of the
+            model at the end.
+    """
+    published: list[Row] = []
+    if with_published and layout.published is not None:
+        others = other_rows() if layout.published == RETRIEVAL else ()
+        published = [_row_of_published(row) for row in (*published_rows(layout.published), *others)]
+    ordered: list[Row] = []
+    for dataset, model in dict.fromkeys((row.dataset, row.model) for row in _by_dataset(rows)):
+        ours = [row for row in rows if (row.dataset, row.model) == (dataset, model)]
+        theirs = [row for row in published if (row.dataset, row.model) == (study_dataset(dataset), model)]
+        ordered += _beside(ours, theirs)
+    notes = (*_spread_note(layout, rows), *(_published_notes(layout, ordered) if with_published else ()))
+    columns = (*_ABOUT, *layout.columns, Column("verdict", "Verdict"))
+    table = Table(columns, tuple(_cells(row, layout.columns) for row in ordered))
+    if not any(row.verdict for row in ordered):
+        table = replace(table, columns=columns[:-1], rows=tuple(row[:-1] for row in table.rows))
+    return Answer(layout.key, "", layout.title, "", table=table, notes=notes)
+
+
+def _by_dataset(rows: Sequence[Row]) -> list[Row]:
+    return [row for dataset in dict.fromkeys(row.dataset for row in rows) for row in rows if row.dataset == dataset]
+
+
+def _cells(row: Row, columns: Sequence[Column]) -> tuple[Cell, ...]:
+    loss = f"{printed(row.loss)} (published)" if row.published else printed(row.loss)
+    keys = (row.dataset, row.model, row.loss, "yes" if row.published else "no", row.seeds)
+    names = (printed(row.dataset), printed(row.model), loss, row.number, setting_text(row.parameters))
+    known = (row.measures.get(column.key) for column in columns)
+    measures = (None if one is None else Quantity(one.mean, one.std) for one in known)
+    return (*keys, *names, *measures, row.verdict)
+
+
+def _row_of_published(row: PublishedRow) -> Row:
+    measures = {name: Measure(mean, std, row.runs) for name, (mean, std) in row.values.items()}
+    return Row(row.dataset, row.model, row.loss, row.parameters, measures, row.number, published=True)
+
+
+def _beside(ours: Sequence[Row], published: Sequence[Row]) -> list[Row]:
+    """Put each published row under the last row with its loss, and rows of other losses at the end."""
+    rows = list(ours)
+    for row in published:
+        same = [place for place, one in enumerate(rows) if one.loss == row.loss]
+        rows.insert(same[-1] + 1 if same else len(rows), row)
+    return rows
+
+
+def _spread_note(layout: Layout, rows: Sequence[Row]) -> list[str]:
+    seeds = sorted({row.seeds for row in rows if row.seeds})
+    if not seeds:
+        return []
+    deviation = "population standard deviation, as in the papers' tables"
+    if layout.over_batches:
+        return [f"Mean over {_runs(seeds)} ± {deviation}, over the batches of a run."]
+    return [f"Mean ± {deviation}, over {_runs(seeds)}."]
+
+
+def _runs(counts: Sequence[int]) -> str:
+    return " or ".join(str(count) for count in counts) + (" run" if counts == [1] else " runs")
+
+
+def _published_notes(layout: Layout, rows: Sequence[Row]) -> list[str]:
+    """Name the sources of the published rows, or say that there is no published row for ours."""
+    if layout.published is None:
+        return ["Bleeker and de Rijke (ECIR 2022) have no table of these losses."] if rows else []
+    if not any(row.published for row in rows):
+        ours = ", ".join(dict.fromkeys(f"{PurePath(row.dataset).name} with {row.model}" for row in rows))
+        archive = "there are rows for vsepp and vsrn on flickr30k and coco"
+        more = ", scan on both, and gsmn on flickr30k" if layout.published == RETRIEVAL else ""
+        return [f"There is no published row for {ours}; {archive}{more}."] if ours else []
+    runs = {row.number: row.seeds for row in rows if row.published}
+    others = [f"{number}: {SOURCES[number]}, {_runs([runs[number]])}." for number in runs if number in SOURCES]
+    if len(others) == len(runs):
+        return others
+    notes = [f"Published: Bleeker and de Rijke (ECIR 2022), table {layout.published}.", *others]
+    return [*notes, layout.caveat] if layout.caveat else notes

@@ -1,0 +1,251 @@
+"""Answers as lines of text: whole in a pipe, in parts on a narrow terminal, in few lines at the end of a search.
+
+On a terminal nothing is cut off: a table that is too wide has its longest column of texts as lines below, and the rest
+of its columns in parts. Only the end of a search is short; ``orchestrator summarise`` shows what it leaves out.
+"""
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from orchestrator.results.answer import Answer, Cell, Table
+from orchestrator.text.terminal import make_console, say
+from orchestrator.text.values import count_text
+from orchestrator.text.wording import one_line
+from orchestrator.views.grid import Grid, grid
+
+FIRST = ("rsum", "verdict")
+"""Headings of the most important columns, which come first where a table is in parts."""
+
+STYLES = {
+    "winner": "green",
+    "better": "green",
+    "worse": "red",
+    "tie": "yellow",
+    "untested": "yellow",
+    "unconfirmed": "yellow",
+}
+"""Text of a verdict -> style of its cell."""
+
+BETWEEN = "  "
+"""What separates the columns."""
+
+SETTINGS = ("setting", "name")
+"""Keys of the columns whose texts are shortened at the end of a search."""
+
+LONGEST, SHORTEST = 40, 12
+"""Most characters of a setting at the end of a search, and the fewest with which it is shown."""
+
+SCREEN = 15
+"""Most lines of the end of a search, on a terminal of 100 columns."""
+
+MOST_ROWS, BEST_ROWS = 8, 6
+"""Most rows of a table at the end of a search, and how many are shown of a longer table."""
+
+
+def show(answers: Sequence[Answer]) -> None:
+    """Print answers one under the other: for the width of the terminal, or in a pipe with every row on one line."""
+    if not sys.stdout.isatty():
+        say(render(answers))
+        return
+    console = make_console()
+    for number, answer in enumerate(answers):
+        for line in [Text("")] * bool(number) + lines_of(answer, console.width):
+            console.print(line)
+
+
+def render(answers: Sequence[Answer]) -> str:
+    """Return answers as plain text, every row and every sentence on one line."""
+    return "\n\n".join("\n".join(line.plain.rstrip() for line in lines_of(answer)) for answer in answers)
+
+
+def title_of(answer: Answer) -> str:
+    """Return dataset and question, such as ``flickr8k · Which loss?``."""
+    return " · ".join(one_line(part) for part in (Path(answer.dataset).name, answer.question) if part)
+
+
+def lines_of(answer: Answer, width: int | None = None) -> list[Text]:
+    """Return an answer as lines: question, headline, table, notes.
+
+    Args:
+        answer: The answer.
+        width: Columns of the terminal, for which a table is put in parts; ``None`` leaves tables whole.
+    """
+    lines = [Text(title_of(answer), "bold"), *([Text(answer.headline)] if answer.headline else [])]
+    if answer.table is not None and answer.table.rows:
+        title = answer.table.title
+        lines += [*([Text(title, "italic")] if title else []), *table_lines(grid(answer.table), width)]
+    return [*lines, *map(Text, answer.notes)]
+
+
+def table_lines(whole: Grid, width: int | None = None) -> list[Text]:
+    """Return a table as lines, in parts where it is wider than ``width``."""
+    if width is None or width_of(whole) <= width:
+        return _drawn(whole)
+    common, parts, below = narrowed(whole, width)
+    return [*([Text(common, "italic")] if common else []), *(line for part in parts for line in _drawn(part)), *below]
+
+
+def width_of(table: Grid) -> int:
+    """Return how many columns of a terminal a table takes."""
+    return _width(table, range(len(table.headings)))
+
+
+def narrowed(whole: Grid, width: int) -> tuple[str, list[Grid], list[Text]]:
+    """Put a table in parts of at most ``width`` columns; a column that is wider by itself has its own part.
+
+    Returns:
+        The values that all rows share, such as ``dataset Flickr8k, model VSE++``; the parts from top to bottom, of
+        which each begins with the columns that distinguish the rows; and the longest column of texts, a line a row.
+    """
+    leading = next((place for place, numeric in enumerate(whole.numeric) if numeric), len(whole.numeric))
+    texts = range(leading)
+    long = max(texts[1:], key=lambda column: _width(whole, [column]), default=None)
+    differing = [column for column in texts if column != long and len({row[column] for row in whole.rows}) > 1]
+    keys = differing or list(texts[:1])
+    common = ", ".join(
+        f"{whole.headings[column]} {whole.rows[0][column]}"
+        for column in texts
+        if column != long and column not in keys and whole.rows[0][column]
+    )
+    others = sorted(range(leading, len(whole.headings)), key=lambda place: whole.headings[place].lower() not in FIRST)
+    parts = [_part(whole, [*keys, *columns]) for columns in _packed(whole, keys, others, width)]
+    below = [] if long is None else [row for row in whole.rows if row[long]]
+    return common, parts, [Text(f"{' '.join(row[key] for key in keys)}: {row[long or 0]}") for row in below]
+
+
+def _packed(whole: Grid, keys: Sequence[int], columns: Sequence[int], width: int) -> list[list[int]]:
+    """Return columns in groups that fit beside the keys, at least one in each."""
+    groups: list[list[int]] = [[]]
+    for column in columns:
+        if groups[-1] and _width(whole, [*keys, *groups[-1], column]) > width:
+            groups.append([])
+        groups[-1].append(column)
+    return groups
+
+
+def _part(whole: Grid, columns: Sequence[int]) -> Grid:
+    chosen = {
+        name: tuple(getattr(whole, name)[column] for column in columns)
+        for name in ("groups", "headings", "latex", "numeric")
+    }
+    return Grid(**chosen, rows=tuple(tuple(row[column] for column in columns) for row in whole.rows))
+
+
+def _widths(table: Grid, columns: Iterable[int]) -> list[int]:
+    rows = (table.groups, table.headings, *table.rows)
+    return [max(cell_len(row[column]) for row in rows) for column in columns]
+
+
+def _width(table: Grid, columns: Iterable[int]) -> int:
+    widths = _widths(table, columns)
+    return 1 + sum(widths) + len(BETWEEN) * (len(widths) - 1)
+
+
+def _drawn(table: Grid) -> list[Text]:
+    widths = _widths(table, range(len(table.headings)))
+    heads = [table.groups] * any(table.groups) + [table.headings]
+
+    def line(texts: Sequence[str], style: str = "") -> Text:
+        drawn = Text(" ")
+        for place, (text, width, numeric) in enumerate(zip(texts, widths, table.numeric, strict=True)):
+            filling = " " * (width - cell_len(text))
+            drawn.append(BETWEEN if place else "")
+            drawn.append(f"{filling}{text}" if numeric else f"{text}{filling}", style or STYLES.get(text, ""))
+        drawn.rstrip()
+        return drawn
+
+    return [*(line(head, "bold") for head in heads), *(line(row) for row in table.rows)]
+
+
+def screen(
+    answer: Answer, about: Sequence[str], beside: str, sentences: Sequence[str], commands: Sequence[str], width: int
+) -> list[Text]:
+    """Return the end of a search in at most ``SCREEN`` lines, where the terminal has 100 columns.
+
+    Args:
+        answer: The answer whose table is shown, with its best rows, and whose headline is below.
+        about: What the table is about, before the question in the first line.
+        beside: What is at the right of the first line if there is room.
+        sentences: Further sentences, which are folded at words.
+        commands: Lines at the end, which are not folded, so that they can be pasted.
+        width: Columns of the terminal.
+    """
+    question = f"{answer.question[:1].lower()}{answer.question[1:]}"
+    title = " · ".join(one_line(part) for part in (*about, question) if part)
+    room = width - cell_len(title) - cell_len(beside)
+    first = f"{title}{' ' * room}{beside}" if room > len(BETWEEN) else title
+    said = [line for text in (answer.headline, *sentences) for line in textwrap.wrap(text, width)]
+    left = SCREEN - 2 - len(said) - sum(1 + (cell_len(command) - 1) // width for command in commands)
+    table = [] if answer.table is None else _best_rows(answer, answer.table, left, width)
+    return [Text(first, "bold"), *table, *map(Text, said), *map(Text, commands)]
+
+
+def _best_rows(answer: Answer, table: Table, room: int, width: int) -> list[Text]:
+    count = len(table.rows)
+    most = count if count <= min(room, MOST_ROWS) else max(1, min(room - 1, BEST_ROWS))
+    shown = replace(table, rows=table.rows[:most])
+    rest = table.rows[most:]
+    lines = _drawn(fitted(shown, width))
+    if not rest:
+        return lines
+    noun = {"winners": "dataset", "loss": "loss"}.get(answer.key, "setting")
+    number, plural = count_text(len(rest), noun).split()
+    place = next((place for place, column in enumerate(table.columns) if column.key == "verdict"), None)
+    verdicts = [] if place is None else [str(row[place]) for row in rest if row[place]]
+    said = "".join(f", {verdict}" for verdict in [" or ".join(dict.fromkeys(verdicts))] if verdict)
+    return [*lines, Text(f" … and {number} more {plural}{said}")]
+
+
+def fitted(table: Table, width: int) -> Grid:
+    """Return a table for the end of a search: settings are shortened, and columns left out, as the width demands."""
+    columns = (replace(column, shows=column.shows if column.signed else "value") for column in table.columns)
+    means = replace(table, columns=tuple(columns))
+    without = _without(means, "setting")
+    candidates = [
+        _shortened(table, LONGEST),
+        *(_shortened(means, longest) for longest in range(LONGEST, SHORTEST - 1, -1)),
+        _shortened(without, LONGEST),
+        _shortened(_without(without, "seeds"), LONGEST),
+    ]
+    grids = (grid(candidate) for candidate in candidates)
+    return next((found for found in grids if width_of(found) <= width), grid(candidates[-1]))
+
+
+def _without(table: Table, key: str) -> Table:
+    columns = tuple(replace(column, hidden=column.hidden or column.key == key) for column in table.columns)
+    return replace(table, columns=columns)
+
+
+def _shortened(table: Table, longest: int) -> Table:
+    """Return a table with settings of at most ``longest`` characters, or names where it has no column of settings."""
+    keys = [column.key for column in table.columns if not column.hidden]
+    key = next((key for key in SETTINGS if key in keys), None)
+
+    def cell(value: Cell, of: str) -> Cell:
+        return short_setting(value, longest) if of == key and isinstance(value, str) else value
+
+    names = [column.key for column in table.columns]
+    rows = tuple(tuple(cell(value, name) for value, name in zip(row, names, strict=True)) for row in table.rows)
+    return replace(table, rows=rows)
+
+
+def short_setting(text: str, longest: int) -> str:
+    """Return a setting without coefficients that follow from others, and cut at ``longest`` characters.
+
+    Example:
+        >>> short_setting("degree = 2, push = 0.49, coefficients = [1, 2], learning rate = 0.002", 24)
+        'degree = 2, push = 0.49…'
+    """
+    text = re.sub(r"(?:^|, )[\w ]*coefficients = \[[^]]*\]", "", text).removeprefix(", ")
+    if cell_len(text) <= longest:
+        return text
+    cut = text[: longest - 1]
+    whole = cut[: cut.rfind(",")] if "," in cut and text[longest - 1] != "," else cut
+    return f"{(whole if len(whole) >= SHORTEST - 1 else cut).rstrip(', ')}…"
