@@ -15,7 +15,7 @@ hold. A part compares, in every group (dataset and model) that it selects and in
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -105,12 +105,15 @@ class Claims(BaseModel):
         name: Name of the file's claims.
         source: The paper.
         level: How often a page without any true claim may call one of its claims true, in (0, 0.5).
+        experiment: Keys of the experiment that runs the cells at the published settings, as in an experiment file,
+            without its datasets, models and confirmation.
         claims: The claims.
     """
 
     model_config = STRICT
     name: str
     source: str
+    experiment: dict[str, Any] = {}
     level: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
 
