@@ -1,5 +1,7 @@
 """The engine of claims is proved on the paper's own tables, on exchanged rows, and on pages without effects."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -27,7 +29,7 @@ FALSE_WITHOUT_EFFECTS = {
 }
 
 
-def page(*claims: dict[str, object], level: float = 0.05) -> Claims:
+def page(*claims: Mapping[str, object], level: float = 0.05) -> Claims:
     listed = [
         {"id": f"c{number}", "number": number, "statement": "s", "where": "w", "holds_if": [part]}
         for number, part in enumerate(claims, start=1)
@@ -35,7 +37,7 @@ def page(*claims: dict[str, object], level: float = 0.05) -> Claims:
     return validate(Claims, {"name": "p", "source": "s", "level": level, "claims": listed}, "p.yaml")
 
 
-def cells(**means: tuple[float, float, int]) -> dict[tuple[str, str], dict[str, dict[str, Measure]]]:
+def cells(**means: tuple[float, float | None, int]) -> dict[tuple[str, str], dict[str, dict[str, Measure]]]:
     return {("pets", "vsepp"): {loss: {"rsum": Measure(*values)} for loss, values in means.items()}}
 
 
