@@ -1,0 +1,1 @@
+"""Claims of papers as data, and whether they hold on other data: statements over cells, tested with a stated error."""

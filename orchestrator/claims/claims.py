@@ -1,0 +1,141 @@
+"""Claims of a paper, read from YAML: what each says, where it stands, and its form over cells.
+
+A cell is a dataset, a model and a loss; a claim is about metrics of cells. Its form is a list of parts that must all
+hold. A part compares, in every group (dataset and model) that it selects and in every metric that it names,
+
+    beats       one loss with others: the difference of the means is above ``by``
+    best        one loss with others: no other mean is above by ``margin`` or more, and none is higher
+    not_better  one loss with others: the difference of the means is below ``margin``
+    alike       one loss with others: the difference lies between -margin and margin
+    above       the mean of a loss is above ``than``
+    below       the mean of a loss is below ``than``
+    same_best   the loss with the highest mean in ``metrics`` has the highest mean in ``and_metrics``
+    opposed     over the losses, ranks in ``metrics`` and in ``and_metrics`` run against each other
+"""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.experiment.yaml_files import STRICT, find_file, read_yaml, validate
+
+Kind = Literal["beats", "best", "not_better", "alike", "above", "below", "same_best", "opposed"]
+
+AGAINST = ("beats", "best", "not_better", "alike")
+"""Kinds that compare a loss with others."""
+
+
+class Part(BaseModel):
+    """A part of a claim's form.
+
+    Attributes:
+        kind: What is asked, see the module's docstring.
+        loss: The loss that the part is about; empty for ``same_best`` and ``opposed``.
+        against: The losses with which it is compared.
+        metrics: Metrics of the test split or of COCOS, without a prefix.
+        and_metrics: The metrics beside ``metrics``, as many, for ``same_best`` and ``opposed``.
+        losses: The losses that ``same_best`` and ``opposed`` compare.
+        models: The models in which the part must hold; empty for every model.
+        datasets: The datasets in which the part must hold; empty for every dataset.
+        by: Least difference of the means, >= 0, in the metric's unit.
+        margin: Largest difference that does not matter, > 0, in the metric's unit.
+        than: The bound of a mean, in the metric's unit.
+    """
+
+    model_config = STRICT
+    kind: Kind
+    loss: str = ""
+    against: tuple[str, ...] = ()
+    metrics: Annotated[tuple[str, ...], Field(min_length=1)]
+    and_metrics: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    by: Annotated[float, Field(ge=0)] = 0.0
+    margin: Annotated[float, Field(gt=0)] | None = None
+    than: float | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "Part":
+        needed = {"best": "margin", "not_better": "margin", "alike": "margin", "above": "than", "below": "than"}
+        if self.kind in needed and getattr(self, needed[self.kind]) is None:
+            raise ValueError(f"{self.kind} needs {needed[self.kind]}")
+        if self.kind in AGAINST and not (self.loss and self.against):
+            raise ValueError(f"{self.kind} needs loss and against")
+        if self.kind in ("above", "below") and not self.loss:
+            raise ValueError(f"{self.kind} needs loss")
+        compares_losses = self.kind in ("same_best", "opposed")
+        if compares_losses and (len(self.losses) < 2 or len(self.and_metrics) != len(self.metrics)):
+            raise ValueError(f"{self.kind} needs two losses or more, and as many and_metrics as metrics")
+        return self
+
+    @property
+    def all_losses(self) -> tuple[str, ...]:
+        """Every loss of which the part needs a cell."""
+        return tuple(dict.fromkeys([*((self.loss,) if self.loss else ()), *self.against, *self.losses]))
+
+
+class Claim(BaseModel):
+    """A claim of a paper.
+
+    Attributes:
+        id: Short name, unique in the file.
+        number: Number in the file, from 1.
+        statement: The claim in our words, one sentence.
+        where: Where it stands in the paper.
+        holds_if: The parts that must all hold.
+        note: What a reader must know, such as an error of the paper's counter; may be empty.
+    """
+
+    model_config = STRICT
+    id: str
+    number: Annotated[int, Field(ge=1)]
+    statement: str
+    where: str
+    holds_if: Annotated[tuple[Part, ...], Field(min_length=1)]
+    note: str = ""
+
+
+class Claims(BaseModel):
+    """The claims of a paper.
+
+    Attributes:
+        name: Name of the file's claims.
+        source: The paper.
+        level: How often a page without any true claim may call one of its claims true, in (0, 0.5).
+        experiment: Keys of the experiment that runs the cells at the published settings, as in an experiment file,
+            without its datasets, models and confirmation.
+        claims: The claims.
+    """
+
+    model_config = STRICT
+    name: str
+    source: str
+    experiment: dict[str, Any] = {}
+    level: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "Claims":
+        for key in ("id", "number"):
+            values = [getattr(claim, key) for claim in self.claims]
+            if len(set(values)) < len(values):
+                raise ValueError(f"two claims have the same {key}")
+        return self
+
+
+def shipped_claims() -> dict[str, Path]:
+    """Return name -> file of the claims that ship."""
+    folder = Path(str(files("orchestrator.reference").joinpath("claims")))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def load_claims(name: str) -> Claims:
+    """Read claims that ship, or a YAML file.
+
+    Raises:
+        ConfigError: If there is no such file, or its content is refused.
+    """
+    return validate(Claims, read_yaml(find_file(name, shipped_claims(), "claims file")))

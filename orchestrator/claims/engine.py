@@ -1,0 +1,289 @@
+"""Does a claim hold? Every part of its form is a test, and a claim holds only where all its tests are significant.
+
+A part becomes one-sided tests of Student's kind on means over seeds, without assuming equal spreads [Welch1947]: one
+for each group (dataset and model), metric and opponent that it names. A claim about many cells is an intersection: its
+p-value is the largest of its tests', which errs at most as often as the level says, however many tests there are
+[Berger1982]. Similarity is two one-sided tests against a margin, not the absence of a significant difference
+[Schuirmann1987]. The p-values of all claims of a page are Holm-adjusted [Holm1979], so that a page of claims none of
+which is true calls any of them true in at most ``Claims.level`` of pages. A claim is contradicted where one of its
+tests is significant the other way, corrected for the number of its tests and, by Holm, for the claims of the page.
+
+Ranks: ``opposed`` takes the mean over groups and metrics of Spearman's correlation over the losses, and its p-value
+from ``RELABELLINGS`` random relabellings of the losses within the groups.
+
+References:
+    [Welch1947] Welch, The generalization of Student's problem when several different population variances are
+        involved, Biometrika 34, 28-35.
+    [Berger1982] Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300.
+    [Schuirmann1987] Schuirmann, A comparison of the two one-sided tests procedure and the power approach,
+        J. Pharmacokinetics and Biopharmaceutics 15, 657-680.
+    [Holm1979] Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statistics 6, 65-70.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from orchestrator.claims.claims import Claim, Claims, Part
+from orchestrator.results.statistics import Measure, holm
+
+RELABELLINGS = 9999
+"""Random relabellings of the losses from which the p-value of ``opposed`` is taken."""
+
+FEWEST_SEEDS = 2
+"""Fewest seeds of a mean that can be tested."""
+
+
+class Outcome(StrEnum):
+    """The answer to a claim."""
+
+    HOLDS = "holds"
+    CONTRADICTED = "contradicted"
+    NOT_SHOWN = "not shown"
+    NOT_RUN = "not run here"
+    """A cell that the claim needs is missing."""
+
+
+Group = tuple[str, str]
+"""Dataset and model."""
+
+Cells = Mapping[Group, Mapping[str, Mapping[str, Measure]]]
+"""Group -> loss -> metric without a prefix -> mean over the seeds with its spread."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test of a claim.
+
+    Attributes:
+        group: Dataset and model.
+        metric: Metric of the test, of a correlation both.
+        subject: The loss that the test is about, and its opponent if there is one.
+        difference: Measured difference, mean or correlation, in the metric's unit.
+        p: One-sided p-value with which the part of the claim holds.
+        p_against: One-sided p-value with which its opposite holds.
+    """
+
+    group: Group
+    metric: str
+    subject: str
+    difference: float
+    p: float
+    p_against: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to a claim with its tests.
+
+    Attributes:
+        claim: The claim.
+        outcome: The answer.
+        tests: Its tests; empty where a cell is missing.
+        p: The largest p-value of its tests, Holm-adjusted over the claims of the page; ``None`` without tests.
+        p_against: The smallest p-value of an opposite, corrected in the same way; ``None`` without tests.
+        missing: The cells that the claim needs and that are not there.
+    """
+
+    claim: Claim
+    outcome: Outcome
+    tests: tuple[Test, ...] = ()
+    p: float | None = None
+    p_against: float | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def weakest(self) -> Test | None:
+        """The test with the largest p-value, which decides; ``None`` without tests."""
+        return max(self.tests, key=lambda test: test.p, default=None)
+
+
+def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[Finding]:
+    """Return the answer to each claim.
+
+    Args:
+        claims: The claims of a page.
+        cells: The cells that were run.
+        seed: Seed of the relabellings.
+    """
+    generator = np.random.default_rng(seed)
+    made = {claim.id: _tests_of(claim, cells, generator) for claim in claims.claims}
+    tested = [claim for claim in claims.claims if not isinstance(made[claim.id], str)]
+    tests = {claim.id: found for claim in tested if not isinstance(found := made[claim.id], str)}
+    largest = {name: max(test.p for test in found) for name, found in tests.items()}
+    against = {name: min(1.0, min(t.p_against for t in found) * len(found)) for name, found in tests.items()}
+    p = dict(zip(largest, holm(list(largest.values())), strict=True))
+    opposite = dict(zip(against, holm(list(against.values())), strict=True))
+    findings = []
+    for claim in claims.claims:
+        found = made[claim.id]
+        if isinstance(found, str):
+            findings.append(Finding(claim, Outcome.NOT_RUN, missing=tuple(found.split("; "))))
+            continue
+        outcome = Outcome.NOT_SHOWN
+        if p[claim.id] <= claims.level:
+            outcome = Outcome.HOLDS
+        elif opposite[claim.id] <= claims.level:
+            outcome = Outcome.CONTRADICTED
+        findings.append(Finding(claim, outcome, tuple(found), p[claim.id], opposite[claim.id]))
+    return findings
+
+
+def _tests_of(claim: Claim, cells: Cells, generator: np.random.Generator) -> list[Test] | str:
+    """Return the tests of a claim, or the cells that are missing, separated by semicolons."""
+    tests: list[Test] = []
+    missing: dict[str, None] = {}
+    for part in claim.holds_if:
+        groups = [group for group in cells if _selects(part, group)]
+        if not groups:
+            named = " and ".join([*part.datasets, *part.models]) or "any dataset and model"
+            missing[f"no cell with {named}"] = None
+            continue
+        lacking = list(_lacking(part, groups, cells))
+        missing |= dict.fromkeys(lacking)
+        if not lacking:
+            tests += _tests_of_part(part, groups, cells, generator)
+    return "; ".join(missing) if missing else tests
+
+
+def _selects(part: Part, group: Group) -> bool:
+    dataset, model = group
+    return (not part.datasets or dataset in part.datasets) and (not part.models or model in part.models)
+
+
+def _lacking(part: Part, groups: Sequence[Group], cells: Cells) -> Iterator[str]:
+    for dataset, model in groups:
+        for loss in part.all_losses:
+            measures = cells[dataset, model].get(loss, {})
+            for metric in (*part.metrics, *part.and_metrics):
+                if metric not in measures or measures[metric].seeds < FEWEST_SEEDS:
+                    yield f"{dataset}, {model}, {loss}: {metric}"
+
+
+def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells, generator: np.random.Generator) -> list[Test]:
+    if part.kind == "opposed":
+        return [_opposed(part, groups, cells, generator)]
+    tests: list[Test] = []
+    for group in groups:
+        measures = cells[group]
+        if part.kind == "same_best":
+            tests += _same_best(part, group, measures)
+            continue
+        for metric in part.metrics:
+            tests += _of_metric(part, group, metric, measures)
+    return tests
+
+
+def _of_metric(part: Part, group: Group, metric: str, measures: Mapping[str, Mapping[str, Measure]]) -> list[Test]:
+    """Return the tests of a part in one group and metric."""
+    loss = measures[part.loss][metric]
+    if part.kind in ("above", "below"):
+        assert part.than is not None
+        sign = 1 if part.kind == "above" else -1
+        gap, error, freedom = loss.mean - part.than, _error(loss), loss.seeds - 1
+        p, against = _one_sided(sign * gap, error, freedom), _one_sided(-sign * gap, error, freedom)
+        return [Test(group, metric, part.loss, loss.mean, p, against)]
+    tests: list[Test] = []
+    for other in part.against:
+        tests += _against(part, group, metric, f"{part.loss} - {other}", (loss, measures[other][metric]))
+    return tests
+
+
+def _against(part: Part, group: Group, metric: str, subject: str, pair: tuple[Measure, Measure]) -> list[Test]:
+    """Return the tests of a loss against one other."""
+    gap = pair[0].mean - pair[1].mean
+    error, freedom = _error(*pair), _freedom(*pair)
+
+    def test(above: float, sign: int) -> Test:
+        """Return the test of sign * (true difference - above) > 0."""
+        distance = sign * (gap - above)
+        p, against = _one_sided(distance, error, freedom), _one_sided(-distance, error, freedom)
+        return Test(group, metric, subject, gap, p, against)
+
+    if part.kind == "beats":
+        return [test(part.by, 1)]
+    assert part.margin is not None
+    if part.kind == "not_better":
+        return [test(part.margin, -1)]
+    if part.kind == "alike":
+        return [test(-part.margin, 1), test(part.margin, -1)]
+    # The best: nobody is above by the margin, and nobody has a higher mean.
+    found = test(-part.margin, 1)
+    return [found if gap >= 0 else Test(group, metric, subject, gap, 1.0, found.p_against)]
+
+
+def _same_best(part: Part, group: Group, measures: Mapping[str, Mapping[str, Measure]]) -> list[Test]:
+    """Return the tests of the best by one metric against all others by another."""
+    tests = []
+    for metric, other_metric in zip(part.metrics, part.and_metrics, strict=True):
+        best = max(part.losses, key=lambda loss: measures[loss][metric].mean)
+        for other in part.losses:
+            if other == best:
+                continue
+            pair = measures[best][other_metric], measures[other][other_metric]
+            gap, error, freedom = pair[0].mean - pair[1].mean, _error(*pair), _freedom(*pair)
+            margin = part.margin or 0.0
+            p, against = _one_sided(gap + margin, error, freedom), _one_sided(-gap, error, freedom)
+            tests.append(Test(group, f"{metric}, {other_metric}", f"{best} - {other}", gap, p, against))
+    return tests
+
+
+def _opposed(part: Part, groups: Sequence[Group], cells: Cells, generator: np.random.Generator) -> Test:
+    """Return the permutation test of the mean rank correlation over groups and pairs of metrics."""
+    blocks = [
+        [_ranks([cells[group][loss][metric].mean for loss in part.losses]) for metric in pair]
+        for group in groups
+        for pair in zip(part.metrics, part.and_metrics, strict=True)
+    ]
+    first = np.array([block[0] for block in blocks])
+    second = np.array([block[1] for block in blocks])
+    # All metrics of a group are relabelled together: they are measured on the same trainings.
+    pairs = len(part.metrics)
+    correlation = float(_correlation(first, second))
+    shuffled = np.empty(RELABELLINGS)
+    for index in range(RELABELLINGS):
+        orders = np.repeat([generator.permutation(len(part.losses)) for _ in groups], pairs, axis=0)
+        shuffled[index] = _correlation(first, np.take_along_axis(second, orders, axis=1))
+    below = float(((shuffled <= correlation + 1e-12).sum() + 1) / (RELABELLINGS + 1))
+    above = float(((shuffled >= correlation - 1e-12).sum() + 1) / (RELABELLINGS + 1))
+    metric = f"{part.metrics[0]}, {part.and_metrics[0]}"
+    return Test(("all", "all"), metric, f"{len(blocks)} orders of {len(part.losses)} losses", correlation, below, above)
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values), dtype=np.float64)
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the mean over the rows of Spearman's correlation of two tables of ranks; a constant row counts as 0."""
+    x, y = first - first.mean(1, keepdims=True), second - second.mean(1, keepdims=True)
+    scale = np.sqrt((x**2).sum(1) * (y**2).sum(1))
+    return float(np.mean(np.where(scale > 0, (x * y).sum(1) / np.where(scale > 0, scale, 1.0), 0.0)))
+
+
+def _error(*measures: Measure) -> float:
+    return math.sqrt(sum(_variance(one) for one in measures))
+
+
+def _variance(one: Measure) -> float:
+    return (one.sample_std or 0.0) ** 2 / one.seeds
+
+
+def _freedom(first: Measure, second: Measure) -> float:
+    variances = _variance(first), _variance(second)
+    below = sum(part**2 / (one.seeds - 1) for part, one in zip(variances, (first, second), strict=True))
+    return sum(variances) ** 2 / below if below else 1.0
+
+
+def _one_sided(distance: float, error: float, freedom: float) -> float:
+    """Return P(T >= distance / error); without an error 0 or 1, or 1/2 for no distance."""
+    from scipy.special import stdtr
+
+    if error == 0:
+        return 0.5 if distance == 0 else float(distance < 0)
+    return float(stdtr(freedom, -distance / error))

@@ -1,0 +1,147 @@
+"""The engine of claims is proved on the paper's own tables, on exchanged rows, and on pages without effects."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.claims.cells import published_cells
+from orchestrator.claims.claims import Claims, load_claims, shipped_claims
+from orchestrator.claims.engine import Outcome, decide
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.results.statistics import Measure
+from tests.support.claim_pages import equal_in_one_cell, measured, shuffled, truth_of_the_paper, without_effects
+from trainables.errors import ConfigError
+
+NOT_IN_THE_TABLES = {"nearly-all-triplets-at-the-start", "thresholds-change-little"}
+
+FALSE_WITHOUT_EFFECTS = {
+    "triplet-sh-beats-triplet",
+    "triplet-sh-beats-nt-xent",
+    "smooth-ap-is-alike-with-vsepp-i2t",
+    "nt-xent-beats-triplet-with-more-samples",
+    "triplet-takes-many-with-vsepp",
+    "nt-xent-takes-more-than-one",
+    "smooth-ap-takes-about-one",
+    "smooth-ap-gradients-by-direction",
+    "more-samples-lower-scores",
+}
+
+
+def page(*claims: Mapping[str, object], level: float = 0.05) -> Claims:
+    listed = [
+        {"id": f"c{number}", "number": number, "statement": "s", "where": "w", "holds_if": [part]}
+        for number, part in enumerate(claims, start=1)
+    ]
+    return validate(Claims, {"name": "p", "source": "s", "level": level, "claims": listed}, "p.yaml")
+
+
+def cells(**means: tuple[float, float | None, int]) -> dict[tuple[str, str], dict[str, dict[str, Measure]]]:
+    return {("pets", "vsepp"): {loss: {"rsum": Measure(*values)} for loss, values in means.items()}}
+
+
+def test_the_claims_that_the_paper_draws_from_its_tables_hold_on_its_tables() -> None:
+    outcomes = {finding.claim.id: finding.outcome for finding in decide(load_claims("ecir-2022"), published_cells())}
+    assert {name for name, outcome in outcomes.items() if outcome is Outcome.NOT_RUN} == NOT_IN_THE_TABLES
+    assert {outcome for name, outcome in outcomes.items() if name not in NOT_IN_THE_TABLES} == {Outcome.HOLDS}
+
+
+def test_with_exchanged_rows_they_do_not() -> None:
+    generator, claims = np.random.default_rng(0), load_claims("ecir-2022")
+    compare = {claim.id for claim in claims.claims if claim.holds_if[0].kind in ("best", "beats", "opposed")}
+    compare -= NOT_IN_THE_TABLES
+    for _ in range(10):
+        findings = decide(claims, shuffled(published_cells(), generator))
+        held = {finding.claim.id for finding in findings if finding.outcome is Outcome.HOLDS}
+        assert "triplet-sh-is-best" not in held
+        assert len(held & compare) <= 1, held
+
+
+@pytest.mark.parametrize("truth", ["without effects", "equal in one cell"])
+def test_a_page_calls_a_false_claim_true_in_at_most_one_page_of_twenty(truth: str) -> None:
+    generator, claims = np.random.default_rng(1), load_claims("ecir-2022")
+    paper = truth_of_the_paper()
+    is_null = truth == "without effects"
+    wrong = FALSE_WITHOUT_EFFECTS if is_null else {"triplet-sh-beats-triplet", "triplet-sh-beats-nt-xent"}
+    kept = [
+        claim for claim in claims.claims if claim.id not in NOT_IN_THE_TABLES and claim.holds_if[0].kind != "opposed"
+    ]
+    claims = claims.model_copy(update={"claims": tuple(kept)})
+    means = without_effects(paper) if is_null else equal_in_one_cell(paper)
+    pages = 200
+    false = sum(
+        any(
+            one.outcome is Outcome.HOLDS and one.claim.id in wrong for one in decide(claims, measured(means, generator))
+        )
+        for _ in range(pages)
+    )
+    assert false <= stats.binom.ppf(0.999, pages, claims.level)
+
+
+def test_a_lead_is_tested_as_scipy_tests_it() -> None:
+    generator = np.random.default_rng(3)
+    first, second = generator.normal(10, 1, 5), generator.normal(9, 2, 4)
+    both = cells(a=(first.mean(), first.std(), 5), b=(second.mean(), second.std(), 4))
+    (finding,) = decide(page({"kind": "beats", "loss": "a", "against": ["b"], "metrics": ["rsum"]}), both)
+    expected = stats.ttest_ind(first, second, equal_var=False, alternative="greater").pvalue
+    assert finding.p == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("part", "first", "outcome"),
+    [
+        ({"kind": "beats", "against": ["b"]}, 12.0, Outcome.HOLDS),
+        ({"kind": "beats", "against": ["b"]}, 8.0, Outcome.CONTRADICTED),
+        ({"kind": "beats", "against": ["b"]}, 10.1, Outcome.NOT_SHOWN),
+        ({"kind": "alike", "against": ["b"], "margin": 2.0}, 10.1, Outcome.HOLDS),
+        ({"kind": "alike", "against": ["b"], "margin": 0.2}, 10.1, Outcome.NOT_SHOWN),
+        ({"kind": "alike", "against": ["b"], "margin": 2.0}, 15.0, Outcome.CONTRADICTED),
+        ({"kind": "not_better", "against": ["b"], "margin": 1.0}, 10.0, Outcome.HOLDS),
+        ({"kind": "not_better", "against": ["b"], "margin": 1.0}, 13.0, Outcome.CONTRADICTED),
+        ({"kind": "best", "against": ["b"], "margin": 1.0}, 10.1, Outcome.HOLDS),
+        ({"kind": "best", "against": ["b"], "margin": 1.0}, 9.9, Outcome.NOT_SHOWN),
+        ({"kind": "above", "than": 9.0}, 10.0, Outcome.HOLDS),
+        ({"kind": "below", "than": 9.0}, 10.0, Outcome.CONTRADICTED),
+    ],
+)
+def test_each_kind_of_part(part: dict[str, object], first: float, outcome: Outcome) -> None:
+    both = cells(a=(first, 0.4, 5), b=(10.0, 0.4, 5))
+    (finding,) = decide(page({"loss": "a", "metrics": ["rsum"], **part}), both)
+    assert finding.outcome is outcome
+
+
+def test_a_claim_over_cells_holds_only_where_every_cell_holds() -> None:
+    both = {("d1", "m"): cells(a=(12.0, 0.4, 5), b=(10.0, 0.4, 5))["pets", "vsepp"]}
+    both |= {("d2", "m"): cells(a=(10.0, 0.4, 5), b=(10.0, 0.4, 5))["pets", "vsepp"]}
+    part = {"kind": "beats", "loss": "a", "against": ["b"], "metrics": ["rsum"]}
+    (finding,) = decide(page(part), both)
+    assert finding.outcome is Outcome.NOT_SHOWN and finding.weakest is not None
+    assert finding.weakest.group == ("d2", "m")
+    (alone,) = decide(page({**part, "datasets": ["d1"]}), both)
+    assert alone.outcome is Outcome.HOLDS
+
+
+def test_several_claims_of_a_page_are_corrected() -> None:
+    both = cells(a=(10.6, 0.4, 5), b=(10.0, 0.4, 5))
+    part = {"kind": "beats", "loss": "a", "against": ["b"], "metrics": ["rsum"]}
+    (alone,) = decide(page(part), both)
+    first, second, third = decide(page(part, part, part), both)
+    assert alone.p is not None and first.p == second.p == third.p == pytest.approx(3 * alone.p)
+
+
+def test_a_cell_that_was_not_run_is_named() -> None:
+    part = {"kind": "beats", "loss": "a", "against": ["c"], "metrics": ["rsum"]}
+    (finding,) = decide(page(part), cells(a=(10.0, 0.4, 5), c=(9.0, None, 1)))
+    assert finding.outcome is Outcome.NOT_RUN
+    assert finding.missing == ("pets, vsepp, c: rsum",)
+
+
+def test_the_shipped_claims_are_sound_and_others_are_refused_in_words() -> None:
+    assert set(shipped_claims()) >= {"ecir-2022"}
+    for name in shipped_claims():
+        assert load_claims(name).name == name
+    with pytest.raises(ConfigError, match="did you mean 'ecir-2022'"):
+        load_claims("ecir-202")
+    with pytest.raises(ConfigError, match="alike needs margin"):
+        page({"kind": "alike", "loss": "a", "against": ["b"], "metrics": ["rsum"]})
