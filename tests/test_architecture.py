@@ -17,6 +17,7 @@ MAY_IMPORT = {
     # It names the commands and imports the one that is called (``cli.COMMANDS``), which no statement shows.
     "cli": {"machines"},
     "commands": {
+        "claims",
         "doctor",
         "experiment",
         "exports",
@@ -45,6 +46,7 @@ MAY_IMPORT = {
         "winners",
         "workload",
     },
+    "claims": {"experiment", "machines", "results"},
     "watch": {"machines", "report", "results", "search", "views"},
     "search": {
         "experiment",

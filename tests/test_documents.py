@@ -27,7 +27,7 @@ HOW_TO = tuple(
     f"docs/{name}.md"
     for name in (
         *("installing", "searching", "confirming", "reading", "watching", "data"),
-        *("models", "plugins", "training", "clusters", "regression", "python", "examples"),
+        *("models", "plugins", "training", "clusters", "regression", "certify", "python", "examples"),
     )
 )
 """Pages that lead through one task."""

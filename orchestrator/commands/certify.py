@@ -20,8 +20,8 @@ from orchestrator.commands.options import (
     Storage,
     TrackingUri,
 )
-from orchestrator.experiment.experiment import Experiment, check_document
-from orchestrator.experiment.yaml_files import Document, override
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.reader import read_history
 from orchestrator.machines.cluster import Cluster
@@ -97,7 +97,7 @@ def cells_experiment(
         **claims.experiment,
         "confirm": {"top": 1, "published": "each", "seeds": seeds},
     }
-    return check_document(override(Document(f"{claims.name}: experiment", values), overrides))
+    return validate(Experiment, override(Document(f"{claims.name}: experiment", values), overrides))
 
 
 def _train(
