@@ -37,7 +37,7 @@ from orchestrator.results.answer import Answer
 from orchestrator.results.answers import answers_of, chance_of
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import metric_meaning, printed
+from orchestrator.text.wording import metric_meaning, metric_name, printed
 
 CAVEATS = "caveats"
 """Key of the answer that qualifies a dataset's results."""
@@ -122,7 +122,7 @@ def build_page(
         description=" ".join(history.experiment.description.split()),
         state=(history.outcome or unended).replace("_", " "),
         as_of=_as_of(history),
-        measure=metric_meaning(metric, *_chances(summary)),
+        measure=metric_meaning(metric_name(metric), *_chances(summary)),
         facts=_facts(history),
         answers=answers,
         drawn_beside=_drawn_beside(answers),

@@ -70,7 +70,7 @@ def test_the_best_of_a_search_is_called_unconfirmed() -> None:
     answer, *_ = page.answers["flickr8k"]
     assert (answer.verdict, answer.headline[:8]) == ("unconfirmed", "NT-Xent ")
     assert [row[-3] for row in rows_of(answer)] == [150.0, 140.0]
-    assert page.measure == "val rsum: sum of six recalls, 0–600", "the queries of val are not known"
+    assert page.measure == "rsum: sum of six recalls, 0–600", "the queries of val are not known"
 
 
 @pytest.mark.parametrize("state", ["stopped_early", "diverged", "failed", "running"])
