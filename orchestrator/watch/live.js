@@ -173,7 +173,7 @@ const live = (() => {
     const now = performance.now();
     const ready = (key) => stale.has(key) && (rested.get(key) ?? 0) <= now;
     const pending = [...known].filter((figure) => "pending" in figure.dataset).map((figure) => figure.id);
-    const bringsAll = seen && leaderboard.size() <= FEW && now >= idleUntil;
+    const bringsAll = hasTrials && seen && leaderboard.size() <= FEW && now >= idleUntil;
     return [...visible].find(ready) ?? (bringsAll ? pending.find(ready) : undefined);
   }
 
