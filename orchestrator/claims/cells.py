@@ -1,10 +1,12 @@
 """Cells for claims: from the paper's tables, and from the confirmations of experiments."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 
 import numpy as np
 
 from orchestrator.claims.engine import Cells
+from orchestrator.experiment.journalled import experiment_of
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.reference.published import NT_XENT_COCOS, RETRIEVAL, SMOOTH_AP_COCOS, TRIPLET_COCOS, published_rows
@@ -48,17 +50,32 @@ def _shares(values: Mapping[str, Measure], queries: Mapping[str, int]) -> dict[s
 
 
 def confirmed_cells(histories: Iterable[History]) -> Cells:
-    """Return the cells of confirmations that trained each loss with one setting: test metrics and COCOS over the seeds.
+    """Return the cells of confirmations: test metrics and COCOS of each loss over the seeds of one setting.
 
-    Of several settings of a loss the one with the published parameters counts, else the first.
+    Of several confirmed settings of a loss, the published setting counts; without it, the first.
     """
     runs: dict[tuple[str, str], dict[str, list[dict[str, float]]]] = {}
     for history in histories:
-        for trial in history.stage(Stage.CONFIRM):
-            if trial.state is TrialState.FINISHED and trial.id in history.tests:
-                group = trial.config.dataset.rpartition("/")[2], trial.config.model
-                runs.setdefault(group, {}).setdefault(trial.config.loss, []).append(numbers_of(trial, history))
+        for trials in _settings(history).values():
+            config = trials[0].config
+            losses = runs.setdefault((PurePath(config.dataset).name, config.model), {})
+            losses.setdefault(config.loss, [numbers_of(trial, history) for trial in trials])
     return {group: {loss: _measures(values) for loss, values in losses.items()} for group, losses in runs.items()}
+
+
+def _settings(history: History) -> dict[str, list[Trial]]:
+    """Return candidate -> its evaluated repeats, candidates at published settings first."""
+    repeats: dict[str, list[Trial]] = {}
+    for trial in history.stage(Stage.CONFIRM):
+        if trial.state is TrialState.FINISHED and trial.id in history.tests and trial.candidate is not None:
+            repeats.setdefault(trial.candidate, []).append(trial)
+    published = {cell.name: list(cell.space.published_points()) for cell in experiment_of(history).cells()}
+
+    def is_searched(candidate: str) -> bool:
+        trial = history.trials[candidate]
+        return not any(point.items() <= trial.params.items() for point in published.get(trial.study, ()))
+
+    return {candidate: repeats[candidate] for candidate in sorted(repeats, key=is_searched)}
 
 
 def numbers_of(trial: Trial, history: History) -> dict[str, float]:
