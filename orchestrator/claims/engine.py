@@ -241,12 +241,12 @@ def _opposed(part: Part, groups: Sequence[Group], cells: Cells, generator: np.ra
     first = np.array([block[0] for block in blocks])
     second = np.array([block[1] for block in blocks])
     # All metrics of a group are relabelled together: they are measured on the same trainings.
-    pairs = len(part.metrics)
+    orders = np.broadcast_to(np.arange(len(part.losses)), (RELABELLINGS, len(groups), len(part.losses)))
+    shuffled_orders = np.repeat(generator.permuted(orders, axis=2), len(part.metrics), axis=1)
     correlation = float(_correlation(first, second))
-    shuffled = np.empty(RELABELLINGS)
-    for index in range(RELABELLINGS):
-        orders = np.repeat([generator.permutation(len(part.losses)) for _ in groups], pairs, axis=0)
-        shuffled[index] = _correlation(first, np.take_along_axis(second, orders, axis=1))
+    shuffled = _correlation(
+        first, np.take_along_axis(np.broadcast_to(second, shuffled_orders.shape), shuffled_orders, 2)
+    )
     below = float(((shuffled <= correlation + 1e-12).sum() + 1) / (RELABELLINGS + 1))
     above = float(((shuffled >= correlation - 1e-12).sum() + 1) / (RELABELLINGS + 1))
     metric = f"{part.metrics[0]}, {part.and_metrics[0]}"
@@ -259,11 +259,19 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
     return np.asarray(rankdata(values), dtype=np.float64)
 
 
-def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the mean over the rows of Spearman's correlation of two tables of ranks; a constant row counts as 0."""
-    x, y = first - first.mean(1, keepdims=True), second - second.mean(1, keepdims=True)
-    scale = np.sqrt((x**2).sum(1) * (y**2).sum(1))
-    return float(np.mean(np.where(scale > 0, (x * y).sum(1) / np.where(scale > 0, scale, 1.0), 0.0)))
+def _correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the mean over the rows of Spearman's correlation of tables of ranks; a constant row counts as 0.
+
+    Args:
+        first: Ranks, shape (rows, losses).
+        second: Ranks, shape (..., rows, losses).
+
+    Returns:
+        Shape (...).
+    """
+    x, y = first - first.mean(-1, keepdims=True), second - second.mean(-1, keepdims=True)
+    scale = np.sqrt((x**2).sum(-1) * (y**2).sum(-1))
+    return np.asarray(np.where(scale > 0, (x * y).sum(-1) / np.where(scale > 0, scale, 1.0), 0.0).mean(-1))
 
 
 def _error(*measures: Measure) -> float:
