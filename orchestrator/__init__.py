@@ -2,19 +2,21 @@
 
     cli.py        the commands, and how an error becomes an exit code
     commands/     parse, call one function, print
-    regression/   reruns of baselines beside accepted ones
-    search/       an experiment from its start to its winners, and how the experiment stands
+    regression/   reruns of baselines beside accepted results
+    claims/       claims of a paper, and which of them hold
+    watch/        pages about experiments while they run
+    search/       an experiment from its start to its winners, its state and progress
     doctor/       problems of a machine, or of an experiment
     extraction/   features from pictures, here or on Ray workers
     tracking/     MLflow, kept in step with the journal
     tuner/        trials on Ray
     forecast/     trials and hours of a search, before it runs
-    report/       one HTML page
-    tables/       the result tables in six formats
+    report/       the HTML page of an experiment, and its charts
+    views/        answers on a terminal, in HTML, Markdown, LaTeX, CSV and JSON
     exports/      trials for other programs: tables, TensorBoard, Weights & Biases
     winners/      test metrics, weights and packed models of selected trials
     machines/     the machines of a search, and the share of a trial
-    results/      from trials to candidates, verdicts, winners and sentences
+    results/      from trials to candidates, verdicts, winners and answers
     studies/      which trial comes next: Optuna
     workload/     the training of a trial: a search's calls of ``trainables``
     experiment/   the experiment file, checked as a whole

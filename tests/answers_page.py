@@ -20,6 +20,7 @@ from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.equal_budget import Json
 from orchestrator.results.judged import JudgedVerdict, judged_answer
 from orchestrator.results.questions import Questions
+from orchestrator.results.race import Entrant, describe_race, run_race
 from orchestrator.results.summary import Summary
 from orchestrator.results.trends import find_trend, trend_answer
 from orchestrator.results.verdict import judge
@@ -248,6 +249,22 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         yield answer.question, "", answer.sentences
 
 
+def race_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield question, case and sentences about the rounds of a race."""
+    names = {"a": "Polynomial (self)", "b": "Circle"}
+    draws = np.random.default_rng(0).standard_normal((2, 6))
+    apart, close = ((236.9 - gap, 236.9) for gap in (40.0, 0.4))
+    for when, means, seeds in (
+        ("its trainings go on", close, 4),
+        ("its trainings are used up", close, 6),
+        ("the leader is clear", apart, 6),
+    ):
+        values = [tuple(enumerate((mean + noise).tolist())) for mean, noise in zip(means, draws, strict=True)]
+        entrants = tuple(Entrant(label, row[:seeds]) for label, row in zip("ba", values, strict=True))
+        race = run_race(entrants, 4, 12, tuple(range(6)))
+        yield "How were the seeds given out?", when, describe_race(race, "val/rsum", names)
+
+
 def page() -> str:
     """Return the page."""
     groups: dict[str, list[tuple[str, str, Sequence[str]]]] = {}
@@ -258,7 +275,7 @@ def page() -> str:
     for when, answer in answers:
         question = {"coefficients": "Which coefficients?", "loss": "Which loss?"}.get(answer.key, answer.question)
         groups.setdefault(question, []).append((when, answer.verdict, answer.sentences))
-    for question, when, sentences in analysis_cases():
+    for question, when, sentences in (*analysis_cases(), *race_cases()):
         groups.setdefault(question, []).append((when, "", sentences))
     parts = [INTRODUCTION]
     for question, cases in groups.items():

@@ -7,8 +7,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.answers_page import page
 from tests.lost_words import cells, lost_words, words_of
 
@@ -16,8 +14,10 @@ ROOT = Path(__file__).parent.parent
 LONGEST = 25
 """Words of a sentence."""
 
-ROOMS = ("results", "text", "views")
-"""Rooms of ``orchestrator`` whose texts are checked."""
+FILES = sorted(
+    file for package in ("orchestrator", "search_spaces", "trainables") for file in ROOT.glob(f"{package}/**/*.py")
+)
+"""Modules whose texts are checked."""
 
 
 def test_the_page_is_what_the_product_says() -> None:
@@ -45,11 +45,10 @@ def texts_of(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_texts_for_people_have_no_lost_words(room: str) -> None:
+def test_texts_for_people_have_no_lost_words() -> None:
     lost = [
         f"{file.relative_to(ROOT)}:{line}: {', '.join(found)}: {text}"
-        for file in sorted((ROOT / "orchestrator" / room).glob("*.py"))
+        for file in FILES
         for line, text in texts_of(file.read_text())
         if (found := lost_words(text))
     ]

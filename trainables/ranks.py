@@ -81,7 +81,7 @@ class Ranks:
             raise ValueError(f"all arrays of ranks must have one shape (captions,), got {shapes}")
         steps = np.diff(self.image_of_caption, prepend=-1)
         if steps[0] != 1 or steps.min() < 0 or steps.max() > 1:
-            raise ValueError("captions must stand in the order of their images, and every image needs a caption")
+            raise ValueError("captions must be in the order of their images, and every image needs a caption")
         if min(self.i2t.min(), self.t2i.min()) < 1:
             raise ValueError("ranks begin at 1")
 

@@ -46,7 +46,7 @@ def generate(
 ) -> None:
     """Generate a dataset: [bold]orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes[/bold]."""
     if name not in _GENERATED:
-        raise ConfigError(f"nothing generates {name!r}; what can be generated: {', '.join(_GENERATED)}")
+        raise ConfigError(f"nothing generates {name!r}; datasets that can be generated: {', '.join(_GENERATED)}")
     target, count = out or data_root / name, _GENERATED[name] if images is None else images
     with _progress(count, quiet=as_json) as on_progress:
         make = generate_scenes if name == "scenes" else generate_classes

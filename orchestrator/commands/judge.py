@@ -25,7 +25,7 @@ def judge(
     verdict: Annotated[
         Literal["seeds", "seeds_and_images"] | None,
         typer.Option(
-            help="What varies in the test that decides, as in confirm.verdict; by default the experiment's own setting."
+            help="The test that decides, by what varies in it, as in confirm.verdict; default: as in the experiment."
         ),
     ] = None,
     candidate: Annotated[

@@ -30,7 +30,7 @@ HIDDEN = ("formula", "searched", "learned", "source")
 
 def list_names(
     context: typer.Context,
-    what: Annotated[What, typer.Argument(help="What to list.")],
+    what: Annotated[What, typer.Argument(help="Names to list.")],
     name: Annotated[
         str | None, typer.Argument(help="Show this name with all details: of a loss formula, ranges and source.")
     ] = None,

@@ -153,7 +153,7 @@ def check_journal(path: Path, records: list[Record], history: History, *, runs: 
         found = f"{path}: {torn} bytes of a record that was being written when the process was killed"
         way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path, content).name}"
         if is_damaged(content, len(content) - torn):
-            found = f"{path}: line {len(records) + 1}, the last one: damaged"
+            found = f"{path}: line {len(records) + 1}, the last: damaged"
         yield Breach(Finding("journal", "fail", found, way_out), _cut(path))
     way_out = "the journal contradicts itself: restore it from a backup"
     ends = Counter(record.trial for record in records if has_ended(record))
@@ -293,7 +293,7 @@ def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
     newest = (epoch_of(good[-1].name) if good else None) or 0
     if trial.state is TrialState.FINISHED and not good:
         found = f"{trial.id}: finished, and has no good checkpoint left"
-        yield Breach(Finding("checkpoint", "fail", found, "its numbers stand; restore its model from a backup"))
+        yield Breach(Finding("checkpoint", "fail", found, "its numbers are kept; restore its model from a backup"))
     if trial.state is TrialState.RUNNING and newest < trial.last_epoch:
         found = f"{trial.id}: {trial.last_epoch - newest} epochs of {trial.last_epoch} have no good checkpoint"
         yield Breach(Finding("checkpoint", "warn", found, "they are trained again, with the same numbers"))

@@ -222,5 +222,5 @@ def check_store(output: Path, tracking_uri: str | None) -> Finding:
         found, _, way_out = str(error).partition(". ")
         return Finding("store", "fail", found, way_out)
     except ConnectionError as error:
-        way_out = "start the server, or remove --tracking-uri; a search runs all the same and says what is missing"
+        way_out = "start the server, or remove --tracking-uri; a search runs without it and names the missing runs"
         return Finding("store", "warn", str(error), way_out)

@@ -129,11 +129,11 @@ def _way_out(model: type[BaseModel], path: tuple[str, ...], inside: int) -> str:
         homes += [f"loss_parameters.{key}"] if "loss_parameters" in top else []
         homes += [f"search.fixed.LOSS.{key}", f"search.space.LOSS.{key}"] if "search" in top else []
     here = sorted(_fields(model, path[:-1]))
-    stands = f"it stands under {' or '.join(homes)}"
+    place = f"it belongs under {' or '.join(homes)}"
     # A key of this place that differs in a letter or two is more likely meant than a key of this name elsewhere.
     if homes and difflib.get_close_matches(key, here, n=1, cutoff=SLIP):
-        return f"{suggestion(key, here, 'keys here')} As {key!r}, {stands}"
-    return stands if homes else suggestion(key, here, "keys here")
+        return f"{suggestion(key, here, 'keys here')} As {key!r}, {place}"
+    return place if homes else suggestion(key, here, "keys here")
 
 
 def _homes(kind: Any, key: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

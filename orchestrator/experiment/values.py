@@ -118,7 +118,7 @@ def _as_bound(value: Any) -> Any:
         raise ValueError(f"a range has two ends, got {short(value)}; {ways}")
     if isinstance(value, int | float):
         raise ValueError(
-            f"one value, {short(value)}, is nothing to search; {ways}; a parameter of the loss that stands still goes "
+            f"one value, {short(value)}, is nothing to search; {ways}; a fixed parameter of the loss goes "
             f"under search.fixed.LOSS, a setting under training, a parameter of the model under model_parameters"
         )
     return tuple(value) if isinstance(value, list) else value

@@ -74,7 +74,7 @@ class _Loader(yaml.BaseLoader):
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in self._open:
-                raise _refusal(f"alias *{event.anchor} stands within what it stands for", event)
+                raise _refusal(f"alias *{event.anchor} is part of its own value", event)
             return super().compose_node(parent, index)
         if event.tag is not None:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
@@ -133,7 +133,7 @@ class _Builder:
 
 def _check_size(nodes: int, depth: int, at: Any) -> None:
     if nodes > MOST_NODES:
-        raise _refusal(f"more than {MOST_NODES} keys and values, with what aliases stand for", at)
+        raise _refusal(f"more than {MOST_NODES} keys and values, counting those of aliases", at)
     if depth > DEEPEST:
         raise _refusal(f"more than {DEEPEST} lists or mappings within each other", at)
 
@@ -204,5 +204,5 @@ def parse_yaml(text: str) -> tuple[Any, dict[KeyPath, Place]]:
     except (ValueError, OverflowError):
         # PyYAML raises this error at an escape such as "\UFFFFFFFF".
         place = (loader.line + 1, loader.column + 1)
-        problem = "an escape that stands for no character"
+        problem = "an escape without a character"
     raise YamlTextError(problem, place)

@@ -72,7 +72,7 @@ def _points(study: StudyPlan) -> Table:
     title = f"{study.study}: the first {len(study.points)} points"
     table = Table(title=title, title_justify="left", min_width=len(title))
     table.add_column("point", justify="right")
-    for heading in ("suggested", "what it stands for"):
+    for heading in ("suggested", "as parameters"):
         table.add_column(heading, overflow="fold")
     for number, point in enumerate(study.points):
         table.add_row(str(number), Text(format_parameters(point.params)), Text(_stands_for(point)))

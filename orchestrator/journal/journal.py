@@ -238,7 +238,7 @@ def _check_format(first: Line, path: Path) -> None:
     if written > FORMAT:
         raise JournalFormatError(
             f"{path}: has format {written}, and this version reads formats up to {FORMAT}; "
-            f"use the version that wrote it, or a newer one"
+            f"use the version that wrote it, or a newer version"
         )
 
 

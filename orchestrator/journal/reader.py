@@ -155,7 +155,7 @@ class Salvage:
         """The damaged lines and the records that are lost with them, in one line."""
         lines = f"line{'s' if len(self.damaged) > 1 else ''} {', '.join(map(str, self.damaged))}: damaged"
         also = ", ".join(f"{count} of {name}" for name, count in self.lost.items())
-        return f"{self.path}: {lines}; records after that which cannot stand without: {also or 'none'}"
+        return f"{self.path}: {lines}; later records that need these lines: {also or 'none'}"
 
     @property
     def way_out(self) -> str:
@@ -197,7 +197,7 @@ def salvage(path: Path) -> Salvage:
         else:
             lost[line.get("trial", line["kind"])] += 1
     if not history.experiment:
-        raise JournalError(f"{path}: what is damaged said what the experiment is")
+        raise JournalError(f"{path}: the damaged lines are those of the experiment; restore the journal from a backup")
     return Salvage(path, kept, damaged, lost)
 
 

@@ -1,10 +1,7 @@
 """The reruns of a suite: their folders, their summaries, and how the newest becomes the reference.
 
-The reruns in a suite's output folder: finished and unfinished reruns, and reruns that are dated in the future.
-
-The numbers of a rerun that are compared, read from the rerun's journal.
-
-Accepting a rerun as the reference with which later reruns are compared.
+A rerun has a folder in the suite's output folder, named by its start. It is finished, unfinished (and resumed) or dated
+in the future. The numbers that are compared come from its journal. An accepted rerun is the reference of later reruns.
 """
 
 import getpass

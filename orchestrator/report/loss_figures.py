@@ -76,9 +76,9 @@ def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]])
     return Figure(
         key="weights",
         title="Weight curves G(s)",
-        note="The weight that the loss gives a negative, over its similarity less that of the positive: the derivative "
-        "of the loss of a query with these two alone, divided by its peak so that shapes compare. Below zero it pulls "
-        "the wrong way.",
+        note="The weight that the loss gives a negative, over its similarity less that of the positive. It is the "
+        "derivative of the loss of a query with these two alone, divided by its peak so that shapes compare. Below "
+        "zero it pulls the wrong way.",
         options=[
             Option(dataset, panels)
             for dataset, group in groups
@@ -99,9 +99,9 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
     return Figure(
         key="cocos",
         title="COCOS against retrieval",
-        note="Every trial is a dot: how many samples contribute to the loss's gradient, and what was retrieved at the "
-        "same epoch (the best one, or the nearest at which samples were counted). Hollow: stopped early. Losses count "
-        "on scales of their own; ρ, Spearman's rank correlation, takes all trials together.",
+        note="A dot is a trial: contributing samples of the loss's gradient against the metric, at the best epoch or "
+        "the nearest with counted samples. Hollow: stopped early. Losses count on scales of their own; ρ, Spearman's "
+        "rank correlation, takes all trials together.",
         options=options,
         height=360,
     )

@@ -103,7 +103,7 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
     pictures = Pictures(part, source)
     return Queries(
         title=f"{data.name} {split}",
-        note="" if pictures.found() else f"The image files of {data.name} {split} are not at hand: names stand in.",
+        note="" if pictures.found() else f"The image files of {data.name} {split} were not found; names are shown.",
         i2t=_image_queries(dict(zip(asked_images, of_images, strict=True)), part, pictures),
         t2i=_caption_queries(dict(zip(asked_captions, of_captions, strict=True)), part, pictures),
     )

@@ -101,7 +101,7 @@ def with_pictures(compared: ComparedQueries, history: History, split: "Split", s
     pictures = Pictures(split, source)
     ranks = [_ranks(history, name) for name in (compared.first, compared.second)]
     if ranks[0][0].queries != split.queries_digest():
-        note = f"{compared.note} The data at hand have other queries, so pictures and captions are not shown."
+        note = f"{compared.note} The data have other queries now, so pictures and captions are not shown."
         return replace(compared, note=note)
     i2t, t2i = compare_queries(*ranks)
     shown = [

@@ -78,9 +78,9 @@ def early_figure(studies: Sequence[Study]) -> Figure:
     return Figure(
         key="early",
         title="Early epochs",
-        note="Kendall's τ between the best values so far after an epoch and at the end, over the settings that were "
-        "trained to their end: 1 is the same order, 0 is none. A scheduler that stops trials before a study's line "
-        f"stays at {RANKED:g} or more may stop the best. Trials that were stopped early are left out.",
+        note="Kendall's τ between the best values up to an epoch and those at the end: 1 is the same order, 0 is none. "
+        f"A scheduler that stops trials before a study's line stays at {RANKED:g} or more may stop the best. Trials "
+        "that were stopped early are left out.",
         options=options,
     )
 
@@ -133,7 +133,7 @@ def race_figure(races: Mapping[str, Race], metric: str, names: Mapping[str, str]
     return Figure(
         key="race",
         title="Rounds of the confirmation",
-        note="The mean of each candidate over its seeds so far; a line ends where its candidate left.",
+        note="The mean of each candidate over its seeds so far; a line ends where its candidate gets no further seed.",
         options=[
             Option(Path(dataset).name, [_race(race, metric, names)]) for dataset, race in races.items() if race.rounds
         ],

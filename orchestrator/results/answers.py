@@ -15,6 +15,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
 from orchestrator.results.candidates import DatasetVerdict, Standing
+from orchestrator.results.confirmation import race_names
 from orchestrator.results.crossed import Runs
 from orchestrator.results.datasets import LEVEL, interaction_test, mean_ranks
 from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions, quantity_of
@@ -51,7 +52,8 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     trends, judged = summary.trends.get(dataset, ()), summary.judged.get(dataset, ())
     answers = summary.analyses.answers(dataset, summary.verdicts.get(dataset), trends, judged)
     if dataset in summary.races:
-        headline, *notes = (f"{said}." for said in describe_race(summary.races[dataset], summary.metric))
+        race = summary.races[dataset]
+        headline, *notes = describe_race(race, summary.metric, race_names(summary.history, race))
         answers.insert(0, Answer("race", dataset, "How were the seeds given out?", headline, notes=tuple(notes)))
     return answers
 

@@ -11,6 +11,7 @@ A dataset is judged only when its confirmation is over: every repeated trial has
 evaluated on the test split. Until then the best trial of the search is an unconfirmed winner.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -35,6 +36,7 @@ from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Entrant, Race, most_seeds, run_race
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
+from orchestrator.text.wording import printed
 from trainables.errors import ConfigError
 from trainables.ranks import Ranks
 
@@ -290,8 +292,8 @@ class Confirmation:
             return []
         times = "once" if self.looks == 1 else f"{self.looks} times"
         return [
-            f"its values had been looked at {times} before this confirmation was planned, so a corrected p-value must "
-            f"be at most {self.level:.2g} to be a difference; plan all seeds, or a race, at once"
+            f"its values had been looked at {times} before this plan, so p must be at most {self.level:.2g}; "
+            f"plan all seeds, or a race, at once"
         ]
 
     def _kept_values(self, metric: str) -> dict[str, Sample]:
@@ -364,6 +366,18 @@ def races_of(history: History) -> dict[str, Race]:
     return {dataset: one.race for dataset, one in confirmations(history).items() if one.is_raced}
 
 
+def race_names(history: History, race: Race) -> dict[str, str]:
+    """Return label -> printed name of each candidate: its loss, with the trial's number where another has the same."""
+    configs = {label: history.trials[label].config for label in race.seeds}
+    several = len({config.model for config in configs.values()}) > 1
+    names = {
+        label: f"{printed(config.model)} {printed(config.loss)}" if several else printed(config.loss)
+        for label, config in configs.items()
+    }
+    counts = Counter(names.values())
+    return {label: f"{name} {label.rpartition('-')[2]}" if counts[name] > 1 else name for label, name in names.items()}
+
+
 def current_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
     """Return the plan of each dataset: the recorded plan, or a new plan where a changed design needs more trainings."""
     return [_current(plan, history) for plan in wanted_plans(experiment, history)]
@@ -428,6 +442,6 @@ def _otherwise(verdict: DatasetVerdict, before: DatasetVerdict) -> list[str]:
     if verdict.verdict is before.verdict:
         return []
     return [
-        f"the version that ran this race compared the winner with runner-up, another loss and baseline alone, at level "
-        f"{OLDER_RACE_LEVEL:g}: by that rule the verdict is {before.verdict}; now the winner must beat every candidate"
+        f"by the rule of the version that ran this race, at level {OLDER_RACE_LEVEL:g}, the verdict is "
+        f"{before.verdict}; now the winner must beat every candidate"
     ]

@@ -25,6 +25,7 @@ import numpy as np
 
 from orchestrator.results.statistics import Sample, lead_p, welch_test
 from orchestrator.text.values import count_text
+from orchestrator.text.wording import number_text, p_equals
 
 SHARE = 2 / 3
 """Share of the trainings that all candidates get alike."""
@@ -193,39 +194,41 @@ def _further(closed: Round, left: int) -> int:
 
 def _end(closed: Round) -> str:
     if closed.closest is None:
-        return "there is nobody to race with"
+        return "there is no other candidate"
     if closed.p <= CLEAR:
-        return f"on val {closed.leader} is ahead of every candidate at p <= {CLEAR:g}"
+        return f"its leader is ahead of every candidate on val, p <= {CLEAR:g}"
     return "the trainings are used up"
 
 
-def describe_race(race: Race, metric: str) -> list[str]:
+def describe_race(race: Race, metric: str, names: Mapping[str, str]) -> list[str]:
     """Return sentences about the state of a race, and about its newest round.
 
     Args:
         race: The race of a dataset.
-        metric: Metric on val that decides who gets further seeds.
+        metric: Metric on val that decides which candidates get further seeds.
+        names: Label -> printed name of the candidate.
     """
     trainings = f"{race.used} of at most {race.trainings} trainings"
-    seeds = ", ".join(f"{label} {count}" for label, count in race.seeds.items())
     if race.older:
-        return [f"race: an older version gave out {trainings}; seeds: {seeds}"]
-    if race.ended is None:
-        state = f"race, round {len(race.rounds) + 1} under way, {trainings} given out"
+        state = f"An older version gave out {trainings}."
+    elif race.ended is None:
+        state = f"Round {len(race.rounds) + 1} runs: {trainings} are given out."
     else:
-        state = f"race: over after {count_text(len(race.rounds), 'round')} and {trainings}, because {race.ended}"
-    newest = [describe_round(race.rounds[-1], len(race.rounds), metric)] if race.rounds else []
-    return [f"{state}; seeds: {seeds}", *newest]
+        state = f"The race ended after {count_text(len(race.rounds), 'round')} and {trainings}: {race.ended}."
+    newest = [describe_round(race.rounds[-1], len(race.rounds), metric, names)] if race.rounds else []
+    return [state, *newest, f"Seeds: {', '.join(f'{names[label]} {count}' for label, count in race.seeds.items())}."]
 
 
-def describe_round(closed: Round, number: int, metric: str) -> str:
+def describe_round(closed: Round, number: int, metric: str, names: Mapping[str, str]) -> str:
     """Return a sentence about the result of a round of a race; rounds are numbered from 1."""
-    seeds = count_text(closed.seeds[closed.leader], "seed")
-    leads = f"{closed.leader} leads with {metric} {closed.means[closed.leader]:.2f} over {seeds}"
+    leader, mean, unit = names[closed.leader], closed.means[closed.leader], metric.replace("/", " ")
     if closed.closest is None:
-        return f"race, round {number}: {leads}"
-    behind = closed.means[closed.leader] - closed.means[closed.closest]
-    return f"race, round {number}: {leads}; {closed.closest} is closest, {behind:.2f} behind, p = {closed.p:.2g}"
+        seeds = count_text(closed.seeds[closed.leader], "seed")
+        return f"Round {number}: {leader} leads with {number_text(mean, metric)} {unit} over {seeds}."
+    # A candidate that lost a seed does not lead, also where its mean is higher.
+    behind = mean - closed.means[closed.closest]
+    lead = f"{number_text(abs(behind), metric)} {unit} {'behind' if behind >= 0 else 'ahead of'} {leader}"
+    return f"Round {number}: {names[closed.closest]} is {lead}, {p_equals(closed.p)}."
 
 
 def race_outcome(race: Race, label: str) -> str:

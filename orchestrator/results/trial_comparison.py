@@ -1,7 +1,4 @@
-"""Two trials side by side: their settings, their metrics, and the queries that one finds and the other misses.
-
-Compares two candidates query by query: which queries one candidate finds and the other misses.
-"""
+"""Two trials side by side: their settings, their metrics, and the queries that one finds and the other misses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +16,7 @@ from orchestrator.results.answer import Answer, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_winners
-from orchestrator.text.wording import setting_text
+from orchestrator.text.wording import number_text, setting_text
 from trainables.errors import UserError
 from trainables.ranks import Ranks
 
@@ -172,7 +169,7 @@ def which_is_better(first: Side, second: Side) -> str:
     """Return which of two trials is better, and how reliable this is: a sentence without its full stop.
 
     Where a confirmation has compared both trials with fresh seeds, the sentence states its verdict. Otherwise two
-    single trainings are compared, which tells nothing about other seeds.
+    single trainings are compared, which says nothing about other seeds.
     """
     one, other = first.trial, second.trial
     if (one.config.dataset, one.metric) != (other.config.dataset, other.metric):
@@ -183,13 +180,15 @@ def which_is_better(first: Side, second: Side) -> str:
     reached, against = one.best_value, other.best_value
     if reached is None or against is None:
         return f"neither is called better: not both have a value of {one.metric} yet"
+    unit = one.metric.replace("/", " ")
     if reached == against:
-        return f"the two are equal: {one.metric} {reached:.2f}"
+        return f"the two have equal {unit}: {number_text(reached, one.metric)}"
     name = _short(first, second) if reached > against else _short(second, first)
     high, low = max(reached, against), min(reached, against)
+    lead, *values = (number_text(value, one.metric) for value in (high - low, high, low))
     return (
-        f"{name} is ahead by {high - low:.2f} {one.metric}, {high:.2f} against {low:.2f}: a training each, so that "
-        f"other seeds may turn the order round; `orchestrator confirm` trains the best of a search again"
+        f"{name} leads by {lead} {unit}, {values[0]} against {values[1]}. Both are single trainings: other seeds may "
+        f"reverse the order, and `orchestrator confirm` trains the best of a search again"
     )
 
 

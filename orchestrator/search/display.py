@@ -27,7 +27,7 @@ from orchestrator.journal.records import (
 )
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.answers import chance_of, dataset_answers, over_datasets
-from orchestrator.results.confirmation import races_of
+from orchestrator.results.confirmation import race_names, races_of
 from orchestrator.results.race import describe_race, describe_round
 from orchestrator.results.summary import Summary
 from orchestrator.search.heartbeat import EpochClock, Heartbeat, spinner
@@ -160,7 +160,7 @@ class PlainDisplay(Display):
         if has_ended(record):
             trial = self._progress.history.trials[record.trial]
             say(f"{trial.id}: {describe_end(trial)}")
-            self._tell_rounds(trial)
+            self._say_rounds(trial)
         elif isinstance(record, PopulationMoved):
             moved = ", ".join(f"{move.trial} resumes from {move.source}" for move in record.moves)
             say(f"{record.study}: epoch {record.epoch}: {moved or 'nobody moves'}")
@@ -171,13 +171,13 @@ class PlainDisplay(Display):
         elif isinstance(record, LimitNoted):
             say(record.message)
 
-    def _tell_rounds(self, ended: Trial) -> None:
+    def _say_rounds(self, ended: Trial) -> None:
         """Print the results of the rounds of a race that have ended since the last trial ended."""
         history = self._progress.history
         for dataset, race in races_of(history).items() if ended.stage is Stage.CONFIRM else ():
-            told = self._rounds.get(dataset, 0)
-            for number, one in enumerate(race.rounds[told:], start=told + 1):
-                say(f"{dataset}: {describe_round(one, number, history.metric)}")
+            known, names = self._rounds.get(dataset, 0), race_names(history, race)
+            for number, closed in enumerate(race.rounds[known:], start=known + 1):
+                say(f"{dataset} · {describe_round(closed, number, history.metric, names)}")
             self._rounds[dataset] = len(race.rounds)
 
     def refresh(self) -> None:
@@ -325,9 +325,12 @@ def evaluation_displayed(ledger: Ledger, trials: Sequence[Trial], *, quiet: bool
 
 
 def race_lines(history: History) -> list[str]:
-    """Return the state of the race on each dataset, with the candidates that left."""
-    metric = history.metric if history.plans else ""
-    return [f"{dataset}: {line}" for dataset, race in races_of(history).items() for line in describe_race(race, metric)]
+    """Return the state of the race on each dataset, its newest round and the seeds of its candidates."""
+    return [
+        f"{dataset} · {sentence}"
+        for dataset, race in races_of(history).items()
+        for sentence in describe_race(race, history.metric, race_names(history, race))
+    ]
 
 
 def describe_end(trial: Trial) -> str:

@@ -172,5 +172,5 @@ def answered(interrupted: Callable[[], UserError]) -> Iterator[None]:
             yield
     except KeyboardInterrupt:
         # Printed before MLflow gets its last records, which may take seconds.
-        say("stopping; what the journal holds is kept", error=True)
+        say("stopping; all records of the journal are kept", error=True)
         raise interrupted() from None

@@ -37,7 +37,7 @@ def refuse_default_password(uri: str) -> None:
     if parts.scheme in ("http", "https") and given == DEFAULT_CREDENTIALS:
         raise ConfigError(
             f"{parts.scheme}://{parts.hostname}: MLflow's default password is in use; change it on the server "
-            f"(basic_auth.ini, or its users page), then set {PASSWORD} to the new one"
+            f"(basic_auth.ini, or its users page), then set {PASSWORD} to the new password"
         )
 
 
@@ -63,7 +63,7 @@ def choose_uri(given: str | None, output: Path) -> str:
     bare, user, password = split_password(given)
     if password == HIDDEN and not (is_server(given) and os.environ.get(PASSWORD)):
         raise ConfigError(
-            f"--tracking-uri {without_password(given)}: {HIDDEN} stands for a password that is not shown; write the "
+            f"--tracking-uri {without_password(given)}: {HIDDEN} hides a password; write the "
             f"password in its place or, of a server, set {PASSWORD}"
         )
     refuse_default_password(given)

@@ -77,8 +77,8 @@ def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing
         return
     raise StoreMovedError(
         f"{database}: keeps its files in {former.parent.parent}, from where its folder was moved or copied. Move the "
-        f"folder back, or rename {DATABASE}: `orchestrator sync --output {shlex.quote(str(database.parent))}` makes a "
-        f"new one from the journals"
+        f"folder back, or rename {DATABASE}: `orchestrator sync --output {shlex.quote(str(database.parent))}` makes it "
+        f"anew from the journals"
     )
 
 

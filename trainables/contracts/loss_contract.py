@@ -234,7 +234,7 @@ CHECKS: Mapping[str, tuple[Callable[[str, Points], None], str]] = {
     "ties": (ties, "value and gradient are finite where all similarities are 1, all -1 or all 0"),
     "batches of two": (batch_of_two, "the last batch of an epoch may be as small"),
     "pickling": (pickling, "a loss is a value that survives the way to another process"),
-    "stacking": (stacking, "trials that are trained together get what each gets alone"),
+    "stacking": (stacking, "trials that are trained together get the same values as alone"),
     "ignore": (ignored, "an ignored pair has no gradient, and its similarity no influence"),
 }
 """Name of a check -> the check, and the statement that it proves."""

@@ -109,7 +109,7 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: To
     try:
         weights = vectorizer.fit_transform(captions)
     except ValueError as error:
-        raise ConfigError(f"--text {NAME}: no word stands in {FEWEST} train captions ({error})") from None
+        raise ConfigError(f"--text {NAME}: no word is in {FEWEST} train captions ({error})") from None
     terms = vectorizer.get_feature_names_out()
     if not 0 < dimensions < min(len(terms), len(captions)):
         raise ConfigError(

@@ -151,8 +151,8 @@ class Retriever:
             kind = "captions" if caption is not None else "images"
             doubts.append(
                 f"the best score, {answers[0].score:.3f}, is lower than the best score of 99 in 100 {kind} of "
-                f"{self.about['dataset']} {self.about['split']} ({usual:.3f}): nothing there may fit, or the model has "
-                f"learned too little to tell"
+                f"{self.about['dataset']} {self.about['split']} ({usual:.3f}): perhaps nothing there fits, or the "
+                f"model has learned too little"
             )
         return doubts
 

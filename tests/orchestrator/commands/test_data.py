@@ -36,7 +36,7 @@ def test_generate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("generate", "dreams"), "error: nothing generates 'dreams'; what can be generated: scenes"),
+        (("generate", "dreams"), "error: nothing generates 'dreams'; datasets that can be generated: scenes"),
         (("generate", "scenes", "--images", "3"), "error: images must be from 10 to"),
         (("generate", "scenes", "--images", "20"), "is there already and holds scenes made with"),
         (("describe", "scens"), "Perhaps 'scenes' is meant"),

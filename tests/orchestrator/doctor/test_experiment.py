@@ -169,8 +169,7 @@ def test_a_repair_goes_past_a_damaged_line_and_says_what_is_lost(
     before = damage_line(folder, 5)
     (finding,) = check_experiment(folder, default_uri(folder.parent))
     assert finding.found.endswith(
-        f"journal.jsonl: line 5: damaged; records after that which cannot stand without: 1 of {NAME}-0000, "
-        "1 of experiment_ended"
+        f"journal.jsonl: line 5: damaged; later records that need these lines: 1 of {NAME}-0000, 1 of experiment_ended"
     )
     copies = list(folder.glob("journal.jsonl.damaged-*"))
     assert copies == [] and "--repair keeps the other 9 records, and the file as it is" in finding.way_out
@@ -243,7 +242,7 @@ def test_a_damaged_last_line_is_said_and_kept(folder: Path, caplog: pytest.LogCa
     last = len((folder / "journal.jsonl").read_bytes().splitlines())
     before = damage_line(folder, last)
     found = {one.check: one for one in check_experiment(folder, default_uri(folder.parent))}["journal"]
-    assert f"line {last}, the last one: damaged" in found.found
+    assert f"line {last}, the last: damaged" in found.found
     Ledger(folder / "journal.jsonl").close()
     (copy,) = folder.glob("journal.jsonl.damaged-*")
     assert copy.read_bytes() == before

@@ -23,7 +23,7 @@ from trainables.errors import ConfigError
 
 REFUSED = [
     ("training.epoch=3", "training.epoch: unknown key; did you mean 'epochs'?"),
-    ("confirm.training=30", "confirm.training: unknown key; did you mean 'trainings'? As 'training', it stands under"),
+    ("confirm.training=30", "confirm.training: unknown key; did you mean 'trainings'? As 'training', it belongs under"),
     ("serach={}", "serach: unknown key; did you mean 'search'?"),
     ("scheduler.grace_epoch=3", "scheduler.grace_epoch: unknown key; did you mean 'grace_epochs'?"),
     ("training.epochs=ten", 'training.epochs: should be a valid integer, got "ten"'),

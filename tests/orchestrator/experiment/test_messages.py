@@ -19,7 +19,7 @@ from trainables.errors import ConfigError
 HEAD = "name: mine\ndatasets: [flickr8k]\nlosses: [nt_xent]\n"
 WAYS = "[LOW, HIGH] is a range, {values: [A, B]} are values one by one"
 STANDS_STILL = (
-    "a parameter of the loss that stands still goes under search.fixed.LOSS, a setting under training, "
+    "a fixed parameter of the loss goes under search.fixed.LOSS, a setting under training, "
     "a parameter of the model under model_parameters"
 )
 TEMPERATURE = "search.space.nt_xent.temperature"
@@ -45,9 +45,10 @@ EXPERIMENTS = {
     ),
     "a loss's parameter at the top": (
         "temperature: 0.1",
-        "4:1: temperature: unknown key; it stands under search.fixed.LOSS.temperature or search.space.LOSS.temperature",
+        "4:1: temperature: unknown key; it belongs under search.fixed.LOSS.temperature or "
+        "search.space.LOSS.temperature",
     ),
-    "a key in another section": ("trials: 3", "4:1: trials: unknown key; it stands under search.trials"),
+    "a key in another section": ("trials: 3", "4:1: trials: unknown key; it belongs under search.trials"),
     "a key misspelt": ("budget: {hour: 3}", "4:10: budget.hour: unknown key; did you mean 'hours'?"),
     "minutes": (
         "budget: {hours: 30m}",
@@ -197,11 +198,11 @@ def test_only_the_first_twenty_of_many_are_shown() -> None:
 TRAININGS = {
     "parameter of the loss": (
         ["dataset=x", "temperature=0.1"],
-        "--set temperature=0.1: temperature: unknown key; it stands under loss_parameters.temperature",
+        "--set temperature=0.1: temperature: unknown key; it belongs under loss_parameters.temperature",
     ),
     "setting of the training": (
         ["dataset=x", "epochs=3"],
-        "--set epochs=3: epochs: unknown key; it stands under training.epochs",
+        "--set epochs=3: epochs: unknown key; it belongs under training.epochs",
     ),
     "unknown loss": (["dataset=x", "loss=ntxent"], "--set loss=ntxent: loss: unknown name 'ntxent'; did you mean"),
     "no data": (["loss=nt_xent"], "--set: dataset: missing; it has no default"),

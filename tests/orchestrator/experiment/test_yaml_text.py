@@ -31,7 +31,7 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
 MERGES = "a: &a {" + ",".join(f"k{n}: 1" for n in range(100)) + "}\n"
 MERGES += "".join(f"b{n}: {{<<: [{','.join(['*a'] * 50)}]}}\n" for n in range(50))
 HOSTILE = {
-    "alias bomb": (BOMB, f"more than {MOST_NODES} keys and values, with what aliases stand for"),
+    "alias bomb": (BOMB, f"more than {MOST_NODES} keys and values, counting those of aliases"),
     "merged bomb": (MERGES, f"more than {MOST_NODES} keys and values"),
     "60,000 keys": ("".join(f"k{n}: 1\n" for n in range(60_000)), f"a configuration has at most {LARGEST_TEXT}"),
     "20,000 keys": ("".join(f"k{n}: 1\n" for n in range(20_000)), f"more than {MOST_NODES} keys and values"),
@@ -39,12 +39,12 @@ HOSTILE = {
     "deep lists": ("[" * 100_000, f"more than {DEEPEST} lists or mappings within each other"),
     "deep mappings": ("{a: " * 50_000, f"more than {DEEPEST} lists or mappings within each other"),
     "deep complex keys": ("? " * 100_000, f"more than {DEEPEST} lists or mappings within each other"),
-    "itself in a list": ("a: &a [*a]", "alias *a stands within what it stands for"),
-    "itself in a mapping": ("a: &a {b: *a}", "alias *a stands within what it stands for"),
-    "itself merged": ("a: &a {<<: *a}", "alias *a stands within what it stands for"),
+    "itself in a list": ("a: &a [*a]", "alias *a is part of its own value"),
+    "itself in a mapping": ("a: &a {b: *a}", "alias *a is part of its own value"),
+    "itself merged": ("a: &a {<<: *a}", "alias *a is part of its own value"),
     "5,000 digits": ("a: " + "9" * 5000, "a whole number of 5000 characters; it must be smaller than 2**64"),
     "hexadecimal": ("a: 0x" + "f" * 17, "it must be smaller than 2**64"),
-    "no character": (r'a: "\UFFFFFFFF"', "an escape that stands for no character"),
+    "no character": (r'a: "\UFFFFFFFF"', "an escape without a character"),
     "half a character": (r'a: "\ud800"', r"control character '\ud800'"),
     "null byte": (r'a: "\0"', r"control character '\x00'"),
     "terminal colours": (r'a: "\e[31m"', r"control character '\x1b'"),

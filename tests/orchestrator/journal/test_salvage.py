@@ -115,5 +115,5 @@ def test_without_its_description_nothing_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     lines = write(path)
     path.write_bytes(b"".join([b"?\n", *lines[1:3]]))
-    with pytest.raises(JournalError, match="said what the experiment is"):
+    with pytest.raises(JournalError, match="the damaged lines are those of the experiment"):
         salvage(path)

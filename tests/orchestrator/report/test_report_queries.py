@@ -101,7 +101,7 @@ def test_images_are_small_jpegs_and_a_broken_one_is_its_name(asked: Asked) -> No
 def test_images_that_are_not_at_hand_are_said_to_be_missing(asked: Asked, tmp_path: Path) -> None:
     elsewhere = Source("tiny", tmp_path, (tmp_path,), None, ())
     found = retrieve(asked.checkpoint, asked.data, elsewhere, "val", device="cpu")
-    assert "not at hand" in found.note
+    assert "were not found" in found.note
     assert not any(query.query.image for query in found.i2t)
 
 

@@ -95,7 +95,7 @@ def test_other_data_show_no_pictures_of_wrong_queries(ledger: Ledger, split: Spl
     assert compared is not None
     others = replace(split, captions=split.image_ids[:0])
     shown = with_pictures(compared, ledger.history, others, Source("tiny", tmp_path, (tmp_path,), None, ()))
-    assert "The data at hand have other queries" in shown.note
+    assert "The data have other queries now" in shown.note
     assert shown.directions == compared.directions
 
 

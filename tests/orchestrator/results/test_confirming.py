@@ -24,6 +24,7 @@ from orchestrator.results.confirmation import (
     confirmations,
     current_plans,
     most_trainings,
+    race_names,
     races_of,
     trainings_of,
     verdicts_of,
@@ -181,7 +182,7 @@ def test_every_further_look_has_a_part_of_the_reserve_and_says_so(tmp_path: Path
     assert levels == [LEVEL, LEVEL, RESERVE / 2, RESERVE / 4], "the same seeds again are no further look"
     assert warnings[:2] == [[], []]
     assert "looked at once before" in warnings[2][0]
-    assert "at most 0.005 to be a difference" in warnings[2][0]
+    assert "at most 0.005; plan all seeds" in warnings[2][0]
     assert "looked at 2 times before" in warnings[3][0]
 
 
@@ -259,7 +260,7 @@ def test_a_finished_race_of_an_older_version_is_judged_again_and_the_other_verdi
     assert verdict.standings[1].candidate.label.endswith("0003")
     assert verdict.standings[1].selected_by > verdict.winner.selected_by
     assert verdict.verdict is Verdict.TIE
-    assert any("by that rule the verdict is better; now the winner must beat every" in one for one in verdict.warnings)
+    assert any("the verdict is better; now the winner must beat every" in one for one in verdict.warnings)
     assert (verdict.level, races_of(ledger.history)["pets"].older) == (RACE_LEVEL, True)
     (plan,) = current_plans(experiment, ledger.history)
     assert plan == ledger.history.plans["pets"], "a race that is over is not run again"
@@ -316,38 +317,38 @@ def test_status_and_summary_say_who_leads_and_who_is_closest(
     assert (confirming.total, confirming.states["finished"]) == (20, 9)
     run("status", str(tmp_path))
     shown = " ".join(capsys.readouterr().out.split())
-    assert "pets: race, round 1 under way, 12 of at most 20 trainings given out; seeds:" in shown
+    assert "pets · Round 1 runs: 12 of at most 20 trainings are given out." in shown
     confirm(ledger, RACING, 4)
     run("status", str(tmp_path))
     shown = " ".join(capsys.readouterr().out.split())
-    assert "pets: race, round 2 under way, 14 of at most 20 trainings given out; seeds:" in shown
-    (first,) = races_of(ledger.history)["pets"].rounds
-    assert f"pets: race, round 1: {first.leader} leads with val/rsum" in shown
-    assert " is closest, " in shown
+    assert "pets · Round 2 runs: 14 of at most 20 trainings are given out." in shown
+    race = races_of(ledger.history)["pets"]
+    (first,), names = race.rounds, race_names(ledger.history, race)
+    assert f"pets · Round 1: {names[first.closest or '']} is " in shown
+    assert f" val rsum behind {names[first.leader]}, p " in shown
     run("status", str(tmp_path), "--json")
     told = json.loads(capsys.readouterr().out)["races"]["pets"]
     assert (told["ended"], told["rounds"][0]["leader"]) == (None, first.leader)
     confirm(ledger, RACING)
     look(ledger)
     said = [text for answer in analyses_of(Summary(ledger.history), "pets") for text in answer.sentences]
-    assert any(one.startswith("race: over after ") and "because the trainings are used up" in one for one in said)
+    assert said[0].startswith("The race ended after ")
+    assert said[0].endswith(": the trainings are used up.")
     used = races_of(ledger.history)["pets"].used
     assert read_status(Followed(tmp_path)).stages[1].to_dict()["total"] == used
     assert most_trainings(current_plans(RACING, ledger.history), ledger.history) == used
 
 
-def test_the_live_output_tells_what_each_round_brought(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_live_output_has_a_line_for_each_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ledger = searched(tmp_path, RACING)
     progress = Progress(ledger.history, 20, 6, Stage.CONFIRM)
     ledger.listeners.append(PlainDisplay(progress).listen)
     confirm(ledger, RACING)
-    told = [line for line in capsys.readouterr().out.splitlines() if "race, round" in line]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "· Round" in line]
     rounds = races_of(ledger.history)["pets"].rounds
-    assert [line.partition(":")[2].partition(":")[0] for line in told] == [
-        f" race, round {number + 1}" for number in range(len(rounds))
-    ]
-    assert "leads with val/rsum" in told[0] and "is closest" in told[0]
-    assert race_lines(ledger.history)[0].startswith("pets: race: over after ")
+    assert [line.partition(":")[0] for line in lines] == [f"pets · Round {n + 1}" for n in range(len(rounds))]
+    assert " val rsum behind " in lines[0]
+    assert race_lines(ledger.history)[0].startswith("pets · The race ended after ")
 
 
 def test_a_fixed_design_is_no_race(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_candidate_that_fell_back_gets_seeds_again_when_it_is_the_closest() ->
 
 def test_a_clear_lead_ends_the_race_before_its_trainings_are_used() -> None:
     done = raced(entrant("a", wobble(50)), entrant("b", wobble(35)), entrant("c", wobble(20)), trainings=60)
-    assert done.ended == f"on val a is ahead of every candidate at p <= {CLEAR:g}"
+    assert done.ended == f"its leader is ahead of every candidate on val, p <= {CLEAR:g}"
     assert done.used < 60
     assert done.rounds[-1].p <= CLEAR
 
@@ -68,9 +68,9 @@ def test_a_candidate_that_lost_a_seed_cannot_lead_but_has_to_be_beaten() -> None
     done = raced(entrant("a", wobble(60), lost=(1,)), entrant("b", wobble(50)), entrant("c", wobble(40)))
     assert {(one.leader, one.closest) for one in done.rounds} == {("b", "a")}
     lone = raced(entrant("a", wobble(50)), entrant("b", wobble(60, 10), lost=range(1, 10)))
-    assert lone.ended == "there is nobody to race with", "a single seed has no spread"
+    assert lone.ended == "there is no other candidate", "a single seed has no spread"
     assert raced(*(entrant(label, wobble(50), lost=(0,)) for label in "ab")).ended == "every candidate lost a seed"
-    assert raced(entrant("a", wobble(50))).ended == "there is nobody to race with"
+    assert raced(entrant("a", wobble(50))).ended == "there is no other candidate"
 
 
 def test_values_without_any_spread_end_without_an_error() -> None:

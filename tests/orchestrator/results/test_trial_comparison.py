@@ -165,16 +165,16 @@ def side(experiment: str, ledger: Ledger, value: float | None, dataset: str = "p
             (120.0, 100.0),
             ("one", "one"),
             ("pets", "pets"),
-            r"^pets-\S+-0000 is ahead by 20.00 val/rsum, 120.00 ",
+            r"^pets-\S+-0000 leads by 20.0 val rsum, 120.0 against 100.0\. ",
         ),
         (
             (100.0, 120.0),
             ("one", "one"),
             ("pets", "pets"),
-            r"^pets-\S+-0001 is ahead by 20.00 val/rsum, 120.00 ",
+            r"^pets-\S+-0001 leads by 20.0 val rsum, 120.0 against 100.0\. ",
         ),
-        ((100.0, 120.0), ("one", "two"), ("pets", "pets"), r"^two/pets-\S+-0001 is ahead.* other seeds may turn"),
-        ((100.0, 100.0), ("one", "one"), ("pets", "pets"), r"^the two are equal: val/rsum 100.00$"),
+        ((100.0, 120.0), ("one", "two"), ("pets", "pets"), r"^two/pets-\S+-0001 leads.* other seeds may reverse"),
+        ((100.0, 100.0), ("one", "one"), ("pets", "pets"), r"^the two have equal val rsum: 100.0$"),
         ((100.0, None), ("one", "one"), ("pets", "pets"), r"^neither is called better: not both have a value"),
         ((120.0, 100.0), ("one", "one"), ("pets", "birds"), r"^neither is called better: .*different datasets"),
     ],
@@ -218,7 +218,7 @@ def test_the_command_says_first_which_is_better_and_gives_an_address(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
         "Which of two trials is better?",
-        "the two are equal: val/rsum 120.00.",
+        "the two have equal val rsum: 120.0.",
         "A: one/pets-vsepp-nt_xent-0000: τ = 0.1",
     ]
     assert lines[-2:] == [

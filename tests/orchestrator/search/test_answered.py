@@ -24,7 +24,7 @@ def test_a_signal_while_ray_starts_is_answered_at_once(capsys: pytest.CaptureFix
     with pytest.raises(UserError, match="resume with the same command"), answered(_error):
         os.kill(os.getpid(), number)
         time.sleep(3600)
-    assert capsys.readouterr().err == "stopping; what the journal holds is kept\n"
+    assert capsys.readouterr().err == "stopping; all records of the journal are kept\n"
 
 
 def _error() -> UserError:

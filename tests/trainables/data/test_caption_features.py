@@ -100,7 +100,7 @@ def test_embeddings_of_clip_retrieval_are_a_dataset(tmp_path: Path) -> None:
 def test_rows_of_an_image_that_stand_apart_and_embeddings_in_parts_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "clip"
     write_clip_retrieval(folder, {**PAIRS, "train": [*PAIRS["train"], ("/a/1.jpg", "the dog again")]})
-    with pytest.raises(DataError, match="row 3: image_path '/a/1.jpg' again: the rows of one image must stand next"):
+    with pytest.raises(DataError, match="row 3: image_path '/a/1.jpg' again: the rows of one image must follow"):
         load_dataset("clip", tmp_path / "data", text=True)
     metadata = folder / "val" / "metadata"
     (metadata / "metadata_1.parquet").write_bytes((metadata / "metadata_0.parquet").read_bytes())

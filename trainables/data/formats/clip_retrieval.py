@@ -82,7 +82,7 @@ def _read_split(split: str, file: Path) -> tuple[list[Image], list[str]]:
             problems.append(f"{place}: image_path must be text, got {name!r:.60}")
             continue
         if name in seen:
-            problems.append(f"{place}: image_path {name!r} again: the rows of one image must stand next to each other")
+            problems.append(f"{place}: image_path {name!r} again: the rows of one image must follow each other")
             continue
         seen.add(name)
         # A path of another machine names an image, but no file under the data root.

@@ -157,7 +157,7 @@ def _listed_split(file: Path, collected: _Collected) -> list[Image]:
             if isinstance(key, int) and key in collected.refused:
                 # The annotation of this image is a problem already.
                 continue
-            problems.append(f"{place}: {record['filename']!r} is in no annotation file; fetch the one that has it")
+            problems.append(f"{place}: {record['filename']!r} is in no annotation file; fetch the file that has it")
             continue
         image = images[key]
         split = SPLIT_ALIASES[record["split"]]
