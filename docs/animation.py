@@ -239,11 +239,11 @@ def main(arguments: Sequence[str]) -> None:
     folder = (options.output or Path(tempfile.mkdtemp(prefix="animation-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     program = str(Path(sys.executable).parent / "orchestrator")
-    command = [program, "search", options.experiment, "--data-root", str(options.data_root.absolute())]
+    os.environ["ORCHESTRATOR_DATA_ROOT"] = str(options.data_root.absolute())
     recording = Recording()
     for kill_after in (options.kill_after, None):
         recording.type(f"orchestrator search {options.experiment}")
-        code = recording.run(command, folder, kill_after)
+        code = recording.run([program, "search", options.experiment], folder, kill_after)
         if code != (0 if kill_after is None else -signal.SIGKILL):
             sys.exit(f"the search ended with {code}:\n{recording.screen.text()}")
         if kill_after is not None:
