@@ -28,6 +28,7 @@ install: $(VENV)/.installed
 
 search: install $(DATA)/scenes/dataset_scenes.json
 	$(BIN)/orchestrator search scenes-smoke --data-root $(DATA) --output $(OUTPUT)
+	$(BIN)/orchestrator report scenes-smoke --data-root $(DATA) --output $(OUTPUT)
 
 $(DATA)/scenes/dataset_scenes.json: | install
 	$(BIN)/orchestrator data generate scenes --images 2000 --seed 0 --out $(DATA)/scenes

@@ -28,7 +28,10 @@ from trainables.evaluation import evaluate, load_best
 pytestmark = pytest.mark.timeout(1200)
 
 ROOT = Path(__file__).parent.parent
-SETTINGS = ("training.epochs=3", "search.trials=2", "scheduler.grace_epochs=1", "resources.max_concurrent=1")
+SETTINGS = (
+    *("training.epochs=3", "search.trials=2", "scheduler.grace_epochs=1"),
+    *("resources.max_concurrent=1", "confirm=null"),
+)
 """What makes the search of ``make search`` small; one trial after the other, so that its trials repeat."""
 
 KILLED = """

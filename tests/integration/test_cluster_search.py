@@ -27,6 +27,7 @@ SETTINGS = [
     "training.batch_size=16",
     "training.embedding_size=32",
     "search.trials=1",
+    "confirm=null",
 ]
 
 

@@ -46,6 +46,7 @@ for _setting in (
     "training.embedding_size=32",
     "search.trials=1",
     "losses=[nt_xent]",
+    "confirm=null",
 ):
     SEARCH += ["--set", _setting]
 

@@ -191,7 +191,8 @@ def test_a_dry_run_times_stacks_as_large_as_those_that_will_train(
     hours: float,
 ) -> None:
     asked = timed(monkeypatch)
-    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", f"resources={resources}"]
+    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", "confirm=null"]
+    settings += [f"resources={resources}"]
     arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
     found = json.loads(succeed([*arguments, "--dry-run", "--json"], capsys))
     assert asked == sizes
