@@ -239,6 +239,8 @@ def main(arguments: Sequence[str]) -> None:
     folder = (options.output or Path(tempfile.mkdtemp(prefix="animation-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     program = str(Path(sys.executable).parent / "orchestrator")
+    # As in an activated environment: otherwise the commands that a search prints begin with a path of this machine.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ["ORCHESTRATOR_DATA_ROOT"] = str(options.data_root.absolute())
     recording = Recording()
     for kill_after in (options.kill_after, None):
