@@ -102,6 +102,9 @@ def _text(value: list[Any] | tuple[Any, ...]) -> str | None:
 EMPTY_STYLE = ""
 """Content of Plotly's style element when the browser checks the element; Plotly adds the rules later."""
 
+BOLD = "font-weight:bold"
+"""Style attribute with which Plotly writes ``<b>``, as the name in a text under the pointer has it."""
+
 _MADE_STYLE = re.compile(r"createElement\(\"style\"\);\w+\.id=\"\w+\",\w+\.textContent=('(?:[^'\\\\]|\\\\.)*')")
 """Matches the code with which Plotly inserts the stylesheet of its maps into a page, even without a map."""
 
@@ -114,9 +117,9 @@ def digest(content: str) -> str:
 
 
 def made_styles(script: str) -> list[str]:
-    """Return the contents of the style elements that a script of plotly makes."""
+    """Return the contents of the style elements and style attributes that a script of plotly makes."""
     # Plotly's minified JavaScript strings are also valid Python strings.
-    return [EMPTY_STYLE, *(str(ast.literal_eval(text)) for text in _MADE_STYLE.findall(script))]
+    return [EMPTY_STYLE, BOLD, *(str(ast.literal_eval(text)) for text in _MADE_STYLE.findall(script))]
 
 
 def style_sources(html: str, styles: Iterable[str]) -> str:

@@ -279,6 +279,7 @@ def test_a_dot_shows_its_trial_with_all_parameters(browser: Browser, report: Cal
         facts = [fact for fact in facts if not fact.endswith(": ")]
         assert facts and all(fact in hovered["text"] for fact in [texts["trial"], *facts]), hovered
         assert f"val rsum: {texts['value']}" in hovered["text"]
+        assert shown.complaints == [], "the policy allows all that a chart shows under the pointer"
 
 
 def test_axes_are_logarithmic_where_the_space_is_and_colours_have_a_scale(
