@@ -45,7 +45,7 @@ GROUPS = {
         "watch": "Serve live pages about experiments that run, will run or have ended; Ctrl-C ends the server.",
     },
     "Read results": {
-        "summarise": "Print winners, verdicts and statistics as a table, JSON, CSV, Markdown, LaTeX or HTML.",
+        "summarise": "Print all answers and the result tables as text, JSON, CSV, Markdown, LaTeX or HTML.",
         "report": "Write each experiment as one HTML file that needs no network; of several, also an overview.",
         "compare": "Compare two trials: which is better, in what they differ, and MLflow's page of both.",
         "export": "Write an experiment's trials for other programs: tables, Optuna, TensorBoard, Weights & Biases.",

@@ -148,12 +148,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _metrics(trial: Trial) -> dict[str, float]:
-    """Return the metrics of a trial's best epoch, and the COCOS statistics of the counted epoch that is nearest."""
+    """Return the further metrics of a trial's best epoch, and the COCOS statistics of the nearest counted epoch."""
     best = dict(trial.epochs.get(trial.best_epoch or 0, {}))
     epoch = counted_epoch(trial) if trial.best_epoch else None
     if epoch not in (None, trial.best_epoch):
         best |= {name: value for name, value in trial.epochs[epoch].items() if name.startswith("cocos")}
-    return {name: value for name, value in best.items() if not name.endswith(("_best", "_std"))}
+    return {
+        name: value for name, value in best.items() if name != trial.metric and not name.endswith(("_best", "_std"))
+    }
 
 
 def _trainings(point: Point) -> str:

@@ -65,8 +65,10 @@ class Contest:
 
     Attributes:
         verdict: ``better`` where the winner leads every other candidate at the level, else the weakest outcome.
-        p: The p-value of ``closest``, which decides; ``None`` where nothing was tested.
-        closest: The comparison that decides; ``None`` where there is no other candidate.
+        p: The p-value that decides: the largest of the leads where the winner is better, else that of ``closest``;
+            ``None`` where nothing was tested.
+        closest: The smallest lead where the winner is better, else the comparison that decides; ``None`` where there is
+            no other candidate.
         adjusted: Label -> adjusted p-value of each candidate that was tested.
         chances: Number of candidates of which the luckiest could have been the winner, >= 1.
     """
@@ -117,8 +119,10 @@ def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], ch
     closest = max(comparisons, key=lambda comparison: (leads[comparison.label], -comparison.difference))
     largest = leads[closest.label]
     if largest <= level:
-        rows = {label: largest if p > level else p for label, p in adjusted.items()}
-        return Contest(Verdict.BETTER, largest if rows else None, closest, rows, chances)
+        # Whoever beats all at this p beats each of them; the smallest lead is the one that people ask for.
+        rows = {label: min(p, largest) for label, p in adjusted.items()}
+        nearest = min(comparisons, key=lambda comparison: comparison.difference)
+        return Contest(Verdict.BETTER, largest if rows else None, nearest, rows, chances)
     worse = [comparison for comparison in comparisons if contest.outcome(comparison, level) is Verdict.WORSE]
     if worse:
         closest = min(worse, key=lambda comparison: (adjusted.get(comparison.label, 0.0), comparison.difference))
@@ -354,7 +358,10 @@ class Questions:
         basis = basis_text([len(self._winner.values), len(self._values(closest))], self.verdict.images)
         unit = metric_name(self.verdict.metric)
         if outcome is Verdict.BETTER and every:
-            return f"{first} beats {every}; closest is {second}: {self._signed(closest)} {unit}{evidence} ({basis})."
+            largest = "" if contest.p is None else f", {p_equals(contest.p)}"
+            interval = self._evidence(closest, contest.p).removesuffix(largest)
+            lead = f"{self._signed(closest)} {unit}{interval} ({basis})"
+            return f"{first} beats {every}{largest}; closest is {second}: {lead}."
         if outcome is Verdict.BETTER:
             return f"{first} beats {second} by {gap} {unit}{evidence} ({basis})."
         if outcome is Verdict.WORSE:

@@ -102,7 +102,7 @@ def test_a_winner_is_registered_once_and_answers_from_the_command_line(
     assert (version.tags["confirmed"], version.tags["value"], version.tags["data_digest"]) == ("true", "20.5", "d1")
     about = version.description
     assert "confirmed: val/rsum 20.5, test/rsum " in about
-    assert "untested: " in about
+    assert "Only one candidate was confirmed" in about
     assert 'mlflow.pyfunc.load_model("models:/icr-pets@champion")' in about
     artifacts = [path for path in (output / "artifacts").rglob("*") if path.is_file()]
     assert not [path for path in artifacts if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]

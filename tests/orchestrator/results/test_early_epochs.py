@@ -12,7 +12,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import points_by_study, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.analyses import FEWEST, describe_early_epochs, early_epochs, rank_correlations
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
 

@@ -159,8 +159,7 @@ def test_one_seed_and_a_single_candidate_are_untested() -> None:
     single = ask([candidate("n1", "nt_xent", [100.0]), candidate("t1", "triplet_sh", [90.0])])["loss"]
     assert (single.verdict, single.numbers["p"]) == ("untested", None)
     assert single.headline == (
-        "NT-Xent and Triplet SH differ by +10.0 rsum, untested: one seed has no spread to test against; confirm with "
-        "at least 3."
+        "NT-Xent and Triplet SH differ by +10.0 rsum, untested: a test needs at least two seeds of each candidate."
     )
     alone = ask(THREE_LOSSES[:1])
     assert list(alone) == ["coefficients"]

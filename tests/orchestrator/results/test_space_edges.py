@@ -12,7 +12,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import points_by_study
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.analyses import ENOUGH, space_edges
-from orchestrator.results.summary import summarise
+from orchestrator.results.answers import summarise
 from search_spaces import Range
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig

@@ -179,7 +179,7 @@ def test_from_the_journal_on_images_are_judged(ledger: Ledger) -> None:
     (comparison,) = verdict.comparisons
     assert comparison.over_images is not None and comparison.over_images.smallest_difference == 5
     notes = dataset_answers(Summary(ledger.history), "pets")[0].notes
-    assert "with probability above 0.99, by at least 5 rsum with above 0.99" in notes[0]
+    assert "with probability above 0.99, by at least 5 rsum with probability above 0.99" in notes[0]
 
 
 @pytest.mark.parametrize(
