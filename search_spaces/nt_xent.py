@@ -1,9 +1,5 @@
 """The parameters of the contrastive losses: NT-Xent, sigmoid and decoupled.
 
-The temperature and the bias of the sigmoid loss.
-
-The temperature of the decoupled contrastive loss.
-
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
         section 3. arXiv:2202.07474

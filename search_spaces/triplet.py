@@ -1,15 +1,5 @@
 """The parameters of the ranking losses: triplet, selective, Multi-Similarity, circle, WARP and SmoothAP.
 
-The margin of the selective triplet loss, and how near the hardest negative has to be for the mean to be taken.
-
-The two sharpnesses, the base and the mining margin of the Multi-Similarity loss.
-
-The margin and the scale of the circle loss.
-
-The margin of WARP, the loss of WSABIE.
-
-The temperature of SmoothAP.
-
 References:
     [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
     [Li2023] Li et al., Selectively Hard Negative Mining for Alleviating Gradient Vanishing in Image-Text Matching.

@@ -1,6 +1,6 @@
 """Files and folders that appear whole or not at all, locks between processes, and JSON files that may be damaged.
 
-Reads JSON files of this software, which may have been damaged, changed or replaced.
+JSON files of this software may have been damaged, changed or replaced since they were written.
 """
 
 import fcntl

@@ -107,7 +107,7 @@ def embedding_metrics(
     """Return the metrics of dot products of embeddings, without their I x C matrix.
 
     Comparisons of scores are exact as in float64 for embeddings of any precision, so the block size changes no metric;
-    see ``block_scores``. Memory holds the embeddings in float32, and a few blocks.
+    see ``positive_ranks``. Memory holds the embeddings in float32, and a few blocks.
 
     Args:
         images: Shape (I, D), floating, finite.

@@ -3,17 +3,14 @@
 A retrieval metric only needs, for each positive pair, the number of negatives of its query that score at or above the
 pair. These counts are summed over blocks of the similarity matrix, so the whole matrix need not exist.
 
-Counts the scores of a block that are at or above thresholds, in float32, and in float64 where scores are too close.
-
-A matrix product in float64 takes twice the time of a product in float32 on a CPU, and up to 64 times on a GPU. A score
-in float32 that differs from its threshold by more than its largest possible error is decided. This error,
+Scores are compared with thresholds in float32, and in float64 where they are too close. A matrix product in float64
+takes twice the time of a product in float32 on a CPU, and up to 64 times on a GPU. A score in float32 that differs from
+its threshold by more than its largest possible error is decided. This error,
 
     slack = SAFETY * max(largest relative error of a sample, ROUNDING) * longest image * longest caption,
 
 is measured on a sample of the embeddings with the matrix product that makes the blocks, so any order of summation is
 covered. Queries with a score closer than the slack to a threshold are computed again in float64.
-
-The similarities of all images and captions of a split, a block at a time, from which ranks are counted.
 """
 
 from dataclasses import dataclass

@@ -4,10 +4,8 @@ Each caption makes one positive pair with its image, so a split of C captions ha
 1 + the number of negatives of the query that score at or above the pair; the rank of a query is its smallest. All
 retrieval metrics can be computed from the ranks.
 
-A file of ranks is an ``.npz`` that holds no pickle. A journal holds the same numbers as text
-(``packed_integers``), about 10 kB for 1,000 images with five captions each.
-
-Integers as text for a journal: int32, compressed by zlib and encoded by base64.
+A file of ranks is an ``.npz`` that holds no pickle. A journal holds the same numbers as text: int32, compressed by zlib
+and encoded by base64 (``pack_integers``), about 10 kB for 1,000 images with five captions each.
 """
 
 import base64

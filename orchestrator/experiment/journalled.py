@@ -1,6 +1,6 @@
 """The experiment of a journal, and the keys in which another differs from it.
 
-Finds keys that changed between two starts of an experiment, so that its trials cannot be compared any more.
+A start is refused where a key changed after which its trials could not be compared with the earlier trials.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """A trial as a run, for TensorBoard and Weights & Biases.
 
-Folders that are written whole, and replaced only if an export wrote all their files.
+A folder of such runs is written whole, and replaced only if an export wrote all its files.
 """
 
 import shutil

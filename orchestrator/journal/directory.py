@@ -1,8 +1,6 @@
-"""The folder of an experiment: its files, the tracebacks of failed trials, and where running trials are.
+"""The folder of an experiment: its files, tracebacks of failed trials, places of running trials, links to MLflow.
 
 The journal has the reason of a failure in one sentence; the file of a trial holds the whole text of each attempt.
-
-Where MLflow has the runs of the trials, for links from pages.
 
 The driver rewrites the file ``places.json`` beside the journal after reports of trials, at most every second, for live
 pages. No search needs the file to resume. Ray's dashboard and ``nvidia-smi`` show the load of machines and processes.

@@ -147,7 +147,6 @@ class Holder(msgspec.Struct, frozen=True):
 
     Attributes:
         pid: Number of the process on its host.
-        host: Name of the host.
         boot_id: Id of the host's boot; empty where the system has none.
         started: The date at which the process took the lock, in ISO format.
         scratch: Path of the process's temporary directory; ``None`` where it has none.

@@ -139,7 +139,6 @@ class Salvage:
     """The records of a damaged journal that can be kept.
 
     Attributes:
-        path: Path of the journal.
         kept: Lines that are kept, oldest first.
         damaged: Numbers, from 1, of the lines that cannot be read, occur twice, or lack the lines before them.
         lost: Trial, or kind of record -> number of readable records that are dropped.

@@ -252,7 +252,6 @@ class Change:
     """The comparison of the accepted and the new mean of one number of a cell.
 
     Attributes:
-        metric: Name of the number.
         accepted: Mean over the accepted seeds.
         new: Mean over the new seeds.
         seeds: Number of accepted seeds, number of new seeds.
@@ -266,7 +265,6 @@ class Change:
         detectable: The true difference that is found with probability ``POWER``.
         needed: New seeds that would settle the comparison; ``None`` where the comparison is settled, or where no number
             of seeds would settle it.
-        finding: The finding of the comparison.
     """
 
     metric: str

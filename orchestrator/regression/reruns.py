@@ -49,7 +49,6 @@ class EndedRerun:
         ended: When the rerun ended, in seconds since the Unix epoch.
         finding: The worst finding of the rerun.
         runs: Name of a cell -> its runs; without cells whose conditions are unknown, as in files of older versions.
-        content: The content of the file, for programs.
     """
 
     ended: float

@@ -197,7 +197,6 @@ class SearchedLoss:
 
     Attributes:
         model: Name of the model, as in ``TrialConfig``.
-        loss: Name of the loss.
         label: The loss, after the model where the dataset has several models.
         values: Value of each candidate, shape (n,), in the order in which the candidates were created.
         costs: Unit -> mean cost of a candidate; hours are times the share of GPUs where the share is known.

@@ -32,8 +32,6 @@ class Side:
     """One of the two compared trials.
 
     Attributes:
-        experiment: Name of the trial's experiment.
-        trial: The trial as the journal has it.
         test: Metrics on test, if the test split was opened for the trial.
         why: Why this trial stands for its experiment; empty if the user named the trial.
         verdict: Verdict on the trial's dataset, if the confirmation of the experiment is over.
@@ -285,14 +283,7 @@ class QueryRanks:
 
 @dataclass(frozen=True)
 class Found:
-    """How many queries are found down to rank ``depth``.
-
-    Attributes:
-        both: Number of queries found by both candidates.
-        only_first: Number of queries found by the first candidate alone.
-        only_second: Number of queries found by the second candidate alone.
-        neither: Number of queries found by neither candidate.
-    """
+    """How many queries are found down to rank ``depth``."""
 
     depth: int
     both: int

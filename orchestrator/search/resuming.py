@@ -1,6 +1,6 @@
 """Reads an experiment from its journal, to resume it without its YAML file, and answers an early signal.
 
-The answer to a Ctrl-C or SIGTERM that comes while no trial runs, e.g. while Ray starts.
+A signal is early if it comes while no trial runs, e.g. while Ray starts: a Ctrl-C or a SIGTERM.
 """
 
 import shlex

@@ -1,14 +1,10 @@
 """Text on the terminal: sentences, consoles, paths and commands as they can be typed here.
 
 A caption, the name of a dataset or the text of an error can hold escape sequences, which move the cursor, change the
-title of a window or hide lines, and marks that reverse or hide text. Both functions of this module make such characters
+title of a window or hide lines, and marks that reverse or hide text. ``say`` and ``make_console`` make such characters
 visible: ``say`` for lines, ``make_console`` for all that rich draws. Nothing else prints.
 
-A console of rich that shows control characters instead of sending them; ``terminal.make_console`` makes it.
-
-Paths as people read and type them.
-
-The commands that are printed, as they can be typed in the shell that started this process.
+Printed paths and commands can be typed in the shell that started this process.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The address of the store: what the user named, or the database of an output folder; no public password.
 
-Refuses MLflow's default password, which is public.
+MLflow's default password is public, so it is refused.
 """
 
 import os

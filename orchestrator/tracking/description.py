@@ -1,8 +1,7 @@
 """Trials and confirmed candidates in MLflow's terms: names, tags, params, dataset, metrics, verdict.
 
-The run of a confirmed candidate: its means and standard deviation over the seeds, and its verdict.
-
-Names of runs and metrics in MLflow, chosen for the order and the width of MLflow's pages.
+The run of a confirmed candidate has its means and standard deviations over the seeds. Names of runs and metrics are
+chosen for the order and the width of MLflow's pages.
 """
 
 import json

@@ -1,7 +1,5 @@
 """The runs of an experiment in MLflow: how they are found, and sent in as few requests as possible.
 
-The params, tags and metrics of a run, sent to MLflow in as few requests as MLflow's limits allow.
-
 A database takes about as long for one number as for fifty, so a trial that began and ended since the last delivery
 sends its params, its tags and its epochs in one request.
 """

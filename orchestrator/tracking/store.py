@@ -1,8 +1,7 @@
 """Makes the runs of an experiment in MLflow, with their curves and files, agree with its journal.
 
-The curve of a study's run in MLflow: the best value so far against the number of ended trials.
-
-The files of a run, which lie beside MLflow's database: in a folder, in a bucket, or behind MLflow's server.
+The curve of a study's run is the best value so far against the number of ended trials. The files of a run lie beside
+MLflow's database: in a folder, in a bucket, or behind MLflow's server.
 """
 
 import tempfile

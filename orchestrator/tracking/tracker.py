@@ -3,10 +3,9 @@
 A delivery that fails is tried again after the store has been read again. At the end of a search, the user is told what
 the store still lacks.
 
-A circuit breaker: how long to wait before the next request to a service that does not answer.
-
-While the breaker is closed, every attempt may be made. A failure opens the breaker: no attempt may be made for a while,
-which doubles with each further failure. Then one attempt may be made (half open), whose success closes the breaker.
+A circuit breaker says how long to wait before the next request. While the breaker is closed, every attempt may be made.
+A failure opens the breaker: no attempt may be made for a while, which doubles with each further failure. Then one
+attempt may be made (half open), whose success closes the breaker.
 """
 
 import queue

@@ -3,8 +3,6 @@
 MLflow keeps such a shared view as JSON in a tag of the experiment, and links name the tag. Without a view, the page
 lists the studies without any metric.
 
-The first charts of an experiment's page in MLflow, as a part of the page's shared view.
-
 MLflow sorts charts by the names of metrics, which puts 24 COCOS counts before the first recall. The view therefore
 names the charts to show first: hyper-parameters against the metric, then validation curves. MLflow adds charts of all
 other metrics behind them.

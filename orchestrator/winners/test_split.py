@@ -1,8 +1,7 @@
 """Opens the test split for selected trials, and keeps their ranks and weights.
 
-The ranks of the queries of val and test, as files beside the checkpoints of the trials that were evaluated.
-
-The best models of the trials that were evaluated on test, as files that MLflow stores with their runs.
+The ranks of the queries of val and test are files beside the checkpoints of an evaluated trial. Its best model is a
+file that MLflow stores with its run.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """Evaluates the best model of a checkpoint, and counts the samples that contribute to its gradient.
 
-COCOS statistics of a checkpoint: one pass over the train split, in the batches of its training.
+The samples (COCOS) are counted in one pass over the train split, in the batches of the training.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Text of datasets: files whose mistakes are named with their line, and strings in one flat array.
 
-Many strings in one flat array: memory-mapped, shared between processes, decoded one at a time.
+Such an array is memory-mapped, shared between processes, and decoded one string at a time.
 """
 
 import json

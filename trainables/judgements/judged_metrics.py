@@ -9,8 +9,6 @@ With R positives of a query, the r-th best of which stands at position_r [Musgra
 A name ends with ``_condensed`` where candidates that nobody judged were taken out, and with ``_annotated`` where only
 annotated pairs count as right; see ``DirectionRanks``.
 
-Ranks of the candidates that fit, for the queries that people judged.
-
 The position of the r-th best positive of a query is r + the number of candidates that do not fit and score at or above
 the positive: ties rank against the query. There are three lists:
 

@@ -1,4 +1,4 @@
-"""Triplet losses with in-batch negatives: all, the k hardest, or the hardest negative of each query.
+"""Triplet losses with in-batch negatives: all, the k hardest, the hardest, or a selection for each query.
 
     L    = sum over queries q, positives p and negatives n of q:  [margin + s_qn - s_qp]+
     L_SH = sum over queries q and positives p of q:               [margin + max_n s_qn - s_qp]+
@@ -7,7 +7,7 @@ L can be limited to the k hardest negatives of each query (``trainables.losses.n
 last bit. Both losses are sums over both directions, never averaged: the gradient grows with the batch. The literature
 sometimes calls L_SH "semi-hard"; here the hardest negative may score above the positive. At cost 0 the gradient is 0.
 
-Triplet loss that takes the hardest negative only where its gradient does not vanish (SelHN).
+A selective loss takes the hardest negative only where its gradient does not vanish (SelHN):
 
     l_qp = [margin + max_n s_qn - s_qp]+                            where |s_qp - max_n s_qn| >= epsilon
          = mean over negatives n of q:  [margin + s_qn - s_qp]+     where |s_qp - max_n s_qn| <  epsilon

@@ -3,11 +3,9 @@
 Parameters of shape (K, ...) map the inputs of each model by its own parameters; inputs with a leading dimension of 1
 are shared by all models.
 
-The precision in which a model computes: float32, or mixed precision with bfloat16.
-
-In mixed precision, matrix products and convolutions run in bf16; weights, optimiser, GRUs, lengths of vectors,
-similarities and losses stay float32. GRUs are excluded, because autocast would run cuDNN's GRU in float16, which would
-need scaled gradients.
+The precision is float32, or mixed with bfloat16. In mixed precision, matrix products and convolutions run in bf16;
+weights, optimiser, GRUs, lengths of vectors, similarities and losses stay float32. GRUs are excluded, because autocast
+would run cuDNN's GRU in float16, which would need scaled gradients.
 """
 
 from contextlib import AbstractContextManager

@@ -5,12 +5,9 @@ With ``pooling`` the input is precomputed regions: linearly mapped regions are p
 the states of a bidirectional GRU, as in VSE-infinity [Chen2021] (``trainables.models.pooling``). The residual
 perceptron and the random choice of regions in training, which the published code of VSE-infinity has, are left out.
 
-Captions to vectors: word embeddings and a GRU, as in VSE++ and VSRN, or pooled states as in VSE-infinity.
-
-References:
-    [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:69-172.
+References:     [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:69-172
+(images), 185-233 (captions).
     [Chen2021] Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding. arXiv:2011.04305
-    [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:185-233.
 """
 
 from math import sqrt

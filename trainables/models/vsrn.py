@@ -2,9 +2,8 @@
 
 The caption decoder of the original, a second loss on the image vector, is left out as in [Bleeker2022].
 
-The image encoder of VSRN: image regions to one vector by a linear map, four graph blocks and a GRU.
-
-A graph block adds to every region a sum over all regions of its image, weighted by a learned affinity,
+The image encoder makes one vector of regions by a linear map, four graph blocks and a GRU. A graph block adds to every
+region a sum over all regions of its image, weighted by a learned affinity,
 
     A = theta(V) phi(V)^T,    V' = V + BatchNorm(W (A / R) g(V))
 
@@ -18,9 +17,6 @@ root mean square of 1: unit length times sqrt(D). At unit length the GRU's input
 slowly (Flickr8k, 256 dimensions, NT-Xent, three epochs: val rsum 155 published, 158 unit length, 170 root mean square).
 
 References:
-    [Li2019] Li et al., Visual Semantic Reasoning for Image-Text Matching. arXiv:1909.02701
-    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
-        arXiv:2202.07474
     [Li2019] Li et al., Visual Semantic Reasoning for Image-Text Matching (VSRN), sections 3.1-3.2. arXiv:1909.02701;
         code KunpengLi1994/VSRN@777ae74.
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?

@@ -2,7 +2,7 @@
 
 A decorator only notes the offer: it returns the decorated function or class unchanged.
 
-Checks the signature of a plug-in's sampler, without running it and without Optuna.
+The signature of a sampler is checked without running it, and without Optuna.
 """
 
 import dataclasses

@@ -4,11 +4,7 @@ A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E)
 model that compares sets, the vectors of all sets and ``images.lengths`` and ``captions.lengths``) and
 ``retriever.json`` (config, values of learned hyper-parameters of the loss, vocabulary, tokenizer, names). Nothing in it
 can run code, but for the model of a plug-in: the text of the plug-ins that a training depended on lies under
-``plugins/``, and the text of a model's plug-in runs only for who trusts it.
-
-The plug-ins of a packed model: their text lies beside the model, and runs only if the user trusts it.
-
-The best model of a checkpoint as one safetensors file, which runs no code in the programs that read it.
+``plugins/``, and the text of a model's plug-in runs only if the user trusts it.
 """
 
 import json

@@ -3,7 +3,7 @@
 ``packed.py`` says what the folder of a packed model holds. MLflow finds ``_load_pyfunc`` here, which makes of such a
 folder a model that MLflow can serve.
 
-Input of a model for a new picture: its pixels, or features made like those of the model's dataset.
+A new picture is put in as its pixels, or as features made like those of the model's dataset.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

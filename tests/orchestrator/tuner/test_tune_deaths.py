@@ -65,6 +65,6 @@ def test_an_error_of_the_trial_itself_and_one_of_nobodys_stay_what_they_are() ->
 
 
 def test_ray_itself_still_takes_want_of_memory_for_the_end() -> None:
-    """Where this fails, a newer Ray knows the error, and ``tune_deaths`` is not needed any more."""
+    """Where this fails, a newer Ray knows the error, and this patch of ``tune_patches`` is not needed any more."""
     with pytest.raises(RuntimeError, match="Caught unexpected exception: 2 worker"):
         Watched().fail(OutOfMemoryError(SHORT))
