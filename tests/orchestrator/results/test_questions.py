@@ -78,7 +78,9 @@ def test_a_winner_beats_the_other_losses_by_an_intersection_of_welchs_tests() ->
     assert (answer.verdict, answer.closest) == ("better", "t1")
     assert answer.numbers["p"] == pytest.approx(largest)
     assert answer.numbers["p_unadjusted"] == pytest.approx(p["t1"])
-    assert answer.headline.startswith("NT-Xent beats every other loss; closest is Triplet SH: +3.0 rsum, 95 % CI [")
+    assert answer.headline.startswith(
+        "NT-Xent beats every other loss, p < 0.001; closest is Triplet SH: +3.0 rsum, 95 % CI ["
+    )
     assert answer.headline.endswith("(5 seeds).")
     assert {label: row.get("verdict") for label, row in rows(answer).items()} == {
         "n1": "winner",
@@ -178,7 +180,9 @@ def test_a_winner_that_lost_seeds_beats_nobody() -> None:
 def test_a_loss_that_could_not_be_compared_is_not_called_beaten() -> None:
     lost = candidate("c1", "circle", [79.9], val=80.0, missing={12: "diverged", 13: "failed"}, margin=0.4)
     answer = ask([*THREE_LOSSES[:3], candidate("w1", "warp", around(91.0, 1, 3)), lost])["loss"]
-    assert answer.headline.startswith("NT-Xent beats every other loss that was compared; closest is Triplet SH: ")
+    assert answer.headline.startswith(
+        "NT-Xent beats every other loss that was compared, p < 0.001; closest is Triplet SH: "
+    )
     assert rows(answer)["c1"]["verdict"] == "untested"
 
 
