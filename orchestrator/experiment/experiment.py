@@ -234,12 +234,17 @@ class Experiment(BaseModel):
             loss_parameters=suggestion.loss_parameters,
             training=replace(cell.training, **suggestion.training),
             vocabulary=self.vocabulary,
-            tokenizer=self.tokenizer,
+            tokenizer=self.tokenizer_of(cell.dataset),
             val_images=self.val_images,
             metric=cell.metric,
             seed=self.search.seed,
             plugins=references(suggestion.loss, cell.model),
         )
+
+    def tokenizer_of(self, dataset: str) -> str | None:
+        """Return the tokenizer that is named for a dataset; ``None`` infers it from the captions."""
+        named = [change.tokenizer for change in self.overrides if dataset in (change.datasets or ())]
+        return next((tokenizer for tokenizer in reversed(named) if tokenizer is not None), self.tokenizer)
 
     def as_begun(self, begun: BegunExperiment) -> "Experiment":
         """Return this experiment with the default bounds that it began with, unless it names a version itself.
@@ -324,6 +329,8 @@ def _check_override(key: str, change: Override, experiment: Experiment) -> None:
         mistakes.of(check_names, f"{key}.{part}", getattr(change, part) or (), getattr(experiment, part))
     if change.grace_epochs is not None and not experiment.scheduler.uses("grace_epochs"):
         mistakes.problems.append(f"{key}.grace_epochs: {experiment.scheduler.why_unused('grace_epochs')}; remove it")
+    if change.tokenizer is not None and (not change.datasets or change.models or change.losses):
+        mistakes.problems.append(f"{key}.tokenizer: belongs to datasets: name them, without models and losses")
     for model in change.models or experiment.models:
         mistakes.of(refuse_as, key, partial(check_model_parameters, model, change.model_parameters))
     mistakes.refuse()

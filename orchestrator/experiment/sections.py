@@ -181,6 +181,7 @@ class Override(BaseModel):
         model_parameters: Parameters of the models with their values in these studies.
         metric: The metric that selects the best epoch in these studies.
         grace_epochs: The value of ``scheduler.grace_epochs`` in these studies, >= 1.
+        tokenizer: The value of ``tokenizer`` for the named datasets, with all their models and losses.
     """
 
     model_config = STRICT
@@ -191,6 +192,7 @@ class Override(BaseModel):
     model_parameters: dict[str, ParameterValue] = {}
     metric: Metric | None = None
     grace_epochs: Annotated[int, Field(ge=1)] | None = None
+    tokenizer: str | None = None
 
     def concerns(self, dataset: str, model: str, loss: str) -> bool:
         """Say whether the settings are for the study of a dataset, a model and a loss."""

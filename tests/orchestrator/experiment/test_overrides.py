@@ -45,6 +45,15 @@ def test_every_experiment_that_ships_is_valid() -> None:
         assert load_experiment(name).name == name
 
 
+def test_a_dataset_can_have_a_tokenizer_of_its_own() -> None:
+    changes = ["datasets=[a, b]", "tokenizer=english", "overrides=[{datasets: [b], tokenizer: characters}]"]
+    made = load_experiment("scenes-smoke", changes)
+    assert {cell.dataset: made.trial_config(cell, {}).tokenizer for cell in made.cells()} == {
+        "a": "english",
+        "b": "characters",
+    }
+
+
 def test_later_overrides_win_over_earlier_ones() -> None:
     change = "overrides=[{losses: [nt_xent], training: {epochs: 7, batch_size: 8}}, {training: {epochs: 9}}]"
     cells = {cell.loss: cell.training for cell in load_experiment("scenes-smoke", [change]).cells()}
@@ -66,6 +75,9 @@ def test_later_overrides_win_over_earlier_ones() -> None:
         ),
         pytest.param(
             "[{training: {epochs: 0}}]", "overrides.0.training: epochs: must be at least 1, got 0", id="out of range"
+        ),
+        pytest.param(
+            "[{losses: [nt_xent], tokenizer: words}]", "overrides.0.tokenizer: belongs to datasets", id="tokenizer"
         ),
         pytest.param("[{metric: val/x}]", "overrides.0.metric: unknown name", id="unknown metric"),
         pytest.param("[{model_parameters: {a: 1}}]", "vsepp has no such parameter", id="unknown model parameter"),
