@@ -75,7 +75,7 @@ def _relevant(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
 
 
 def _bounds(pairs: int) -> dict[str, Range | Values]:
-    """Return the default bounds for batches of so many pairs."""
+    """Return the default bounds for batches of a number of pairs."""
     return {
         "negatives": Values(("hardest", "all")),
         "triplet_weight": Values(tuple(CONDITIONS["triplet_weight"])),

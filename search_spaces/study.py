@@ -12,7 +12,7 @@ from search_spaces.wsabie import model_parameters
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The loss, training and model that a point of a space stands for.
+    """The loss, training and model of a point of a space.
 
     Attributes:
         loss: The loss's name.
@@ -51,7 +51,7 @@ class LossPart:
         return {**self.space.suggest(trial, self.bounds), **self.fixed}
 
     def first_points(self) -> list[Mapping[str, Any]]:
-        """Return the points that are tried first; of points that stand for one loss, the first."""
+        """Return the points that are tried first; of points with one loss, the first."""
         return self._distinct(self.space.first_points(self.bounds))
 
     def published_points(self) -> list[Mapping[str, Any]]:

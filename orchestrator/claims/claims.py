@@ -1,4 +1,4 @@
-"""Claims of a paper, read from YAML: what each says, where it stands, and its form over cells.
+"""Claims of a paper, read from YAML: what each says, its place in the paper, and its form over cells.
 
 A cell is a dataset, a model and a loss; a claim is about metrics of cells. Its form is a list of parts that must all
 hold. A part compares, in every group (dataset and model) that it selects and in every metric that it names,

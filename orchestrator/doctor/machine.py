@@ -1,4 +1,4 @@
-"""Checks whether a machine can run searches: each check says ok, warn or fail, and gives the way out."""
+"""Checks whether a machine can run searches: each check says ok, warn or fail, and gives the remedy."""
 
 import os
 import shutil
@@ -70,7 +70,7 @@ def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Clu
 def check_answers(check: str, cluster: Cluster) -> Finding:
     """The head of a cluster listens, or a storage can be written.
 
-    Messages of refusal read "reason; way out", so the part before the semicolon is the finding.
+    Messages of refusal read "reason; remedy", so the part before the semicolon is the finding.
     """
     try:
         found = cluster.resolved()

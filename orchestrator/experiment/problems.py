@@ -104,7 +104,7 @@ def _rule(problems: Sequence[Any]) -> str:
 
 
 def _place(values: Any, problem: Any) -> tuple[str, ...]:
-    """Return the keys that lead to a problem, without the names of union branches that stand between them."""
+    """Return the keys that lead to a problem, without the names of union branches between them."""
     place: list[str] = []
     for part in problem["loc"]:
         if _holds(values, part):

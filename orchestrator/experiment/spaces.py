@@ -179,7 +179,7 @@ def check_beside(space: StudySpace, model: str) -> None:
 
 
 def _part(search: Search, loss: str, pairs: int) -> LossPart:
-    """Return bounds and fixed values of a loss's parameters, for batches of so many pairs."""
+    """Return bounds and fixed values of a loss's parameters, for batches of a number of pairs."""
     fixed, looked = dict(search.fixed.get(loss, {})), search.space.get(loss, {})
     try:
         SPACES[loss].check_fixed(fixed)

@@ -1,4 +1,4 @@
-"""YAML files that describe work, read within limits and refused in words: place, key, rule, value got, way out."""
+"""YAML files that describe work, read within limits and refused in words: place, key, rule, value got, remedy."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

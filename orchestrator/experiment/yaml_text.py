@@ -19,7 +19,7 @@ LARGEST_TEXT = 256 * 1024
 """Most characters of a text; the largest shipped file has 5 thousand."""
 
 MOST_NODES = 10_000
-"""Most keys and values of a text; an alias counts as the nodes that it stands for."""
+"""Most keys and values of a text; an alias counts as the nodes that it repeats."""
 
 DEEPEST = 32
 """Most lists and mappings within each other."""
@@ -70,7 +70,7 @@ class _Loader(yaml.BaseLoader):
         self._open: list[str | None] = []
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node within the limits; an alias gives the node that it stands for."""
+        """Compose a node within the limits; an alias gives the node that it repeats."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in self._open:
@@ -88,14 +88,14 @@ class _Loader(yaml.BaseLoader):
 
 
 class _Builder:
-    """Builds plain values of nodes, and notes where their keys and items stand."""
+    """Builds plain values of nodes, and notes the places of their keys and items."""
 
     def __init__(self) -> None:
         self.places: dict[KeyPath, Place] = {}
         self._nodes = 0
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
-        """Return the value of a node that ``path`` leads to; what aliases stand for is built each time."""
+        """Return the value of a node that ``path`` leads to; the value of an alias is built each time."""
         self._nodes += 1
         _check_size(self._nodes, len(path), node)
         if isinstance(node, yaml.MappingNode):
@@ -177,7 +177,7 @@ def _refusal(problem: str, at: Any) -> yaml.MarkedYAMLError:
 
 
 def parse_yaml(text: str) -> tuple[Any, dict[KeyPath, Place]]:
-    """Return the value that a text holds, and where its keys and the items of its lists stand.
+    """Return the value that a text holds, and the places of its keys and of the items of its lists.
 
     Raises:
         YamlTextError: If it is no YAML, holds several documents or a tag, or goes beyond a limit.

@@ -72,7 +72,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _by_split(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return split -> file; a single file stands under the empty name."""
+    """Return split -> file; a single file has the empty name."""
     if len(paths) == 1:
         return {"": paths[0]}
     found: dict[str, Path] = {}

@@ -198,7 +198,7 @@ def _fusions(rates: Mapping[str, Mapping[int, float]]) -> dict[str, int]:
 def _slower(
     experiment: Experiment, workload: TrainablesWorkload, rates: Mapping[str, Mapping[int, float]], together: int
 ) -> list[float]:
-    """Return the factor by which an epoch of each study takes longer if so many trials train together."""
+    """Return the factor by which an epoch of each study takes longer if a number of trials train together."""
     if together == 1:
         return [1.0] * len(experiment.cells())
     slower = []

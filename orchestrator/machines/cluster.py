@@ -98,7 +98,7 @@ def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> s
     """Return ``host:port`` of a cluster's head after making sure that something listens there.
 
     Raises:
-        ClusterError: If nothing listens there; the message has the way out.
+        ClusterError: If nothing listens there; the message has the remedy.
     """
     named = _current_head(environ) if address == "auto" else address
     if "://" in named:

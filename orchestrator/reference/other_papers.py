@@ -31,7 +31,7 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "Rao2022": "Rao et al., Where Does the Performance Improvement Come From? (SIGIR 2022), their trainings",
     }
 )
-"""Where the rows of each paper are from, by the name that stands in the column of numbers."""
+"""Where the rows of each paper are from, by the name in the column of numbers."""
 
 _RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 

@@ -101,7 +101,7 @@ def _recall(metric: str) -> str:
 def leaderboard(studies: Sequence[Study]) -> list[Row]:
     """Return all trials, the best value first, trials without a value last.
 
-    Replicates of one setting stand in one row, with the mean of the replicates that finished.
+    Replicates of one setting share one row, with the mean of the replicates that finished.
     """
     rows = [_row(study, trial) for study in studies for trial in study.trials if trial.candidate is None]
     return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))

@@ -300,7 +300,7 @@ def stylesheet() -> Markup:
 
 
 def embedded(data: Any) -> Markup:
-    """Return packed JSON that can stand inside a ``<script>`` element: no ``<`` is left in it."""
+    """Return packed JSON that fits inside a ``<script>`` element: no ``<`` is left in it."""
     shown = visible_values(data)
     # No two trials have the same row, and to look for lists that do takes a second of thousands of trials.
     rows = shown.pop("rows")

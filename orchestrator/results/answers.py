@@ -77,7 +77,7 @@ def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
 
 
 def headline_of(summary: Summary, dataset: str) -> Answer:
-    """Return the answer that stands for a dataset: which loss, or else which coefficients."""
+    """Return the headline answer of a dataset: which loss, or else which coefficients."""
     return dataset_answers(summary, dataset)[0]
 
 

@@ -179,7 +179,7 @@ class Confirmation:
     def alike(self) -> Mapping[str, tuple[str, ...]]:
         """Candidate -> further settings of the search that share its runs, because they trained alike in every epoch.
 
-        Settings that an older version trained again all the same have runs of their own.
+        Settings that an older version trained again anyway have runs of their own.
         """
         confirm = self.history.experiment.confirm or BegunConfirm()
         planned = self.plan.candidates if self.plan is not None else ()
@@ -210,7 +210,7 @@ class Confirmation:
 
     @property
     def champion(self) -> Trial | None:
-        """The trial whose model stands for the winner: the training of the seed with the best validation value.
+        """The trial whose model is the winner's: the training of the seed with the best validation value.
 
         ``None`` where no seed of any candidate finished.
         """

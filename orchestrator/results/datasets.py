@@ -169,7 +169,7 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> MeanRanks | None:
 
 
 def _centring(count: int) -> NDArray[np.float64]:
-    """Return the projection that subtracts the mean of so many numbers."""
+    """Return the projection that subtracts the mean of a number of values."""
     return np.eye(count) - 1 / count
 
 

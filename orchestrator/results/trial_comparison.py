@@ -218,7 +218,7 @@ def _short(side: Side, other: Side) -> str:
 
 
 def _winner(history: History, name: str) -> tuple[Trial, str]:
-    """Return the trial that stands for an experiment, and why.
+    """Return the trial that represents an experiment, and why.
 
     The trial is a finished trial of the search: once the confirmation is over, the trial whose settings won, before it
     the trial with the highest value. A trial that was stopped early, diverged or failed never wins. Repeats of a

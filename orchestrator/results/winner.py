@@ -70,12 +70,12 @@ def find_winning_points(history: History) -> dict[str, Point]:
 
 
 def find_winners(history: History) -> dict[str, Trial]:
-    """Return the trial whose model stands for the best point of each dataset's search: the first that finished."""
+    """Return the trial that has the model of the best point of each dataset's search: the first that finished."""
     return {dataset: point.finished[0] for dataset, point in find_winning_points(history).items()}
 
 
 def find_champions(history: History) -> dict[str, Trial]:
-    """Return the trial whose trained model stands for the winner of each dataset, confirmed or not."""
+    """Return the trial that has the trained model of the winner of each dataset, confirmed or not."""
     return {dataset: winner.model for dataset, winner in winners_of(history, confirmations(history)).items()}
 
 

@@ -51,7 +51,7 @@ PROGRESS_SECONDS, MOST_PROGRESS_SECONDS = 30.0, 300.0
 """Seconds between two lines of plain output about the progress of the search: at first, and after 100 minutes."""
 
 PROGRESS_SHARE = 20
-"""One part in so many of the time since the start passes between two such lines: a long search has a short log."""
+"""One part in this number of the time since the start passes between two such lines: a long search has a short log."""
 
 DRAW_SECONDS = 0.25
 """Least seconds between two drawings of the live table."""
@@ -110,7 +110,7 @@ class Progress:
     def best(self) -> Point | None:
         """Return the point with the highest value so far among points that could win or still run."""
         trials = self.history.stage(self.stage)
-        # In other stages each trial has a seed of its own, so each trial stands for itself.
+        # In other stages each trial has a seed of its own, so each trial is a point of its own.
         points = points_of(trials) if self.stage is Stage.SEARCH else [Point((trial,)) for trial in trials]
         rated = [point for point in points if point.value_so_far is not None]
         return max(rated, key=lambda point: point.value_so_far or 0.0, default=None)

@@ -42,7 +42,7 @@ from trainables.files import write_whole
 
 
 class SearchInterruptedError(UserError):
-    """A search that was told to stop; the same command resumes it."""
+    """A search that a signal stopped; the same command resumes it."""
 
     exit_code = 130
 

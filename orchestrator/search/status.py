@@ -1,4 +1,4 @@
-"""How an experiment stands, read from its journal by anybody: stages, trials by state, budget, and what came of it."""
+"""The state of an experiment, read from its journal: stages, trials by state, budget, and what came of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from orchestrator.storage.set_aside import NOTHING_UNKNOWN, Unknown, find_unknow
 
 @dataclass(frozen=True)
 class StageStatus:
-    """How one stage stands.
+    """The state of one stage.
 
     Attributes:
         stage: ``search`` or ``confirm``.
@@ -80,7 +80,7 @@ class EvaluationStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """How an experiment stands.
+    """The state of an experiment.
 
     Attributes:
         directory: The experiment's directory.
@@ -111,7 +111,7 @@ class Status:
 
     @property
     def words(self) -> str:
-        """How it stands in a word or two."""
+        """The state in a word or two."""
         if self.holder is not None:
             running: list[str] = [one.stage for one in self.stages if one.states.get(TrialState.RUNNING)]
             if self.test is not None and not self.test.has_ended:
@@ -153,7 +153,7 @@ class Status:
 
 
 def read_status(followed: Followed) -> Status:
-    """Read on, and return how the experiment stands, whoever runs it; what was read before is not read again.
+    """Read on, and return the experiment's state, whatever process runs it; what was read before is not read again.
 
     Raises:
         JournalError: If there is no journal, or it is damaged.
@@ -165,7 +165,7 @@ def read_status(followed: Followed) -> Status:
 
 
 def status_of(followed: Followed) -> Status:
-    """Return how an experiment stands whose journal has been read; while nobody runs it, no trial of it is running."""
+    """Return the state of an experiment whose journal has been read; while no process runs it, no trial runs."""
     directory, history = followed.directory, followed.history
     holder = find_holder(directory)
     if holder is None:

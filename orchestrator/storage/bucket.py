@@ -109,7 +109,7 @@ class ObjectStore:
         """Prove that files can be written to the store and deleted, without waiting for a server that is not there.
 
         Raises:
-            StorageError: If files cannot be written or deleted; the message says why, and the way out.
+            StorageError: If files cannot be written or deleted; the message says why, and the remedy.
         """
         self.reach()
         key = f".writable-{secrets.token_hex(8)}"
@@ -272,7 +272,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def explain(error: OSError) -> str:
-    """Return the error of a store in one line, with the way out where the reason is known."""
+    """Return the error of a store in one line, with the remedy where the reason is known."""
     said = str(error).split(" (Request ID")[0].replace("\n", " ")
     if "NO_SUCH_BUCKET" in said:
         return "there is no such bucket; make it, or name another"

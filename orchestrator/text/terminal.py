@@ -28,7 +28,7 @@ NAME = "orchestrator"
 
 
 def typed_program() -> str:
-    """Return what stands for ``orchestrator`` on a command line: its name where the shell finds it, else its path.
+    """Return how ``orchestrator`` is written on a command line: its name where the shell finds it, else its path.
 
     Example:
         After ``.venv/bin/orchestrator search ...`` in a shell without an active environment it is

@@ -1,6 +1,6 @@
 """The thread that brings records to MLflow, and how long it waits for a store that does not answer.
 
-A delivery that fails is tried again after the store has been read again. At the end of a search, the user is told what
+A delivery that fails is tried again after the store has been read again. At the end of a search, the message names what
 the store still lacks.
 
 A circuit breaker says how long to wait before the next request. While the breaker is closed, every attempt may be made.

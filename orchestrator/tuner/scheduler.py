@@ -112,7 +112,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         self.places = Places()
 
     def judge(self, trial: Trial, step: Step) -> TrialState:
-        """Record a step of a trial and return how the trial stands after it."""
+        """Record a step of a trial and return the trial's state after it."""
         # Damage is recorded first, because it is why the epoch below was trained from an older checkpoint.
         for damage in step.damage:
             self._ledger.note_damage(trial, damage)

@@ -51,7 +51,7 @@ class PageColumn:
 
 
 def page_columns(table: Table) -> list[PageColumn]:
-    """Return the columns of a table that people see; intervals that stand apart are also drawn."""
+    """Return the columns of a table that people see; intervals with a column of their own are also drawn."""
     shown, columns, place = grid(table), [], 0
     for index, column in enumerate(table.columns):
         if column.hidden:

@@ -117,7 +117,7 @@ def _paths(folder: Path, split: str, names: tuple[str, ...]) -> list[Path]:
 
 
 def _read(file: Path, shape: tuple[int, int]) -> "np.ndarray":
-    """Return the array of a file, float32 or float64, after a check of its shape; -1 stands for any length."""
+    """Return the array of a file, float32 or float64, after a check of its shape; -1 is any length."""
     import numpy as np
 
     try:

@@ -55,7 +55,7 @@ def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]
 
 @contextlib.contextmanager
 def writing_to(cache: Path) -> Iterator[None]:
-    """Turn a failure to write below a folder into an error that names the way out."""
+    """Turn a failure to write below a folder into an error that names the remedy."""
     try:
         yield
     except OSError as error:

@@ -428,7 +428,7 @@ def _sidecars(files: Iterable[Path]) -> list[Path]:
 
 
 def _with_labels(split: Split) -> Split:
-    """Return a split whose captions are its images, labelled by the class that stands for a caption."""
+    """Return a split whose captions are its images, labelled by the class that is a caption."""
     _, labels = np.unique(list(split.captions), return_inverse=True)
     return replace(
         split, labels=labels.astype(np.int64), caption_features=split.features, caption_rows=split.image_rows

@@ -1,6 +1,6 @@
 """Features of captions without a network: weighted counts of words on their principal directions.
 
-With n(t, c) how often word t stands in caption c, N captions in the train split, N_t of which hold t,
+With n(t, c) how often word t is in caption c, N captions in the train split, N_t of which hold t,
 
     w(t, c) = (1 + ln n(t, c)) (ln((1 + N) / (1 + N_t)) + 1),    x(c) = S^(-1) V^T w(c) / |w(c)|
 

@@ -1,6 +1,6 @@
 """Retrieval metrics with judged positives, and the ranks that they are computed from.
 
-With R positives of a query, the r-th best of which stands at position_r [Musgrave2020]:
+With R positives of a query, the r-th best of which is at position_r [Musgrave2020]:
 
     R-Precision = #{r: position_r <= R} / R
     AP@R        = (1/R) * sum of r / position_r over the positives whose position is at most R

@@ -76,7 +76,7 @@ def _mask(pairs: Pairs, scores: Tensor, first: int) -> Tensor:
 
 
 def _positions(scores: Tensor, positives: Tensor, against: Tensor, tolerance: float) -> Integers:
-    """Return the positions of positives among the candidates that stand against them, query after query."""
+    """Return the positions of positives among the candidates that they are ranked with, query after query."""
     counts = positives.sum(1)
     best = scores.masked_fill(~positives, -torch.inf).topk(int(counts.max())).values
     others = scores.masked_fill(~against, -torch.inf).sort(1).values

@@ -1,4 +1,4 @@
-"""How an experiment stands, from another terminal: both stages, the budget, and what came of it in the end."""
+"""The state of an experiment, from another terminal: both stages, the budget, and what came of it in the end."""
 
 import json
 import subprocess

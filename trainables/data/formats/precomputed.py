@@ -96,7 +96,7 @@ def _split(file: Path) -> str:
 
 
 def _images(file: Path, lines: Sequence[str], each: int) -> list[Image]:
-    """Return an image for so many lines each."""
+    """Return an image for each group of lines."""
     split = _split(file)
     return [
         Image(

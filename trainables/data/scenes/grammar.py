@@ -85,7 +85,7 @@ class Speaker:
         return pick(self.generator, words)
 
     def happens(self, percent: int) -> bool:
-        """Return ``True`` in so many percent of the calls."""
+        """Return ``True`` in this percentage of the calls."""
         return int(self.generator.integers(100)) < percent
 
     def name(self, thing: Thing, *, full: bool = False) -> str:
