@@ -242,7 +242,7 @@ def _moved(change: Change) -> str:
     ends = interval_text(interval.low, interval.high, change.metric)
     gap = number_text(change.difference, change.metric, signed=True)
     values = f"{number_text(change.new, change.metric)}, accepted {number_text(change.accepted, change.metric)}"
-    return f"{change.metric} {values} ({gap}, 95 % CI {ends}, {p_equals(change.p)})."
+    return f"{change.metric.replace('/', ' ')} {values} ({gap}, 95 % CI {ends}, {p_equals(change.p)})."
 
 
 def _needed(cell: CellResult) -> list[str]:

@@ -238,7 +238,7 @@ def test_junit_tells_failures_from_what_is_unknown() -> None:
         "skipped": "1",
     }
     failure = suite.find("testcase[@name='pets-vsepp-triplet']/failure")
-    assert failure is not None and "val/rsum 260.7, accepted 300.5 (−39.8" in failure.get("message", "")
+    assert failure is not None and "val rsum 260.7, accepted 300.5 (−39.8" in failure.get("message", "")
 
 
 def test_the_page_shows_strangers_text_as_text(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_a_regression_is_said_with_its_interval_and_every_row_shows_what_the_see
     reference = accepted(nt_xent=runs(OLD), triplet=runs(OLD))
     result = judge_suite(make_suite(matters=30), both, reference)
     about, worst, *_ = said(result, both, reference)
-    drop = "val/rsum 201.0, accepted 300.5 (−99.5, 95 % CI [−102.3, −96.7], p < 0.001). Regression."
+    drop = "val rsum 201.0, accepted 300.5 (−99.5, 95 % CI [−102.3, −96.7], p < 0.001). Regression."
     assert worst.headline == f"NT-Xent on pets: {drop}"
     assert about.table is not None
     columns = [column.key for column in about.table.columns]
