@@ -117,7 +117,7 @@ def compare_drift(
     recent = _recent([runs.values for runs in window], metric)
     if reference is None or recent is None:
         return None
-    label = f"{metric} since {first.when[:10]}, mean of the newest {len(window)} reruns,"
+    label = f"{metric} since {first.when[:10]} (mean of the newest {len(window)} reruns)"
     change = compare_score(label, reference, recent, matters=matters, level=level)
     finding = change.finding if change.finding is Finding.REGRESSION else Finding.OK
     return replace(change, finding=finding, needed=None)

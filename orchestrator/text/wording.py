@@ -128,9 +128,15 @@ def probability_text(probability: float) -> str:
     return "below 0.01" if probability < 0.01 else f"{probability:.2f}"
 
 
-def share_text(share: float) -> str:
-    """Return a share as a percentage."""
-    return f"{share:.0%}".replace("%", " %")
+def share_text(share: float, *, signed: bool = False) -> str:
+    """Return a share, or a relative change with its sign, as a percentage.
+
+    Example:
+        >>> share_text(0.8), share_text(-0.148, signed=True), share_text(-0.001)
+        ('80 %', '−15 %', '0 %')
+    """
+    text = f"{share:+z.0%}" if signed else f"{share:z.0%}"
+    return text.replace("-", "−").replace("%", " %")
 
 
 def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: int | None = None) -> str:
@@ -141,7 +147,7 @@ def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: in
     shown = {
         "p": p_text,
         "probability": probability_text,
-        "share": share_text,
+        "share": lambda share: share_text(share, signed=signed),
         "count": lambda count: f"{count:,.0f}",
         "seconds": duration_text,
     }.get(unit)

@@ -40,12 +40,12 @@ def test_a_slow_decline_that_each_new_reference_hides_is_found_against_the_first
     last = findings[-1]
     assert last.finding is last.drift.finding is Finding.REGRESSION
     assert (last.drift.accepted, last.drift.new) == (300.5, pytest.approx(300.5 - 15))
-    assert "since 2026-01-02, mean of the newest 4 reruns" in last.drift.metric
+    assert "since 2026-01-02 (mean of the newest 4 reruns" in last.drift.metric
     assert [name for name, _ in last.trend] == [f"2026010{step}T000000Z" for step in range(1, 4)]
     result = judge_suite(suite, new(nt_xent=lower), reference, nights)
     cell = next(one for one in answers_of(result, suite, new(nt_xent=lower), reference) if one.closest == CELL)
     assert any("rsum of the newest reruns: " in note for note in cell.notes)
-    assert any("since 2026-01-02, mean of the newest" in note for note in cell.notes)
+    assert any("since 2026-01-02 (mean of the newest" in note for note in cell.notes)
 
 
 @pytest.mark.parametrize(

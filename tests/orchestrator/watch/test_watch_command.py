@@ -122,7 +122,7 @@ def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: s
     with urllib.request.urlopen(address, timeout=60) as page:
         assert "30.0" in page.read().decode()
     children = psutil.Process(beside.pid).children(recursive=True)
-    assert len(children) == 2
+    assert len(children) == 3, "the page, and the two processes of which each ends it"
     beside.kill()
     _, left = psutil.wait_procs(children, timeout=120)
     assert left == []
