@@ -200,7 +200,12 @@ class Questions:
             self._answer(WHICH_LOSS, question, headline, self._outcome(contest)),
             **self._facts(contest),
             table=self._table([winner, *shown], contest, names),
-            notes=(*self._beaten(contest, shown, names), *self._new_images(contest), *self._limits()),
+            notes=(
+                *self._beaten(contest, shown, names),
+                *self._choice(contest),
+                *self._new_images(contest),
+                *self._limits(),
+            ),
         )
 
     def which_coefficients(self) -> Answer | None:
@@ -230,6 +235,7 @@ class Questions:
             table=self._table([winner, *others], contest, names),
             notes=(
                 *self._beaten(contest, others, names),
+                *self._choice(contest),
                 *((*self._new_images(contest), *self._limits()) if is_only_question else ()),
             ),
         )
@@ -251,7 +257,7 @@ class Questions:
         return replace(
             self._answer(PUBLISHED, question, headline[:1].upper() + headline[1:], self._outcome(contest)),
             **self._facts(contest),
-            notes=self._new_images(contest),
+            notes=(*self._choice(contest), *self._new_images(contest)),
         )
 
     def what_would_settle(self) -> Answer | None:
@@ -468,6 +474,16 @@ class Questions:
         if len(beaten) > 3:
             return [f"{winner} beats {count_text(len(beaten), 'other')} of {len(compared)}; see the table."]
         return [f"{winner} beats {listed(beaten)}."] if beaten else []
+
+    def _choice(self, contest: Contest) -> tuple[str, ...]:
+        """Say why a tie has an interval without 0, if it has one."""
+        closest = contest.closest
+        if closest is None or self._outcome(contest) is not Verdict.TIE:
+            return ()
+        interval = closest.interval if closest.over_images is None else closest.over_images.interval
+        if interval is None or interval.low <= 0 <= interval.high:
+            return ()
+        return ("The interval is of this pair alone; p also counts the choice of the winner among its candidates.",)
 
     def _new_images(self, contest: Contest) -> tuple[str, ...]:
         closest = contest.closest

@@ -287,3 +287,13 @@ def test_a_winner_beats_its_equal_in_at_most_four_percent_of_studies(losses: int
     rates = false_rates(np.random.default_rng(1), 4000, means, losses, 5)
     # 4 % and two standard errors of 4,000 studies.
     assert max(rates[question] for question in "abc") <= 0.04 + 2 * (0.04 * 0.96 / 4000) ** 0.5
+
+
+def test_a_tie_by_the_choice_of_the_winner_says_why_its_interval_leaves_out_0() -> None:
+    many = [candidate(f"c{n}", "circle", around(100.0 - n / 10, 1.0, n % 5), margin=n / 10) for n in range(12)]
+    answer = ask([*many, candidate("t1", "triplet_sh", around(98.2, 1.0, 2), margin=0.2)])["loss"]
+    low, high = answer.numbers["low"], answer.numbers["high"]
+    assert answer.verdict == "tie" and low is not None and high is not None and low > 0
+    note = "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
+    assert note in answer.notes
+    assert note not in ask([many[0], candidate("t1", "triplet_sh", around(100.1), margin=0.2)])["loss"].notes
