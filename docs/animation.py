@@ -28,8 +28,8 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).parent.parent
 COLUMNS, ROWS = 100, 24
 CELL_WIDTH, LINE_HEIGHT, BORDER = 8.4, 19, 14
-RUNNING_SECONDS, HELD_SECONDS = 20.0, 8.0
-"""How long the picture shows the runs, and its last screen."""
+RUNNING_SECONDS, KILLED_SECONDS, HELD_SECONDS = 20.0, 2.5, 8.0
+"""How long the picture shows the runs, the killed one, and its last screen."""
 
 LONGEST_WAIT = 1.5
 """Seconds between two changes of the screen that are kept before all times are scaled."""
@@ -106,10 +106,11 @@ class Screen:
 
 @dataclass(frozen=True)
 class Frame:
-    """The screen from a moment on, in seconds."""
+    """The screen from a moment on, in seconds, and how much longer than it lasted the picture shows it."""
 
     at: float
     lines: tuple[Styled, ...]
+    pause: float = 0.0
 
 
 class Recording:
@@ -119,11 +120,11 @@ class Recording:
         self.screen, self.frames = Screen(), [Frame(0.0, ())]
         self._began = time.monotonic()
 
-    def write(self, text: str) -> None:
-        """Show text and keep the screen with its time."""
+    def write(self, text: str, pause: float = 0.0) -> None:
+        """Show text and keep the screen with its time; the picture pauses there for some seconds."""
         self.screen.write(text)
         if self.screen.shown() != self.frames[-1].lines:
-            self.frames.append(Frame(time.monotonic() - self._began, self.screen.shown()))
+            self.frames.append(Frame(time.monotonic() - self._began, self.screen.shown(), pause))
 
     def type(self, command: str) -> None:
         """Show a command as if it was typed."""
@@ -177,8 +178,14 @@ def scaled(frames: Sequence[Frame]) -> list[Frame]:
     by_step: dict[int, Frame] = {}
     for moment, frame in zip(times, frames, strict=True):
         step = int(moment * factor / RUNNING_SECONDS * MOST_FRAMES)
-        by_step[step] = Frame(step * RUNNING_SECONDS / MOST_FRAMES, frame.lines)
-    return list(by_step.values())
+        if step in by_step and by_step[step].pause:
+            step += 1
+        by_step[step] = Frame(step * RUNNING_SECONDS / MOST_FRAMES, frame.lines, frame.pause)
+    kept, paused = [], 0.0
+    for frame in by_step.values():
+        kept.append(Frame(frame.at + paused, frame.lines, frame.pause))
+        paused += frame.pause
+    return kept
 
 
 def svg(frames: Sequence[Frame]) -> str:
@@ -249,7 +256,7 @@ def main(arguments: Sequence[str]) -> None:
         if code != (0 if kill_after is None else -signal.SIGKILL):
             sys.exit(f"the search ended with {code}:\n{recording.screen.text()}")
         if kill_after is not None:
-            recording.write("\r\n\x1b[31mKilled (kill -9)\x1b[0m\r\n")
+            recording.write("\r\n\x1b[31mKilled (kill -9)\x1b[0m\r\n", KILLED_SECONDS)
     options.svg.write_text(svg(scaled(recording.frames)))
     print(f"{options.svg}: {options.svg.stat().st_size:,} bytes; the runs: {folder}")
 

@@ -52,3 +52,14 @@ def test_the_picture_of_the_readme_is_small_and_has_no_script() -> None:
     assert path.stat().st_size < 400_000
     assert {"svg", "animate", "text"} <= set(elements) <= {"svg", "animate", "text", "g", "title", "rect"}
     assert "](docs/images/search.svg)" in (ROOT / "README.md").read_text()
+
+
+def test_the_picture_pauses_where_the_search_is_killed() -> None:
+    screen = ANIMATION["Screen"]()
+    screen.write("Killed")
+    frame = ANIMATION["Frame"]
+    frames = [frame(0.0, ()), frame(1.0, screen.shown(), 2.5), frame(1.001, ()), frame(3.0, screen.shown())]
+    shown = ANIMATION["scaled"](frames)
+    (place,) = [number for number, one in enumerate(shown) if one.pause]
+    assert shown[place].lines == screen.shown()
+    assert shown[place + 1].at - shown[place].at >= 2.5
