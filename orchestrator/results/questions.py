@@ -67,8 +67,8 @@ class Contest:
         verdict: ``better`` where the winner leads every other candidate at the level, else the weakest outcome.
         p: The p-value that decides: the largest of the leads where the winner is better, else that of ``closest``;
             ``None`` where nothing was tested.
-        closest: The smallest lead where the winner is better, else the comparison that decides; ``None`` where there is
-            no other candidate.
+        closest: The smallest lead over a shown candidate where the winner is better, else the comparison that decides;
+            ``None`` where there is no other candidate.
         adjusted: Label -> adjusted p-value of each candidate that was tested.
         chances: Number of candidates of which the luckiest could have been the winner, >= 1.
     """
@@ -121,7 +121,8 @@ def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], ch
     if largest <= level:
         # Whoever beats all at this p beats each of them; the smallest lead is the one that people ask for.
         rows = {label: min(p, largest) for label, p in adjusted.items()}
-        nearest = min(comparisons, key=lambda comparison: comparison.difference)
+        named = [comparison for comparison in comparisons if comparison.label in shown] or comparisons
+        nearest = min(named, key=lambda comparison: comparison.difference)
         return Contest(Verdict.BETTER, largest if rows else None, nearest, rows, chances)
     worse = [comparison for comparison in comparisons if contest.outcome(comparison, level) is Verdict.WORSE]
     if worse:

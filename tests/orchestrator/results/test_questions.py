@@ -297,3 +297,13 @@ def test_a_tie_by_the_choice_of_the_winner_says_why_its_interval_leaves_out_0() 
     note = "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
     assert note in answer.notes
     assert note not in ask([many[0], candidate("t1", "triplet_sh", around(100.1), margin=0.2)])["loss"].notes
+
+
+def test_the_closest_of_beaten_losses_is_one_that_the_table_shows() -> None:
+    best_on_val = candidate("t1", "triplet_sh", around(80.0, 1.0, 1), margin=0.2)
+    better_on_test = candidate("t2", "triplet_sh", around(85.0, 1.0, 2), val=70.0, margin=0.4)
+    circle = candidate("c1", "circle", around(60.0, 1.0, 3), margin=0.3)
+    answer = ask([candidate("n1", "nt_xent", around(100.0), temperature=0.1), best_on_val, better_on_test, circle])[
+        "loss"
+    ]
+    assert (answer.verdict, answer.closest, list(rows(answer))) == ("better", "t1", ["n1", "t1", "c1"])
