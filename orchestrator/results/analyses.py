@@ -526,11 +526,6 @@ def values_at_best(point: Point, goals: Sequence[Objective]) -> Mapping[str, flo
     return {metric: mean for metric, mean in means.items() if mean is not None}
 
 
-def explain_front(objectives: Sequence[Objective]) -> str:
-    """Return the sentences about the objectives of a Pareto front, as one text."""
-    return " ".join(_front_sentences(objectives))
-
-
 def _front_sentences(objectives: Sequence[Objective]) -> list[str]:
     goals = [f"{goal.metric} {'maximised' if goal.direction == 'maximize' else 'minimised'}" for goal in objectives]
     return [
