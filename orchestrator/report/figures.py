@@ -7,6 +7,7 @@ writes what is known of each trial into ``hovertext``, so that no chart repeats 
 
 import html
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from orchestrator.text.values import visible
 Json = dict[str, Any]
 
 COLOURS = 7
+DASHES = ("solid", "dash", "dot")
 MANY = 100
 """Number of trials of a study above which dots get smaller."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star", "hexagon", "triangle-down")
@@ -86,14 +88,14 @@ def shade(place: int) -> str:
     return f"--c{place % COLOURS + 1}"
 
 
+def dash(place: int) -> str:
+    """Return the dash of the line at a place of a figure, so that lines of one colour differ."""
+    return DASHES[place // COLOURS % len(DASHES)]
+
+
 def symbol(study: Study) -> str:
     """Return the marker of a study, which distinguishes studies without colour."""
     return SYMBOLS[study.place % len(SYMBOLS)]
-
-
-def short_label(study: Study) -> str:
-    """Return the label of a study in a chart of one dataset."""
-    return study.label.removeprefix(f"{study.dataset} · ")
 
 
 def hollow(study: Study, trials: Sequence[Trial]) -> list[str]:
@@ -107,7 +109,7 @@ def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[An
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": plain(short_label(study)),
+        "name": plain(study.short_label),
         "legendgroup": study.name,
         "x": list(x),
         "y": list(y),
@@ -167,8 +169,8 @@ def log_ticks(low: float, high: float, steps: Sequence[int]) -> list[float]:
 
 
 def short(metric: str) -> str:
-    """Return the name of a metric on an axis: ``val/rsum`` is ``val rsum``."""
-    return metric.replace("/", " ").replace("_", " ")
+    """Return the name of a metric on an axis: ``val/i2t_r1`` is ``val i2t R@1``."""
+    return re.sub(r"\br(\d+)$", r"R@\1", metric.replace("/", " ").replace("_", " "))
 
 
 def scaled(values: Sequence[float], *, log: bool = False) -> list[float]:

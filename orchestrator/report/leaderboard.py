@@ -11,6 +11,7 @@ from orchestrator.report.figures import plain, short
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.studies import Study
 from orchestrator.text.values import duration_text, metric_text, value_text
+from orchestrator.text.wording import parameter_names
 
 PARAMETER = "parameter "
 """Start of the key of a column with a searched parameter."""
@@ -72,6 +73,7 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Co
     """
     counts = Counter(key for row in rows for key in row.shown)
     parameters = [key for key in counts if key.startswith(PARAMETER)]
+    names = parameter_names(key.removeprefix(PARAMETER) for key in parameters)
     common = sorted(parameters, key=lambda key: -counts[key])[:WIDEST]
     numbers = {key for row in rows for key in parameters if _is_number(row.sort.get(key))}
     first = (*further, *(key for key in SHOWN if key not in further))
@@ -83,19 +85,15 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Co
         Column("value", short(metric), numeric=True),
         Column("state", "State"),
         *(
-            Column(key, key.removeprefix(PARAMETER), numeric=key in numbers, minor=True, off=key not in common)
-            for key in parameters
+            Column(key, name, numeric=key in numbers, minor=True, off=key not in common)
+            for key, name in zip(parameters, names.values(), strict=True)
         ),
-        *(Column(key, _recall(key), numeric=True, minor=key not in further) for key in first),
+        *(Column(key, short(key).removeprefix("val "), numeric=True, minor=key not in further) for key in first),
         Column("epochs", "Epochs", numeric=True, minor=True),
         Column("seconds", "Time", numeric=True, minor=True),
         Column("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),
         *(Column(key, short(key), numeric=True, minor=True, off=True) for key in metrics),
     ]
-
-
-def _recall(metric: str) -> str:
-    return short(metric).removeprefix("val ").replace(" r1", " R@1") if metric in SHOWN else short(metric)
 
 
 def leaderboard(studies: Sequence[Study]) -> list[Row]:

@@ -26,7 +26,7 @@ from orchestrator.report.figures import (
 from orchestrator.report.space import rank_correlation
 from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, weight_curves
-from orchestrator.text.values import values_text
+from orchestrator.text.wording import parameter_names, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
@@ -80,7 +80,7 @@ def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]])
         "derivative of the loss of a query with these two alone, divided by its peak so that shapes compare. Below "
         "zero it pulls the wrong way.",
         options=[
-            Option(dataset, panels)
+            Option(printed(dataset), panels)
             for dataset, group in groups
             if (panels := _weight_panels(group, ranked.get(dataset, ())))
         ],
@@ -92,7 +92,10 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
     """Return each COCOS statistic against the metric, both directions side by side, every trial a dot."""
     groups = {dataset: [counted(study) for study in group] for dataset, group in by_dataset(studies).items()}
     options = [
-        Option(f"{dataset}: {counter}" if len(groups) > 1 else counter, _cocos_panels(group, counter))
+        Option(
+            f"{printed(dataset)}: {short(counter)}" if len(groups) > 1 else short(counter),
+            _cocos_panels(group, counter),
+        )
         for dataset, group in groups.items()
         for counter in _counters(group)
     ]
@@ -115,7 +118,7 @@ def learned_figure(studies: Sequence[Study]) -> Figure:
         title="Learned hyper-parameters",
         note=f"The value at the end of each epoch of a hyper-parameter that is trained with the model, of the best "
         f"{DRAWN} trials of a study. The bold line is the study's leader.",
-        options=[Option(name.removeprefix(LEARNED), [_learned_panel(studies, name)]) for name in names],
+        options=[Option(_learned_name(name), [_learned_panel(studies, name)]) for name in names],
     )
 
 
@@ -151,7 +154,7 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     drawn = [
         _Drawn(
             study.name_of(trial) if len({study.name for study, _ in leaders}) < len(leaders) else study.label,
-            values_text(trial.parameters_at_best) or "defaults",
+            setting_text(trial.parameters_at_best) or "defaults",
             study.loss,
             trial.loss_parameters_at_best,
             style,
@@ -159,7 +162,7 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         for (study, trial), style in zip(leaders, _STYLES, strict=False)
     ]
     caption = "; ".join(f"{one.name}: {one.words}" for one in drawn)
-    drawn.append(_Drawn(f"triplet, margin {TRIPLET[1]['margin']}", "", *TRIPLET, _TRIPLET_STYLE))
+    drawn.append(_Drawn(f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}", "", *TRIPLET, _TRIPLET_STYLE))
     traces: dict[str, list[Json]] = {}
     for one in drawn:
         for curve in weight_curves(one.loss, one.parameters):
@@ -214,7 +217,7 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
     rho = rank_correlation(*zip(*pairs, strict=True)) if pairs else None
     parts = [words, "" if rho is None else f"ρ = {rho:+.2f}, {len(pairs):,} trials"]
     caption = " · ".join(part for part in parts if part)
-    title = name.removeprefix("i2t_").removeprefix("t2i_").replace("_", " ")
+    title = short(name.removeprefix("i2t_").removeprefix("t2i_"))
     counts = [count for count, _ in pairs]
     horizontal = log_axis(title, counts) if counts and _is_wide(counts) else axis(title)
     return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(short(metric))})
@@ -232,10 +235,15 @@ def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
     return (name for metrics in epochs for name in metrics if name.startswith(LEARNED))
 
 
+def _learned_name(metric: str) -> str:
+    (name,) = parameter_names([metric.removeprefix(LEARNED)]).values()
+    return name
+
+
 def _learned_panel(studies: Sequence[Study], name: str) -> Panel:
     traces = [trace for study in studies for trace in _learned_lines(study, name)]
     values = [value for trace in traces for value in trace["y"]]
-    title = name.removeprefix(LEARNED)
+    title = _learned_name(name)
     vertical = log_axis(title, values) if _is_wide(values) else axis(title)
     last = max(epoch for trace in traces for epoch in trace["x"])
     return Panel("", traces, {"xaxis": whole("epoch", last), "yaxis": vertical})

@@ -92,7 +92,7 @@ def parallel(space: Searched) -> Panel:
     # One trace for each colour: a trace for each of thousands of trials would take seconds to draw.
     places = np.minimum((shares * len(SCALE)).astype(int), len(SCALE) - 1)
     traces = [_bundle(space, heights, np.flatnonzero(places == place), place) for place in np.unique(places)]
-    names = [*(plain(name) for name in space.parameters), plain(short(space.metric))]
+    names = [*map(plain, space.names.values()), plain(short(space.metric))]
     ticks = [*(space.ticks(name) for name in space.parameters), number_ticks(space.values)]
     layout = {
         "xaxis": {
@@ -133,7 +133,7 @@ def _importance(space: Searched, most: int) -> Panel:
         "type": "bar",
         "orientation": "h",
         "x": [round(share, 4) for _, share in shares],
-        "y": [plain(name) for name, _ in shares],
+        "y": [plain(space.names[name]) for name, _ in shares],
         "text": [f" {share:.0%}{_direction(space, name)}" for name, share in shares],
         "textposition": "outside",
         "cliponaxis": False,

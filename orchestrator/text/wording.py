@@ -3,12 +3,13 @@
 A minus is the sign U+2212. Numbers have the digits that their error allows; a difference has a sign.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
 from orchestrator.reference.published import DATASETS, LOSSES, MODELS
-from orchestrator.text.values import FRACTIONS, count_text, duration_text, short_names, value_text, visible
+from orchestrator.text.values import FRACTIONS, SYMBOLS, count_text, duration_text, value_text, visible
 
 MISSING = "–"
 
@@ -59,6 +60,23 @@ def one_line(text: str) -> str:
     return " ".join(visible(text).split())
 
 
+def parameter_names(names: Iterable[str]) -> dict[str, str]:
+    """Return name -> name for people of hyper-parameters: a letter, or words, with the section where two are equal.
+
+    Example:
+        >>> parameter_names(["temperature", "training.learning_rate"])
+        {'temperature': 'τ', 'training.learning_rate': 'learning rate'}
+        >>> list(parameter_names(["nt_xent.temperature", "smooth_ap.temperature"]).values())
+        ['NT-Xent τ', 'SmoothAP τ']
+    """
+    parts = {name: name.rpartition(".") for name in names}
+    words = {name: SYMBOLS.get(last, last.replace("_", " ")) for name, (_, _, last) in parts.items()}
+    counts = Counter(words.values())
+    return {
+        name: word if counts[word] == 1 else f"{printed(parts[name][0])} {word}".strip() for name, word in words.items()
+    }
+
+
 def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = None) -> str:
     """Return hyper-parameters as ``name = value``, separated by commas.
 
@@ -71,8 +89,8 @@ def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = Non
         'τ = 0.1, learning rate = 0.002'
     """
     wanted = parameters if only is None else {name: parameters[name] for name in only if name in parameters}
-    named = short_names(wanted)
-    return one_line(", ".join(f"{name.replace('_', ' ')} = {value_text(value)}" for name, value in named.items()))
+    names = parameter_names(wanted)
+    return one_line(", ".join(f"{names[name]} = {value_text(value)}" for name, value in wanted.items()))
 
 
 def decimals_of(unit: str) -> int:

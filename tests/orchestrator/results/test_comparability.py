@@ -34,7 +34,7 @@ def history(tmp_path: Path, losses: list[str], **fields: Any) -> History:
         ),
         pytest.param(
             {"search": {"trials": 24, "training": {"learning_rate": [2e-4, 3e-3], "gradient_clip": [1, 8]}}},
-            "Each loss had its own search of learning_rate in [0.0002, 0.003] log and gradient_clip in [1, 8] log, "
+            "Each loss had its own search of learning rate in [0.0002, 0.003] and gradient clip in [1, 8], "
             "beside its parameters, in 24 trials.",
             id="searched",
         ),
