@@ -88,7 +88,8 @@ def compared_queries(history: History, verdict: DatasetVerdict) -> ComparedQueri
     empty = ComparedQueries(dataset, *names)
     if not all(ranks) or not all(one.has_queries_of(ranks[0][0]) for runs in ranks for one in runs):
         return replace(empty, note="The ranks of the queries were not kept when the test split was evaluated.")
-    note = f"A rank is the median over {count_text(len(ranks[0]), 'seed')} and {count_text(len(ranks[1]), 'seed')}."
+    first, second = (count_text(len(runs), "seed") for runs in ranks)
+    note = f"A rank is the median over {first if first == second else f'{first} and {second}'} of the two candidates."
     both = compare_queries(*ranks)
     shown = [Direction(heading, one.found) for heading, one in zip(HEADINGS, both, strict=True)]
     return replace(empty, note=note, directions=shown)

@@ -32,6 +32,7 @@ from orchestrator.report.figures import (
 )
 from orchestrator.report.space import FEWEST, Searched, is_word, number_ticks, rank_correlation, searched
 from orchestrator.report.studies import Study, best_studies
+from orchestrator.text.wording import share_text
 
 NEAR = 0.35
 """Sum of kernel weights below which a place is left blank; about the weight of one trial at 1.4 widths."""
@@ -134,7 +135,7 @@ def _importance(space: Searched, most: int) -> Panel:
         "orientation": "h",
         "x": [round(share, 4) for _, share in shares],
         "y": [plain(space.names[name]) for name, _ in shares],
-        "text": [f" {share:.0%}{_direction(space, name)}" for name, share in shares],
+        "text": [f" {share_text(share)}{_direction(space, name)}" for name, share in shares],
         "textposition": "outside",
         "cliponaxis": False,
         "hoverinfo": "skip",

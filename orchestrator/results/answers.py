@@ -22,13 +22,7 @@ from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Quest
 from orchestrator.results.race import describe_race
 from orchestrator.results.summary import Summary, trial_row
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import (
-    listed,
-    number_text,
-    p_equals,
-    printed,
-    setting_text,
-)
+from orchestrator.text.wording import BRIEF, listed, number_text, p_equals, printed, setting_text
 from trainables.chance import chance_rsum
 from trainables.ranks import Ranks
 
@@ -95,7 +89,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     values = [(point.mean(metric) if point.finished else point.value_so_far) or 0.0 for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
-    setting = setting_text(first.first.parameters)
+    setting = setting_text(first.first.parameters, most=BRIEF)
     name = printed(first.first.config.loss) + (f" ({setting})" if setting else "")
     reached, of_metric = number_text(values[0], metric), f"best {metric.replace('/', ' ')}"
     headline = f"{name} has the {of_metric} of its search, {reached} in {trainings}."

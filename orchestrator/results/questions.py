@@ -36,6 +36,7 @@ from orchestrator.results.crossed import CrossedTest, crossed_test
 from orchestrator.results.statistics import POWER, WelchTest, best_of_p, holm, needed_seeds, welch_test
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
+    BRIEF,
     basis_text,
     interval_text,
     listed,
@@ -233,7 +234,7 @@ class Questions:
                 self._outcome(contest),
             ),
             **self._facts(contest),
-            table=self._table([winner, *others], contest, names),
+            table=self._table([winner, *others], contest, self.setting_names([winner, *others], None)),
             notes=(
                 *self._beaten(contest, others, names),
                 *self._choice(contest),
@@ -251,7 +252,8 @@ class Questions:
         candidate = self._standings[label].candidate
         named = f"the {what} ({self.full_name(candidate)})"
         if candidate is winner:
-            return self._answer(PUBLISHED, question, f"The winner is {named}.", Verdict.TIE)
+            verb = "win" if self._published else "wins"
+            return self._answer(PUBLISHED, question, f"T{named[1:]} {verb}.", Verdict.TIE)
         chances = len(self._candidates) - 1
         contest = self._contest([candidate], {label: chances}, chances=chances)
         headline = self._headline(contest, {winner.label: THE_WINNER, label: named}, "")
@@ -332,16 +334,17 @@ class Questions:
         return f"{printed(candidate.model)} {name}" if self._several_models else name
 
     def full_name(self, candidate: Candidate) -> str:
-        """Return a candidate's loss with its setting."""
-        setting = setting_text(candidate.parameters)
+        """Return a candidate's loss with its setting, brief enough for a sentence."""
+        setting = setting_text(candidate.parameters, most=BRIEF)
         return f"{self.loss_name(candidate)}, {setting}" if setting else self.loss_name(candidate)
 
-    def setting_names(self, candidates: Sequence[Candidate]) -> dict[str, str]:
+    def setting_names(self, candidates: Sequence[Candidate], most: int | None = BRIEF) -> dict[str, str]:
         """Return label -> the hyper-parameters in which candidates differ, of all where the values are equal."""
         keys = list(dict.fromkeys(key for candidate in candidates for key in candidate.parameters))
         values = {key: [candidate.parameters.get(key) for candidate in candidates] for key in keys}
         differing = [key for key in keys if any(value != values[key][0] for value in values[key])]
-        names = {one.label: setting_text(one.parameters, differing or None) or "default" for one in candidates}
+        shown = differing or None
+        names = {one.label: setting_text(one.parameters, shown, most=most) or "default" for one in candidates}
         unique = len(set(names.values())) == len(candidates)
         return names if unique else {one.label: f"{names[one.label]} ({one.label})" for one in candidates}
 

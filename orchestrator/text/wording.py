@@ -77,20 +77,30 @@ def parameter_names(names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = None) -> str:
+BRIEF = 3
+"""Most hyper-parameters of a setting in a sentence; the table beside the sentence has all."""
+
+
+def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = None, *, most: int | None = None) -> str:
     """Return hyper-parameters as ``name = value``, separated by commas.
 
     Args:
         parameters: Name -> value.
         only: Names that are shown; ``None`` shows all.
+        most: Most parameters that are shown, numbers and words before lists; three dots replace the others.
 
     Example:
         >>> setting_text({"temperature": 0.1, "training.learning_rate": 0.002})
         'τ = 0.1, learning rate = 0.002'
+        >>> setting_text({"coefficients": [1, 2], "degree": 2, "push": 0.5, "margin": 0.2}, most=2)
+        'degree = 2, push = 0.5, …'
     """
-    wanted = parameters if only is None else {name: parameters[name] for name in only if name in parameters}
-    names = parameter_names(wanted)
-    return one_line(", ".join(f"{names[name]} = {value_text(value)}" for name, value in wanted.items()))
+    shown = list(parameters) if only is None else [name for name in only if name in parameters]
+    names, cut = parameter_names(shown), most is not None and len(shown) > most
+    if cut:
+        shown = sorted(shown, key=lambda name: isinstance(parameters[name], list | tuple))[:most]
+    texts = [f"{names[name]} = {value_text(parameters[name])}" for name in shown]
+    return one_line(", ".join([*texts, *["…"] * cut]))
 
 
 def decimals_of(unit: str) -> int:
@@ -147,13 +157,16 @@ def probability_text(probability: float) -> str:
 
 
 def share_text(share: float, *, signed: bool = False) -> str:
-    """Return a share, or a relative change with its sign, as a percentage.
+    """Return a share, or a relative change with its sign, as a percentage; only 0 is 0 %, and only 1 is 100 %.
 
     Example:
-        >>> share_text(0.8), share_text(-0.148, signed=True), share_text(-0.001)
-        ('80 %', '−15 %', '0 %')
+        >>> share_text(0.8), share_text(-0.148, signed=True), share_text(0.999), share_text(0.00001)
+        ('80 %', '−15 %', '99.9 %', 'below 0.1 %')
     """
-    text = f"{share:+z.0%}" if signed else f"{share:z.0%}"
+    if not signed and 0 < min(share, 1 - share) < 0.0005:
+        return "below 0.1 %" if share < 0.5 else "above 99.9 %"
+    digits = int(not signed and 0 < min(share, 1 - share) < 0.005)
+    text = f"{share:+z.{digits}%}" if signed else f"{share:z.{digits}%}"
     return text.replace("-", "−").replace("%", " %")
 
 

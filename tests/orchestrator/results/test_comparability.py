@@ -56,7 +56,7 @@ def test_the_summary_and_the_report_say_whose_the_learning_rate_was(
 def test_a_baseline_that_a_space_leaves_out_stands_there_too(tmp_path: Path) -> None:
     found = history(tmp_path, ["triplet_sh", "polynomial_relative"], search={"space_version": 1})
     _, told = comparability(found)["pets"]
-    assert told.startswith("polynomial_relative could be triplet_sh with margin 0.2, which lies outside its space")
+    assert told.startswith("Polynomial (relative) could be Triplet SH with margin = 0.2, which is outside its space")
 
 
 def test_of_one_loss_nothing_is_compared(tmp_path: Path) -> None:
