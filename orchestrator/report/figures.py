@@ -7,7 +7,6 @@ writes what is known of each trial into ``hovertext``, so that no chart repeats 
 
 import html
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.studies import Study
 from orchestrator.text.values import visible
+from orchestrator.text.wording import metric_words
 
 Json = dict[str, Any]
 
@@ -168,11 +168,6 @@ def log_ticks(low: float, high: float, steps: Sequence[int]) -> list[float]:
     return [float(f"{step}e{decade}") for decade in decades for step in steps]
 
 
-def short(metric: str) -> str:
-    """Return the name of a metric on an axis: ``val/i2t_r1`` is ``val i2t R@1``."""
-    return re.sub(r"\br(\d+)$", r"R@\1", metric.replace("/", " ").replace("_", " "))
-
-
 def scaled(values: Sequence[float], *, log: bool = False) -> list[float]:
     """Return values, or their logarithms with ``log``, scaled to [0, 1] by their extremes; constants are 0.5."""
     if log:
@@ -199,6 +194,6 @@ def colour_scale(metric: str, values: Sequence[float]) -> Json:
         values: The values.
     """
     low, high = colour_range(values)
-    title = {"text": plain(short(metric)), "side": "right"}
+    title = {"text": plain(metric_words(metric)), "side": "right"}
     bar = {"title": title, "thickness": 10, "outlinewidth": 0, "len": 1, "x": 1.01}
     return {"coloraxis": {"colorscale": SCALE, "cmin": low, "cmax": high, "colorbar": bar}}

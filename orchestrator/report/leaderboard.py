@@ -7,11 +7,11 @@ from typing import Any
 
 from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Trial
-from orchestrator.report.figures import plain, short
+from orchestrator.report.figures import plain
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.studies import Study
 from orchestrator.text.values import duration_text, metric_text, value_text
-from orchestrator.text.wording import parameter_names
+from orchestrator.text.wording import metric_words, parameter_names
 
 PARAMETER = "parameter "
 """Start of the key of a column with a searched parameter."""
@@ -82,17 +82,17 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Co
     metrics.sort(key=lambda key: not key.startswith("cocos"))
     return [
         Column("trial", "Trial"),
-        Column("value", short(metric), numeric=True),
+        Column("value", metric_words(metric), numeric=True),
         Column("state", "State"),
         *(
             Column(key, name, numeric=key in numbers, minor=True, off=key not in common)
             for key, name in zip(parameters, names.values(), strict=True)
         ),
-        *(Column(key, short(key).removeprefix("val "), numeric=True, minor=key not in further) for key in first),
+        *(Column(key, metric_words(key).removeprefix("val "), numeric=True, minor=key not in further) for key in first),
         Column("epochs", "Epochs", numeric=True, minor=True),
         Column("seconds", "Time", numeric=True, minor=True),
         Column("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),
-        *(Column(key, short(key), numeric=True, minor=True, off=True) for key in metrics),
+        *(Column(key, metric_words(key), numeric=True, minor=True, off=True) for key in metrics),
     ]
 
 

@@ -20,13 +20,12 @@ from orchestrator.report.figures import (
     line,
     log_axis,
     plain,
-    short,
     whole,
 )
 from orchestrator.report.space import rank_correlation
 from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, weight_curves
-from orchestrator.text.wording import parameter_names, printed, setting_text
+from orchestrator.text.wording import metric_words, parameter_names, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
@@ -93,7 +92,7 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
     groups = {dataset: [counted(study) for study in group] for dataset, group in by_dataset(studies).items()}
     options = [
         Option(
-            f"{printed(dataset)}: {short(counter)}" if len(groups) > 1 else short(counter),
+            f"{printed(dataset)}: {metric_words(counter)}" if len(groups) > 1 else metric_words(counter),
             _cocos_panels(group, counter),
         )
         for dataset, group in groups.items()
@@ -217,10 +216,10 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
     rho = rank_correlation(*zip(*pairs, strict=True)) if pairs else None
     parts = [words, "" if rho is None else f"ρ = {rho:+.2f}, {len(pairs):,} trials"]
     caption = " · ".join(part for part in parts if part)
-    title = short(name.removeprefix("i2t_").removeprefix("t2i_"))
+    title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
     counts = [count for count, _ in pairs]
     horizontal = log_axis(title, counts) if counts and _is_wide(counts) else axis(title)
-    return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(short(metric))})
+    return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(metric_words(metric))})
 
 
 def _is_wide(values: Sequence[float]) -> bool:

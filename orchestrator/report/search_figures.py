@@ -27,14 +27,13 @@ from orchestrator.report.figures import (
     line,
     plain,
     shade,
-    short,
     whole,
 )
 from orchestrator.report.studies import Study, best_studies, by_dataset, leaders_of
 from orchestrator.results.analyses import RANKED, goals_of, loss_names, pareto_fronts, rank_correlations
 from orchestrator.results.equal_budget import UNITS
 from orchestrator.results.race import Race
-from orchestrator.text.wording import printed
+from orchestrator.text.wording import metric_words, printed
 
 NAMED = 10
 """Learning curves that are drawn of a study with more than ``MANY`` trials, beside the quantiles of all."""
@@ -153,7 +152,9 @@ def front_figure(history: History, studies: Sequence[Study]) -> Figure:
         "Hollow: another setting is better in at least one objective, and worse in none.",
         options=[
             Option(
-                printed(dataset) if len(goals) == 2 else f"{printed(dataset)}: {short(y[0])} and {short(x[0])}",
+                printed(dataset)
+                if len(goals) == 2
+                else f"{printed(dataset)}: {metric_words(y[0])} and {metric_words(x[0])}",
                 [_front(groups[Path(dataset).name], front, x, y)],
             )
             for dataset, front in fronts.items()
@@ -278,7 +279,7 @@ def _epoch_axes(studies: Sequence[Study]) -> Json:
 
 
 def _metric(studies: Sequence[Study]) -> str:
-    return short(next((trial.metric for study in studies for trial in study.trials), "val/rsum"))
+    return metric_words(next((trial.metric for study in studies for trial in study.trials), "val/rsum"))
 
 
 def _rank_agreement(study: Study) -> list[Json]:
@@ -304,7 +305,7 @@ def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> 
         traces += _band_and_line(loss, unit, names[loss["label"]], place)
     most = max(loss[unit][-1] for loss in budget["losses"])
     horizontal = whole("trials", round(most)) if unit == "trials" else axis(_unit(budget, unit))
-    return Panel("", traces, {"xaxis": horizontal, "yaxis": axis(f"best {short(budget['metric'])}")})
+    return Panel("", traces, {"xaxis": horizontal, "yaxis": axis(f"best {metric_words(budget['metric'])}")})
 
 
 def _unit(budget: Json, unit: str) -> str:
@@ -348,7 +349,9 @@ def _incumbents(search: Json) -> Panel:
         "marker": {"color": "--c2", "size": 9},
     }
     steps = line(numbers, values, color="--c1", width=2.5, shape="hv", **highest)
-    return Panel("", [steps, points], {"xaxis": whole("ended trials", last), "yaxis": axis(short(search["metric"]))})
+    return Panel(
+        "", [steps, points], {"xaxis": whole("ended trials", last), "yaxis": axis(metric_words(search["metric"]))}
+    )
 
 
 def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
@@ -365,7 +368,7 @@ def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
         }
         traces += [line(list(means), list(means.values()), color=shade(place), **about)] if means else []
     most = max(race.seeds.values(), default=0)
-    return Panel("", traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {short(metric)}")})
+    return Panel("", traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {metric_words(metric)}")})
 
 
 Goal = tuple[str, str]
@@ -386,7 +389,7 @@ def _front(studies: Sequence[Study], front: Sequence[Point], x: Goal, y: Goal) -
 
 def _goal_axis(goal: Goal) -> Json:
     metric, direction = goal
-    return axis(f"{short(metric)} ({'higher' if direction == 'maximize' else 'lower'} is better)")
+    return axis(f"{metric_words(metric)} ({'higher' if direction == 'maximize' else 'lower'} is better)")
 
 
 def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, marker: str, color: str) -> Json:

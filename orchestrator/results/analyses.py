@@ -41,7 +41,7 @@ from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
 from orchestrator.results.judged import JudgedVerdict, judged_answer
 from orchestrator.results.trends import trend_answer
 from orchestrator.text.values import count_text, value_text
-from orchestrator.text.wording import number_text, parameter_names, printed, setting_text, share_text
+from orchestrator.text.wording import metric_words, number_text, parameter_names, printed, setting_text, share_text
 from search_spaces import Range
 
 RANKED = 0.5
@@ -203,7 +203,7 @@ class Analyses:
             Column("loss", "loss", hidden=True),
             Column("name", "loss"),
             Column("setting", "setting"),
-            *(Column(goal.metric, goal.metric.replace("/", " "), unit=goal.metric, decimals=2) for goal in goals),
+            *(Column(goal.metric, metric_words(goal.metric), unit=goal.metric, decimals=2) for goal in goals),
         ]
         rows: list[Sequence[TableCell]] = []
         for point in front:
@@ -278,7 +278,7 @@ def _comparison(comparison: Json, found: Json, names: Mapping[str, str]) -> list
     """Return the sentences about the leading loss and another loss."""
     first, other = names[comparison["first"]], names[comparison["other"]]
     leads, ahead = ("leads", "") if comparison["difference"] >= 0 else ("trails", "leads ")
-    gap = f"{number_text(abs(comparison['difference']), found['metric'])} {found['metric'].replace('/', ' ')}"
+    gap = f"{number_text(abs(comparison['difference']), found['metric'])} {metric_words(found['metric'])}"
     share = share_text(comparison["probability"])
     lead = f"With {count_text(comparison['trials'], 'trial')} each, {first} {leads} {other} by {gap} on average"
     return [
@@ -309,7 +309,7 @@ def describe_optimism(found: Json, winner: str | None) -> list[str]:
         found: See ``optimism_of``.
         winner: Label of the winner, where there is a verdict.
     """
-    metric, unit = found["metric"], found["metric"].replace("/", " ")
+    metric, unit = found["metric"], metric_words(found["metric"])
 
     def changed(who: str, excess: float, ends: str = "") -> str:
         verb = "lost" if excess >= 0 else "gained"

@@ -22,7 +22,7 @@ from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Quest
 from orchestrator.results.race import describe_race
 from orchestrator.results.summary import Summary, trial_row
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import BRIEF, listed, number_text, p_equals, printed, setting_text
+from orchestrator.text.wording import BRIEF, listed, metric_words, number_text, p_equals, printed, setting_text
 from trainables.chance import chance_rsum
 from trainables.ranks import Ranks
 
@@ -91,7 +91,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
     setting = setting_text(first.first.parameters, most=BRIEF)
     name = printed(first.first.config.loss) + (f" ({setting})" if setting else "")
-    reached, of_metric = number_text(values[0], metric), f"best {metric.replace('/', ' ')}"
+    reached, of_metric = number_text(values[0], metric), f"best {metric_words(metric)}"
     headline = f"{name} has the {of_metric} of its search, {reached} in {trainings}."
     if not first.finished:
         headline = f"{name} has the {of_metric} so far, {reached}; no trial has been trained to its end yet."
@@ -104,7 +104,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
         Column("setting", "best setting"),
         Column("trials", "trials", unit="count"),
         Column("seeds", "trainings", unit="count"),
-        Column("value", f"best {metric.replace('/', ' ')}", unit=metric),
+        Column("value", f"best {metric_words(metric)}", unit=metric),
         Column("difference", "to the best", unit=metric, signed=True),
         Column("verdict", "verdict"),
     ]

@@ -12,7 +12,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, differing, points_by_study, points_of, ranked, trained_alike
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.text.values import count_text, value_text
-from orchestrator.text.wording import listed, number_text, parameter_names, printed
+from orchestrator.text.wording import listed, metric_words, number_text, parameter_names, printed
 
 REVISION = 10
 """Leading characters of a revision that identify it."""
@@ -71,7 +71,7 @@ def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
     if (first.best_value or 0.0) <= (best.value or 0.0):
         return []
     how, reached = str(first.state).replace("_", " "), number_text(first.best_value or 0.0, first.metric)
-    return [f"{first.id} reached {reached} {first.metric.replace('/', ' ')}, above the best, and {how}: it cannot win."]
+    return [f"{first.id} reached {reached} {metric_words(first.metric)}, above the best, and {how}: it cannot win."]
 
 
 def _replicates(points: Sequence[Point]) -> list[str]:

@@ -16,7 +16,7 @@ from orchestrator.results.answer import Answer, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_winners
-from orchestrator.text.wording import number_text, setting_text
+from orchestrator.text.wording import metric_words, number_text, setting_text
 from trainables.errors import UserError
 from trainables.ranks import Ranks
 
@@ -178,7 +178,7 @@ def which_is_better(first: Side, second: Side) -> str:
     reached, against = one.best_value, other.best_value
     if reached is None or against is None:
         return f"neither is called better: not both have a value of {one.metric} yet"
-    unit = one.metric.replace("/", " ")
+    unit = metric_words(one.metric)
     if reached == against:
         return f"the two have equal {unit}: {number_text(reached, one.metric)}"
     name = _short(first, second) if reached > against else _short(second, first)

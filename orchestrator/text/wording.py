@@ -3,12 +3,13 @@
 A minus is the sign U+2212. Numbers have the digits that their error allows; a difference has a sign.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from orchestrator.reference.published import DATASETS, LOSSES, MODELS
+from orchestrator.reference.published import DATASETS, LOSSES, MODELS, SYNONYMS
 from orchestrator.text.values import FRACTIONS, SYMBOLS, count_text, duration_text, value_text, visible
 
 MISSING = "–"
@@ -52,7 +53,7 @@ def printed(name: str) -> str:
         ('NT-Xent', 'mine', 'my_loss')
     """
     last = PurePath(name).name or name
-    return PRINTED.get(name) or PRINTED.get(last) or one_line(last)
+    return PRINTED.get(name) or PRINTED.get(SYNONYMS.get(last, last)) or one_line(last)
 
 
 def one_line(text: str) -> str:
@@ -163,10 +164,10 @@ def share_text(share: float, *, signed: bool = False) -> str:
         >>> share_text(0.8), share_text(-0.148, signed=True), share_text(0.999), share_text(0.00001)
         ('80 %', '−15 %', '99.9 %', 'below 0.1 %')
     """
-    if not signed and 0 < min(share, 1 - share) < 0.0005:
-        return "below 0.1 %" if share < 0.5 else "above 99.9 %"
-    digits = int(not signed and 0 < min(share, 1 - share) < 0.005)
-    text = f"{share:+z.{digits}%}" if signed else f"{share:z.{digits}%}"
+    away = abs(share) if signed else min(share, 1 - share)
+    if 0 < away < 0.0005:
+        return "above 99.9 %" if not signed and share > 0.5 else "below 0.1 %"
+    text = f"{share:{'+' if signed else ''}z.{int(0 < away < 0.005)}%}"
     return text.replace("-", "−").replace("%", " %")
 
 
@@ -185,14 +186,24 @@ def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: in
     return number_text(value, unit, signed=signed, decimals=decimals) if shown is None else shown(value)
 
 
+def metric_words(metric: str) -> str:
+    """Return a metric as people read it.
+
+    Example:
+        >>> metric_words("val/i2t_r1"), metric_words("cocos/negatives_per_query")
+        ('val i2t R@1', 'cocos negatives per query')
+    """
+    return re.sub(r"\br(\d+)$", r"R@\1", metric.replace("/", " ").replace("_", " "))
+
+
 def metric_meaning(metric: str, *chances: float) -> str:
     """Return a metric with what it measures, and the values of a random ranking of each split, where they are known.
 
     Example:
         >>> metric_meaning("test/rsum", 3.2, 3.199), metric_meaning("val/i2t_r1")
-        ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val i2t r1')
+        ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val i2t R@1')
     """
-    name = metric.replace("/", " ").replace("_", " ")
+    name = metric_words(metric)
     meaning = next((text for ending, text in METRICS.items() if metric.endswith(ending)), "")
     known = " or ".join(dict.fromkeys(number_text(chance, metric) for chance in chances))
     by_chance = f", chance {known}" if known else ""
