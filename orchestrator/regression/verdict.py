@@ -31,9 +31,9 @@ from orchestrator.regression.comparison import (
     SEVERITY,
     Change,
     Finding,
-    Level,
     compare_gradient,
     compare_score,
+    level_of,
     measure_over_seeds,
     overall,
 )
@@ -96,7 +96,7 @@ def trend(nights: Sequence[Night], name: str, new: CellRuns, metric: str) -> tup
 
 
 def compare_drift(
-    first: FirstRuns, nights: Sequence[Night], name: str, new: CellRuns, metric: str, *, matters: float, level: Level
+    first: FirstRuns, nights: Sequence[Night], name: str, new: CellRuns, metric: str, *, matters: float, level: float
 ) -> Change | None:
     """Compare the newest reruns of a cell with the cell's first accepted runs.
 
@@ -253,7 +253,7 @@ def judge_suite(
         finding=overall([cell.finding for cell in cells]),
         cells=cells,
         false_alarms=suite.false_alarms,
-        levels=(levels.scores.each, levels.gradients.each, levels.drift.each if first else None),
+        levels=(levels.scores, levels.gradients, levels.drift if first else None),
         causes=_shared_causes(cells),
     )
 
@@ -271,9 +271,9 @@ class _Past:
 class _Levels:
     """The significance level of each group of tests."""
 
-    scores: Level
-    gradients: Level
-    drift: Level
+    scores: float
+    gradients: float
+    drift: float
 
 
 def _levels(suite: Suite, runs: Mapping[str, CellRuns], past: _Past) -> _Levels:
@@ -284,9 +284,9 @@ def _levels(suite: Suite, runs: Mapping[str, CellRuns], past: _Past) -> _Levels:
     gradients = [_gradient_names(runs[name], past.known[name]) for name in runs if name in past.known]
     rate = suite.false_alarms / (3 if past.first else 2)
     return _Levels(
-        scores=Level(rate, scores, looks),
-        gradients=Level(rate, sum(map(len, gradients)) + len(SHARED), looks),
-        drift=Level(rate, len(past.first), looks),
+        scores=level_of(rate, scores, looks),
+        gradients=level_of(rate, sum(map(len, gradients)) + len(SHARED), looks),
+        drift=level_of(rate, len(past.first), looks),
     )
 
 
@@ -354,7 +354,7 @@ def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
 
 
 def _judge_together(
-    suite: Suite, runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], level: Level
+    suite: Suite, runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], level: float
 ) -> tuple[CellResult, ...]:
     """Compare all cells at once: for each seed, the mean over the cells of value / accepted mean."""
     both = [name for name in runs if name in known]
@@ -385,7 +385,7 @@ def _shared(runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], metric:
     return measure_over_seeds(values, metric)
 
 
-def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, level: Level) -> Change | None:
+def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, level: float) -> Change | None:
     """Compare a score; return ``None`` unless both sides have the score and one side has a spread between seeds."""
     ours = _measure(new, metric)
     if ours is None or reference is None or (reference.std is None and ours.seeds < 2):
@@ -393,14 +393,14 @@ def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, 
     return compare_score(metric, reference, ours, matters=suite.matters, level=level)
 
 
-def _drift(suite: Suite, name: str, new: CellRuns, past: _Past, level: Level) -> Change | None:
+def _drift(suite: Suite, name: str, new: CellRuns, past: _Past, level: float) -> Change | None:
     first = past.first.get(name)
     if first is None:
         return None
     return compare_drift(first, past.nights, name, new, suite.score, matters=suite.matters, level=level)
 
 
-def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: Level) -> tuple[Change, ...]:
+def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: float) -> tuple[Change, ...]:
     found = []
     for name in _gradient_names(new, old):
         before, after = _measure(old, name), _measure(new, name)
@@ -409,7 +409,7 @@ def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: Level) -> tupl
     return tuple(found)
 
 
-def _published(suite: Suite, name: str, new: CellRuns, level: Level) -> Change | None:
+def _published(suite: Suite, name: str, new: CellRuns, level: float) -> Change | None:
     paper = _paper(suite, name) if suite.published else None
     return _score(suite, TEST_SCORE, paper, new, level)
 

@@ -10,8 +10,8 @@ from orchestrator.journal.trial import Trial
 from orchestrator.report.figures import plain
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.studies import Study
-from orchestrator.text.values import duration_text, metric_text, value_text
-from orchestrator.text.wording import metric_words, parameter_names
+from orchestrator.text.values import duration_text, value_text
+from orchestrator.text.wording import metric_text, metric_words, parameter_names
 
 PARAMETER = "parameter "
 """Start of the key of a column with a searched parameter."""

@@ -114,7 +114,7 @@ def build_page(
     studies, summary = studies_of(history), Summary(history)
     names, trials = names_of(studies), list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
-    further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
+    further = [goal.metric for goal in summary.analyses.objectives[1:]] if history.experiment else []
     makers, rows = figure_makers(summary, studies) if drawn else {}, leaderboard(studies)
     answers = _answers(summary)
     return Page(
@@ -150,7 +150,7 @@ def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Calla
         "curves": lambda: learning_curves(studies),
         "budget": lambda: budget_figure(summary.analyses.equal_budget if begun else {}, studies),
         "incumbents": lambda: incumbent_figure(summary.analyses.optimism if begun else {}),
-        "race": lambda: race_figure(summary.races, summary.metric if begun else "val/rsum", names),
+        "race": lambda: race_figure(summary.races, summary.history.metric if begun else "val/rsum", names),
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
         "importance": lambda: space()["importance"],

@@ -47,7 +47,7 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     answers = summary.analyses.answers(dataset, summary.verdicts.get(dataset), trends, judged)
     if dataset in summary.races:
         race = summary.races[dataset]
-        headline, *notes = describe_race(race, summary.metric, race_names(summary.history, race))
+        headline, *notes = describe_race(race, summary.history.metric, race_names(summary.history, race))
         answers.insert(0, Answer("race", dataset, "How were the seeds given out?", headline, notes=tuple(notes)))
     return answers
 
@@ -82,7 +82,7 @@ def _questions(summary: Summary, verdict: DatasetVerdict) -> Questions:
 
 def unconfirmed(summary: Summary, dataset: str) -> Answer:
     """Return the best of each loss in a search whose best trials have not been confirmed."""
-    metric, best = summary.metric, _best_of_losses(summary, dataset)
+    metric, best = summary.history.metric, _best_of_losses(summary, dataset)
     question = "Which loss?" if len(best) > 1 else "Which coefficients?"
     if not best:
         return Answer(WHICH_LOSS, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
@@ -164,8 +164,8 @@ def _winners(summary: Summary) -> Answer:
         Column("loss", "loss", hidden=True),
         Column("name", "winner"),
         Column("setting", "setting"),
-        Column("result", "mean", unit=summary.metric, shows="both"),
-        Column("lead", "lead over other losses", unit=summary.metric, signed=True, shows="both"),
+        Column("result", "mean", unit=summary.history.metric, shows="both"),
+        Column("lead", "lead over other losses", unit=summary.history.metric, signed=True, shows="both"),
         Column("verdict", "verdict"),
     ]
     rows: list[Sequence[Cell]] = []

@@ -195,9 +195,9 @@ class Comparison:
     detectable: Detectable | None = None
 
     @property
-    def roles_in_words(self) -> str:
-        """The roles as people read them, such as ``runner-up and baseline``."""
-        return " and ".join(role.replace("_", "-") for role in self.roles)
+    def deciding_interval(self) -> Interval | None:
+        """The interval of the test that decides."""
+        return self.interval if self.over_images is None else self.over_images.interval
 
 
 def weakest(comparisons: Sequence[Comparison]) -> Comparison | None:

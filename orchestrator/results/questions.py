@@ -390,7 +390,7 @@ class Questions:
 
     def _evidence(self, comparison: Comparison, p: float | None) -> str:
         """Return interval and p-value of a comparison after a comma; empty where nothing was tested."""
-        interval = comparison.interval if comparison.over_images is None else comparison.over_images.interval
+        interval = comparison.deciding_interval
         if interval is None or p is None:
             return f", {comparison.reason}" if comparison.reason else ""
         ends = interval_text(interval.low, interval.high, self.verdict.metric)
@@ -402,7 +402,7 @@ class Questions:
 
     def _numbers(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
         images = closest.over_images
-        interval = closest.interval if images is None else images.interval
+        interval = closest.deciding_interval
         return {
             "difference": closest.difference,
             "low": interval.low if interval else None,
@@ -462,7 +462,7 @@ class Questions:
             return (*about, None, None, "winner")
         if comparison is None:
             return (*about, None, None, str(Verdict.UNTESTED))
-        interval = comparison.interval if comparison.over_images is None else comparison.over_images.interval
+        interval = comparison.deciding_interval
         ends = (-interval.high, -interval.low) if interval else (None, None)
         outcome = self._row_outcome(contest, candidate)
         verdict = str(OPPOSITE.get(outcome, outcome))
@@ -484,7 +484,7 @@ class Questions:
         closest = contest.closest
         if closest is None or self._outcome(contest) is not Verdict.TIE:
             return ()
-        interval = closest.interval if closest.over_images is None else closest.over_images.interval
+        interval = closest.deciding_interval
         if interval is None or interval.low <= 0 <= interval.high:
             return ()
         return ("The interval is of this pair alone; p also counts the choice of the winner among its candidates.",)

@@ -202,7 +202,7 @@ class Result:
     @property
     def name(self) -> str:
         """Name of the experiment."""
-        return self.summary.experiment
+        return self.summary.history.name
 
     @cached_property
     def answers(self) -> list[Answer]:

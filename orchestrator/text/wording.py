@@ -121,6 +121,13 @@ def number_text(value: float, unit: str = "", *, signed: bool = False, decimals:
     return text.replace("-", "−")
 
 
+def metric_text(metric: str, value: float | None) -> str:
+    """Return a metric of a trial with its digits; four digits of a count of contributing samples."""
+    if value is None:
+        return MISSING
+    return value_text(value) if metric.startswith(("cocos/", "cocos_start/")) else number_text(value, metric)
+
+
 def interval_text(low: float, high: float, unit: str = "", *, signed: bool = False, decimals: int | None = None) -> str:
     """Return an interval in brackets, such as ``[110.9, 119.8]``."""
     ends = (number_text(end, unit, signed=signed, decimals=decimals) for end in (low, high))

@@ -19,8 +19,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.search.followed import Followed
 from orchestrator.search.status import Status, status_of
 from orchestrator.search.trial_table import count_words
-from orchestrator.text.values import metric_text
-from orchestrator.text.wording import setting_text
+from orchestrator.text.wording import metric_text, setting_text
 from trainables.errors import UserError
 
 SMALL = 4 * 2**20

@@ -20,7 +20,8 @@ from orchestrator.report.page import build_page
 from orchestrator.report.space import searched
 from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results.answer import Answer
-from orchestrator.text.values import duration_text, metric_text, visible, visible_values
+from orchestrator.text.values import duration_text, visible, visible_values
+from orchestrator.text.wording import metric_text
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
 
