@@ -156,7 +156,6 @@ class CellResult:
     """The findings about one cell.
 
     Attributes:
-        name: Name of the cell.
         finding: The worst finding of the comparisons below.
         score: Comparison of the suite's score with the accepted score; ``None`` where nothing was accepted.
         gradients: Comparisons of training loss and COCOS counts with the accepted numbers.
@@ -165,7 +164,6 @@ class CellResult:
         published: Comparison of the test score with the papers' score; ``None`` where the papers have no such score.
             This comparison counts for ``finding`` only where nothing was accepted.
         mean: Mean of the suite's score over the new seeds; ``None`` where no seed has the score.
-        seeds: Number of seeds that finished.
         identical: Number of finished seeds whose numbers are exactly the numbers of the accepted run.
         causes: Each condition that changed since the accepted run; empty for a cell without an alarm.
         notes: Further remarks for the reader, a sentence each.
@@ -205,7 +203,6 @@ class SuiteResult:
     """The findings about a suite.
 
     Attributes:
-        suite: Name of the suite.
         finding: The worst finding of the cells.
         cells: The findings about each cell, in the order of the suite.
         false_alarms: Rate, over the whole suite, at which noise alone is called a regression.

@@ -33,13 +33,7 @@ ABOUT = "%{hovertext}"
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing.
-
-    Attributes:
-        caption: Text above the drawing.
-        data: Traces.
-        layout: Axes and other settings of this drawing.
-    """
+    """One drawing."""
 
     caption: str
     data: list[Json]
@@ -60,8 +54,6 @@ class Figure:
 
     Attributes:
         key: Anchor of the figure.
-        title: Title of the figure.
-        note: Explanation of the figure.
         options: Choices; the page shows the first choice at first. A figure without data has none, and is not shown.
         height: Height of a panel in CSS pixels.
     """

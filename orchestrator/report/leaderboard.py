@@ -29,7 +29,6 @@ class Column:
 
     Attributes:
         key: Key in the rows' ``sort`` and ``shown``, and in the page's address.
-        heading: Heading of the column.
         numeric: Whether the column is right-aligned, and sorted from high to low at first.
         minor: Whether a narrow screen shows the column in the row's details.
         off: Whether the column is shown only after a reader has switched it on.
@@ -47,11 +46,8 @@ class Row:
     """A trial in the leaderboard.
 
     Attributes:
-        id: Id of the trial.
         sort: Column -> value by which the column sorts; a missing or ``None`` value sorts last in both directions.
         shown: Column -> text in the column; a column without a text is left out.
-        state: State in the journal.
-        study: Label of the trial's study.
         details: Names and values that are shown, before those of the columns, when the row is opened.
     """
 

@@ -65,10 +65,6 @@ class Page:
         figures: Figures by key; empty on a live page, which requests each figure when it is needed.
         queries: Retrievals of the winner of each dataset, or the reason for missing retrievals.
         compared: The winner of each confirmed dataset and the best candidate of another loss, query by query.
-        cost: What the experiment cost.
-        experiment: The resolved experiment as YAML.
-        digests: Dataset -> SHA-256.
-        versions: Recorded packages, revision and machine, by name.
         runs: The runs of the trials in MLflow, if they are known.
     """
 

@@ -44,13 +44,10 @@ class Rules:
     """How a verdict is found.
 
     Attributes:
-        metric: Metric that decides.
         selection: Metric that chose the winner.
         baseline: Label or loss of the baseline; ``None`` without a baseline.
         level: A corrected p-value up to this level counts as a difference.
         seed: Seed of the bootstrap of a candidate's mean.
-        resamples: Number of resamples of this bootstrap.
-        over_images: Whether seeds and images decide, or seeds alone.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0.
         everyone: Whether the winner must beat every candidate, or runner-up, rival and baseline alone.
     """

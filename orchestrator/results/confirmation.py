@@ -61,7 +61,6 @@ class Confirmation:
 
     Attributes:
         history: History of the experiment, which does not change as long as the confirmation is in use.
-        dataset: Name of the dataset.
         plan: The design; ``None`` where an older version, which recorded no plans, confirmed.
     """
 

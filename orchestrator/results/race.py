@@ -45,7 +45,6 @@ class Entrant:
     """A candidate of a race.
 
     Attributes:
-        label: Name of the candidate.
         values: Each seed that finished, with the metric on val.
         lost: Seeds that diverged or failed.
     """

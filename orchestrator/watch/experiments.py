@@ -38,14 +38,12 @@ class Live:
     """The state of an experiment now, beside its page.
 
     Attributes:
-        status: How the experiment stands.
         has_begun: Whether the journal has the record that describes the experiment.
         problem: Why the journal cannot be read; ``None`` for a readable journal.
         stages: Name, ended trials, all trials, and the trials by state in words, of each stage that has begun.
         running: Running trial, its setting, its best value so far, its machine and process.
         not_shown: Number of running trials that are not in ``running``.
         failed: Failed or diverged trial, and whether the last output of its process is kept; the newest first.
-        failures: Number of all failed and diverged trials.
     """
 
     status: Status
