@@ -112,18 +112,14 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
 def learned_figure(studies: Sequence[Study]) -> Figure:
     """Return each learned hyper-parameter over the epochs, a line for each trial, the leader of each study in bold."""
     names = dict.fromkeys(_learned_names(studies))
+    titles = parameter_names(name.removeprefix(LEARNED) for name in names)
     return Figure(
         key="learned",
         title="Learned hyper-parameters",
         note=f"The value at the end of each epoch of a hyper-parameter that is trained with the model, of the best "
         f"{DRAWN} trials of a study. The bold line is the study's leader.",
-        options=[Option(_learned_name(name), [_learned_panel(studies, name)]) for name in names],
+        options=[Option(title, [_learned_panel(studies, LEARNED + name, title)]) for name, title in titles.items()],
     )
-
-
-def learns(studies: Sequence[Study]) -> bool:
-    """Say whether a hyper-parameter of a loss was learned with the model."""
-    return next(_learned_names(studies), None) is not None
 
 
 def counted(study: Study) -> Counted:
@@ -234,38 +230,26 @@ def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
     return (name for metrics in epochs for name in metrics if name.startswith(LEARNED))
 
 
-def _learned_name(metric: str) -> str:
-    (name,) = parameter_names([metric.removeprefix(LEARNED)]).values()
-    return name
-
-
-def _learned_panel(studies: Sequence[Study], name: str) -> Panel:
-    traces = [trace for study in studies for trace in _learned_lines(study, name)]
+def _learned_panel(studies: Sequence[Study], name: str, title: str) -> Panel:
+    traces: list[Json] = []
+    for study in studies:
+        having = [trial for trial in study.valued if any(name in metrics for metrics in trial.epochs.values())]
+        best = sorted(having, key=lambda trial: -(trial.best_value or 0.0))[:DRAWN]
+        leader = study.leader if study.leader in best else next(iter(best), None)
+        # The leader is drawn last, so that no other line hides it.
+        for trial in sorted(best[::-1], key=lambda trial: trial is leader):
+            epochs = [epoch for epoch in sorted(trial.epochs) if name in trial.epochs[epoch]]
+            about: Json = {
+                "name": plain(study.label),
+                "legendgroup": study.name,
+                "showlegend": trial is leader,
+                "text": [plain(trial.id)] * len(epochs),
+                "hovertemplate": f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>",
+                "opacity": 1.0 if trial is leader else 0.45,
+            }
+            values = [trial.epochs[epoch][name] for epoch in epochs]
+            traces.append(line(epochs, values, color=colour(study), width=3 if trial is leader else 1, **about))
     values = [value for trace in traces for value in trace["y"]]
-    title = _learned_name(name)
     vertical = log_axis(title, values) if _is_wide(values) else axis(title)
     last = max(epoch for trace in traces for epoch in trace["x"])
     return Panel("", traces, {"xaxis": whole("epoch", last), "yaxis": vertical})
-
-
-def _learned_lines(study: Study, name: str) -> list[Json]:
-    having = [trial for trial in study.valued if any(name in metrics for metrics in trial.epochs.values())]
-    best = sorted(having, key=lambda trial: -(trial.best_value or 0.0))[:DRAWN]
-    leader = study.leader if study.leader in best else next(iter(best), None)
-    # The leader is drawn last, so that no other line hides it.
-    ordered = [*(trial for trial in best[::-1] if trial is not leader), *([leader] if leader is not None else [])]
-    return [_learned_line(study, trial, name, is_leader=trial is leader) for trial in ordered]
-
-
-def _learned_line(study: Study, trial: Trial, name: str, *, is_leader: bool) -> Json:
-    epochs = [epoch for epoch in sorted(trial.epochs) if name in trial.epochs[epoch]]
-    about: Json = {
-        "name": plain(study.label),
-        "legendgroup": study.name,
-        "showlegend": is_leader,
-        "text": [plain(trial.id)] * len(epochs),
-        "hovertemplate": f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>",
-        "opacity": 1.0 if is_leader else 0.45,
-    }
-    values = [trial.epochs[epoch][name] for epoch in epochs]
-    return line(epochs, values, color=colour(study), width=3 if is_leader else 1, **about)

@@ -28,7 +28,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
@@ -199,8 +198,7 @@ class Questions:
         question = "Which model and loss?" if self._several_models else "Which loss?"
         headline = self._headline(contest, names, self._every("loss", shown))
         return replace(
-            self._answer(WHICH_LOSS, question, headline, self._outcome(contest)),
-            **self._facts(contest),
+            self._of_contest(WHICH_LOSS, question, headline, contest),
             table=self._table([winner, *shown], contest, names),
             notes=(
                 *self._beaten(contest, shown, names),
@@ -223,17 +221,11 @@ class Questions:
             return self._answer(WHICH_COEFFICIENTS, question, alone, Verdict.UNTESTED) if is_alone else None
         names = self.setting_names([winner, *others])
         rivals = 1 + len(self._unbeaten_losses())
-        contest = self._contest(others, dict.fromkeys(_labels(others), (1 + len(others)) * rivals), chances=2 * rivals)
+        contest = self._contest(others, {one.label: (1 + len(others)) * rivals for one in others}, chances=2 * rivals)
         headline = self._headline(contest, names, self._every(f"setting of {printed(winner.loss)}", others))
         is_only_question = len(others) == len(self._candidates) - 1
         return replace(
-            self._answer(
-                WHICH_COEFFICIENTS,
-                f"Which coefficients of {printed(winner.loss)}?",
-                headline,
-                self._outcome(contest),
-            ),
-            **self._facts(contest),
+            self._of_contest(WHICH_COEFFICIENTS, f"Which coefficients of {printed(winner.loss)}?", headline, contest),
             table=self._table([winner, *others], contest, self.setting_names([winner, *others], None)),
             notes=(
                 *self._beaten(contest, others, names),
@@ -258,8 +250,7 @@ class Questions:
         contest = self._contest([candidate], {label: chances}, chances=chances)
         headline = self._headline(contest, {winner.label: THE_WINNER, label: named}, "")
         return replace(
-            self._answer(PUBLISHED, question, headline[:1].upper() + headline[1:], self._outcome(contest)),
-            **self._facts(contest),
+            self._of_contest(PUBLISHED, question, headline[:1].upper() + headline[1:], contest),
             notes=(*self._choice(contest), *self._new_images(contest)),
         )
 
@@ -285,6 +276,22 @@ class Questions:
 
     def _answer(self, key: str, question: str, headline: str, verdict: str) -> Answer:
         return Answer(key, self.verdict.dataset, question, headline, str(verdict))
+
+    def _of_contest(self, key: str, question: str, headline: str, contest: Contest) -> Answer:
+        answer, closest = self._answer(key, question, headline, self._outcome(contest)), contest.closest
+        if closest is None:
+            return answer
+        images, interval = closest.over_images, closest.deciding_interval
+        numbers: dict[str, float | int | None] = {
+            "difference": closest.difference,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "p": contest.p,
+            "p_unadjusted": deciding_p(closest),
+            "probability_on_new_images": images.probability if images else None,
+            **self._power(contest, closest),
+        }
+        return replace(answer, numbers=numbers, closest=closest.label)
 
     def _contest(self, others: Sequence[Candidate], shown: Mapping[str, int], *, chances: int) -> Contest:
         tested = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
@@ -395,23 +402,6 @@ class Questions:
             return f", {comparison.reason}" if comparison.reason else ""
         ends = interval_text(interval.low, interval.high, self.verdict.metric)
         return f", 95 % CI {ends}, {p_equals(p)}"
-
-    def _facts(self, contest: Contest) -> dict[str, Any]:
-        closest = contest.closest
-        return {} if closest is None else {"numbers": self._numbers(contest, closest), "closest": closest.label}
-
-    def _numbers(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
-        images = closest.over_images
-        interval = closest.deciding_interval
-        return {
-            "difference": closest.difference,
-            "low": interval.low if interval else None,
-            "high": interval.high if interval else None,
-            "p": contest.p,
-            "p_unadjusted": deciding_p(closest),
-            "probability_on_new_images": images.probability if images else None,
-            **self._power(contest, closest),
-        }
 
     def _power(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
         """Return the smallest difference that the test detects, and the seeds of each that detect a measured lead."""
@@ -533,10 +523,6 @@ class Questions:
         if seeds is None:
             return f"{said}; no affordable number of seeds would detect {gap}."
         return f"{said}; {seeds} seeds each would detect {gap}."
-
-
-def _labels(candidates: Iterable[Candidate]) -> list[str]:
-    return [candidate.label for candidate in candidates]
 
 
 def quantity_of(standing: Standing) -> Quantity:

@@ -124,7 +124,7 @@ class Watched:
     @property
     def size(self) -> int:
         """Bytes of the journal that are still to be read before the experiment can be shown."""
-        return 0 if self._is_read else _size(self.directory)
+        return 0 if self._is_read else _journal_stat(self.directory)[1]
 
     @property
     def has_begun(self) -> bool:
@@ -221,7 +221,7 @@ class Experiments:
         with self._lock:
             for journal in () if self._named else self.output.glob(f"*/{JOURNAL_FILE}"):
                 self._watched.setdefault(journal.parent.name, Watched(journal.parent))
-            return sorted(self._watched.values(), key=lambda one: (-_written(one.directory), one.name))
+            return sorted(self._watched.values(), key=lambda one: (-_journal_stat(one.directory)[0], one.name))
 
     def begin_reading(self) -> None:
         """Begin to read the long journals of the named experiments, before anybody opens their pages."""
@@ -239,15 +239,10 @@ class Experiments:
         return next((watched for watched in self.all() if watched.name == name), None)
 
 
-def _written(directory: Path) -> float:
+def _journal_stat(directory: Path) -> tuple[float, int]:
+    """Return when the journal of an experiment was last written, and its bytes; zeros where there is none."""
     try:
-        return (directory / JOURNAL_FILE).stat().st_mtime
+        found = (directory / JOURNAL_FILE).stat()
     except OSError:
-        return 0.0
-
-
-def _size(directory: Path) -> int:
-    try:
-        return (directory / JOURNAL_FILE).stat().st_size
-    except OSError:
-        return 0
+        return 0.0, 0
+    return found.st_mtime, found.st_size
