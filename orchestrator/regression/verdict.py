@@ -291,8 +291,12 @@ def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Le
     old = past.known.get(name)
     is_identical = old is not None and _is_identical(old, new)
     score, gradients = (None, ()) if old is None else _against_accepted(suite, old, new, levels, is_identical)
-    drift = _drift(suite, name, new, past, levels.drift)
-    published = _published(suite, name, new, levels.scores)
+    drift, first = None, past.first.get(name)
+    if first is not None:
+        matters, level = suite.matters, levels.drift
+        drift = compare_drift(first, past.nights, name, new, suite.score, matters=matters, level=level)
+    paper = _paper(suite, name) if suite.published else None
+    published = _score(suite, TEST_SCORE, paper, new, levels.scores)
     decisive = [change for change in (score, *gradients, drift) if change]
     if not decisive and not is_identical and published:
         decisive = [published]
@@ -307,7 +311,7 @@ def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Le
         published=published,
         mean=None if (ours := _measure(new, suite.score)) is None else ours.mean,
         seeds=len(new.values),
-        identical=0 if old is None else _identical(old, new),
+        identical=0 if old is None else sum(old.values.get(seed) == values for seed, values in new.values.items()),
         causes=(),
         notes=tuple(_notes(suite, new, old)),
         trend=trend(past.nights, name, new, suite.score),
@@ -390,13 +394,6 @@ def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, 
     return compare_score(metric, reference, ours, matters=suite.matters, level=level)
 
 
-def _drift(suite: Suite, name: str, new: CellRuns, past: _Past, level: float) -> Change | None:
-    first = past.first.get(name)
-    if first is None:
-        return None
-    return compare_drift(first, past.nights, name, new, suite.score, matters=suite.matters, level=level)
-
-
 def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: float) -> tuple[Change, ...]:
     found = []
     for name in _gradient_names(new, old):
@@ -404,11 +401,6 @@ def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: float) -> tupl
         if before is not None and after is not None and max(before.seeds, after.seeds) > 1:
             found.append(compare_gradient(name, before, after, matters=suite.gradients_matter, level=level))
     return tuple(found)
-
-
-def _published(suite: Suite, name: str, new: CellRuns, level: float) -> Change | None:
-    paper = _paper(suite, name) if suite.published else None
-    return _score(suite, TEST_SCORE, paper, new, level)
 
 
 def _paper(suite: Suite, name: str) -> Measure | None:
@@ -426,10 +418,6 @@ def _gradient_names(new: CellRuns, old: CellRuns) -> list[str]:
     runs = [*new.values.values(), *old.values.values()]
     names = [name for name in (runs[0] if runs else {}) if name.startswith(GRADIENTS)]
     return sorted(name for name in names if all(name in run for run in runs))
-
-
-def _identical(old: CellRuns, new: CellRuns) -> int:
-    return sum(old.values.get(seed) == values for seed, values in new.values.items())
 
 
 def _notes(suite: Suite, new: CellRuns, old: CellRuns | None) -> list[str]:
