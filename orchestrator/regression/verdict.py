@@ -18,7 +18,7 @@ The rule is the rule of the scores (``comparison.py``): one-sided, significant a
 as large as the smallest drop that matters.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -325,8 +325,7 @@ def _against_accepted(
     suite: Suite, old: CellRuns, new: CellRuns, levels: _Levels, is_identical: bool
 ) -> tuple[Change | None, tuple[Change, ...]]:
     """Compare score and gradients with the accepted run; of an identical cell only the seeds that both runs have."""
-    if is_identical:
-        old, new = _only(old, new.values), _only(new, old.values)
+    old, new = _to_compare(old, new)
     score = _score(suite, suite.score, _measure(old, suite.score), new, levels.scores)
     if is_identical and score is not None:
         # Equal numbers exclude a drop, however few seeds a test would call too few.
@@ -344,8 +343,13 @@ def _is_identical(old: CellRuns, new: CellRuns) -> bool:
     return bool(shared) and all(old.values[seed] == new.values[seed] for seed in shared)
 
 
-def _only(runs: CellRuns, seeds: Collection[int]) -> CellRuns:
-    return replace(runs, values={seed: values for seed, values in runs.values.items() if seed in seeds})
+def _to_compare(old: CellRuns, new: CellRuns) -> tuple[CellRuns, CellRuns]:
+    """Return the runs to compare: of identical runs only the seeds that both have."""
+    if not _is_identical(old, new):
+        return old, new
+    # The runs of these seeds are equal, so both sides have one mapping.
+    shared = {seed: run for seed, run in old.values.items() if seed in new.values}
+    return replace(old, values=shared), replace(new, values=shared)
 
 
 def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
@@ -360,8 +364,8 @@ def _judge_together(
     """Compare all cells at once: for each seed, the mean over the cells of value / accepted mean."""
     both = [name for name in runs if name in known]
     identical = {name for name in both if _is_identical(known[name], runs[name])}
-    before = {name: _only(known[name], runs[name].values) if name in identical else known[name] for name in both}
-    after = {name: _only(runs[name], known[name].values) if name in identical else runs[name] for name in both}
+    pairs = {name: _to_compare(known[name], runs[name]) for name in both}
+    before, after = ({name: pair[place] for name, pair in pairs.items()} for place in (0, 1))
     changes: list[Change] = []
     for metric in SHARED:
         old, new = _shared(before, known, metric), _shared(after, known, metric)

@@ -57,7 +57,8 @@ def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     verdict = summary.verdicts.get(dataset)
     if verdict is None:
         return [unconfirmed(summary, dataset)]
-    return _questions(summary, verdict).answers()
+    confirm = summary.history.experiment.confirm
+    return Questions(verdict, published=confirm is None or not confirm.baseline).answers()
 
 
 def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
@@ -73,11 +74,6 @@ def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
 def headline_of(summary: Summary, dataset: str) -> Answer:
     """Return the headline answer of a dataset: which loss, or else which coefficients."""
     return dataset_answers(summary, dataset)[0]
-
-
-def _questions(summary: Summary, verdict: DatasetVerdict) -> Questions:
-    confirm = summary.history.experiment.confirm
-    return Questions(verdict, published=confirm is None or not confirm.baseline)
 
 
 def unconfirmed(summary: Summary, dataset: str) -> Answer:

@@ -3,8 +3,9 @@
 The winner is better where it leads every other candidate at a p-value up to the level (an intersection-union test
 [Berger1982]): a winner that has an equal must beat this equal, which it does at most as often as the level says, so no
 correction for the number of candidates is needed. Where it does not beat them all, the comparisons with runner-up,
-rival and baseline are corrected by Holm's procedure and for the choice of the winner; the candidate that was missed
-by most is shown beside them.
+rival and baseline are corrected by Holm's procedure, and a lead for the choice of the winner: any other candidate could
+have been the winner over the baseline, and any of the winner's loss over the rival (``best_of_p``). The candidate that
+was missed by most is shown beside them.
 
 Where possible, each comparison has two tests: on this test set, where only seeds vary (Welch's test of the runs), and
 on new images of this kind, where seeds and images vary (``crossed``). ``Rules.over_images`` chooses which test decides.
