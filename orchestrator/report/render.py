@@ -274,7 +274,8 @@ def templates(*folders: str) -> Environment:
 
 def _coded(text: str) -> Markup:
     """Return a sentence with what is in back quotes as code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(visible(text))))
+    # A plain string: parts of ``Markup`` would be escaped again when they are joined.
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
 
 
 PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian.min.js"
