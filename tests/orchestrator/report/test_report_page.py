@@ -17,6 +17,7 @@ from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.leaderboard import PARAMETER, WIDEST
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import build_page
+from orchestrator.report.render import templates
 from orchestrator.report.space import searched
 from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results.answer import Answer
@@ -272,6 +273,11 @@ def test_studies_of_several_datasets_are_kept_apart() -> None:
         "coco": 90.0,
     }
     assert [option.label for option in page.figures["trials"].options] == ["Flickr8k", "MS-COCO"]
+
+
+def test_a_command_in_a_sentence_is_code_and_markup_is_text() -> None:
+    coded = templates("report").filters["coded"]
+    assert coded("set `a: <b>`; <i>") == "set <code>a: &lt;b&gt;</code>; &lt;i&gt;"
 
 
 @pytest.mark.parametrize(
