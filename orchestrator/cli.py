@@ -211,8 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not WANT_OF_MEMORY.search(said):
             raise
         say(
-            f"error: out of memory ({said:.200}); files written before are whole: lower training.batch_size or the "
-            f"sizes of the model, or end other programs, and give the same command again (train: with --resume)",
+            f"error: out of memory ({said:.200}); written files are whole: lower training.batch_size or the model's "
+            f"sizes, or end other programs, and repeat the command (train: with --resume)",
             error=True,
         )
         sys.exit(1)
@@ -236,7 +236,7 @@ def _warn_of_secrets(arguments: list[str]) -> None:
         return
     hide_arguments(arguments)
     say(
-        "warning: a password on a command line can be read by other users of this machine (ps), and in the shell's "
-        "history; for a tracking server, set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead",
+        "warning: other users can read a password on a command line (ps), and the shell's history keeps it; for a "
+        "tracking server, set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead",
         error=True,
     )

@@ -132,8 +132,7 @@ def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -
     elif sides is RELATIVE and (fixed.get("gate") or 0.0) > -DOMAINS["relative"][0]:
         raise SpaceError(
             f"gate must be at most {-DOMAINS['relative'][0]:g} where slope_0, slope_1 ... are searched, "
-            f"got {fixed['gate']}: these slopes are right down to Delta = {DOMAINS['relative'][0]:g}; lower the gate, "
-            f"search scale, margin and shape, or list the coefficients"
+            f"got {fixed['gate']}; lower the gate, search scale, margin and shape, or list the coefficients"
         )
     return {name: bound for name, bound in bounds.items() if name not in dropped}
 

@@ -1,5 +1,6 @@
 """What the documents name is there: files of the repository, and what is said to stand in them."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -138,6 +139,24 @@ def test_no_document_has_a_lost_word(name: str) -> None:
     text = (ROOT / name).read_text()
     lost = {sentence: words for sentence in [*sentences(text), *cells(text)] if (words := lost_words(sentence))}
     assert not lost
+
+
+def test_no_error_has_more_than_thirty_words() -> None:
+    """A message is what the constant parts of its text say; a value that is inserted is a word."""
+    long = {}
+    for package in ("orchestrator", "trainables", "search_spaces"):
+        for path in (ROOT / package).rglob("*.py"):
+            raised = [node.exc for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Raise)]
+            texts = [_constant_text(part) for call in raised if isinstance(call, ast.Call) for part in call.args]
+            long |= {text: str(path) for text in texts if words_of(text) > 30}
+    assert not long
+
+
+def _constant_text(node: ast.expr) -> str:
+    """Return the text of a string, with ``X`` for a value that is inserted."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    texts = [part.value if isinstance(part, ast.Constant) else "X" for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.experiment.experiment import Cell, Experiment
-from orchestrator.text.values import values_text
+from orchestrator.text.wording import printed, setting_text
 from search_spaces import Bounds, LossPart, Values
 from search_spaces.space import FixedPoint
 
@@ -40,17 +40,17 @@ def _of_cell(cell: Cell, other: Cell, *, is_grid: bool) -> Iterator[str]:
                 continue
             for parameters in _settings(its_part):
                 twins = part.space.twins(baseline, parameters)
-                name = f"{baseline} with {values_text(parameters)}"
+                name = f"{printed(baseline)} with {setting_text(parameters)}"
                 inside = part.space.within(part.bounds, twins)
                 if inside and not is_grid and not _is_tried(cell, loss, part, inside):
                     yield (
-                        f"{loss} holds {name} as {values_text(inside[0])}, and does not try it first: "
-                        f"search.enqueue.{loss} can list it"
+                        f"{printed(loss)} with {setting_text(inside[0])} is {name}. "
+                        f"The search does not try it first: `search.enqueue.{loss}` can list it"
                     )
                 elif twins and not inside:
                     yield (
-                        f"{loss} could be {name}, which lies outside its space ({_outside(part.bounds, twins)}): how "
-                        f"{loss} and {baseline} compare depends on these bounds"
+                        f"{printed(loss)} could be {name}, which is outside its space: {_outside(part.bounds, twins)}. "
+                        f"How the two losses compare depends on these bounds"
                     )
 
 
@@ -80,4 +80,4 @@ def _outside(bounds: Bounds, twins: Sequence[Mapping[str, Any]]) -> str:
     ]
     listed = {name for name, bound in bounds.items() if isinstance(bound, Values)}
     fewest = min(filter(None, wrong), key=lambda point: (len(point.keys() & listed), len(point)), default={})
-    return ", ".join(f"{values_text({name: value})} is not in {bounds[name]}" for name, value in fewest.items())
+    return ", ".join(f"{setting_text({name: value})} is not in {bounds[name]}" for name, value in fewest.items())

@@ -273,7 +273,7 @@ class Confirm(BaseModel):
             raise ValueError("each_of: every value keeps its candidates in a fixed design; set seeds, not trainings")
         if self.seeds is not None and self.trainings is not None:
             raise ValueError(
-                f"seeds: each candidate gets {self.seeds} (a fixed design), or all together get at most "
-                f"{self.trainings} trainings (a race); leave out one of the two, or set one of the two to null"
+                f"seeds: {self.seeds} seeds of each candidate (a fixed design) exclude {self.trainings} trainings in "
+                f"all (a race); leave out one of the two"
             )
         return self

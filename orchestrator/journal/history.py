@@ -218,8 +218,8 @@ class History:
     def _known(self, key: str, value: Value | None) -> Value:
         if value is None:
             raise NoStartError(
-                f"{self.source}: does not say the {key} of the experiment, since it has no whole record of a start; "
-                f"begin the experiment again with its command, or restore the journal from a backup"
+                f"{self.source}: has no {key}, because no record of a start is whole; begin the experiment again with "
+                f"its command, or restore the journal from a backup"
             )
         return value
 

@@ -284,7 +284,7 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
     records, whole = whole_records(content, path)
     if b"\n" in content[whole:].rstrip(b"\n"):
         raise JournalError(
-            f"{path}: line {len(records) + 1}: damaged, and records follow it, so this is not a torn last write; "
-            f"restore the file from a backup; `orchestrator doctor {path.parent}` says what can be kept without it"
+            f"{path}: line {len(records) + 1}: damaged, and records follow it; restore the file from a backup, or see "
+            f"by `orchestrator doctor {path.parent}` what can be kept without it"
         )
     return records, whole

@@ -162,7 +162,7 @@ class Salvage:
         copy = copy_name(self.path, self.path.read_bytes()).name
         return (
             f"restore the file from a backup; or --repair keeps the other {len(self.kept)} records, and the file as it "
-            f"is under the name {copy}: the same command then trains what is lost again"
+            f"is as {copy}: the same command then trains again what is lost"
         )
 
     def write(self) -> Path:

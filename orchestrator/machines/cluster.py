@@ -103,16 +103,16 @@ def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> s
     named = _current_head(environ) if address == "auto" else address
     if "://" in named:
         raise ClusterError(
-            f"--address {named}: a search keeps its journal in this process, which Ray's client would move to the "
-            f"head; make this machine a node (ray start --address=HOST:6379 --num-cpus=0) and give --address HOST:6379"
+            f"--address {named}: Ray's client would move the journal to the head; make this machine a node "
+            f"(ray start --address=HOST:6379 --num-cpus=0) and give --address HOST:6379"
         )
     host, _, port = named.rpartition(":")
     if not host or not port.isdigit():
         raise ClusterError(f"--address {named}: must be host:port, e.g. 10.0.0.1:6379, or auto")
     if problem := connection_problem(host.strip("[]"), int(port)):
         raise ClusterError(
-            f"--address {named}: no Ray cluster answers: {problem}; start its head with `ray start --head` "
-            f"and make this machine a node of it, or leave out --address to run on this machine alone"
+            f"--address {named}: no Ray cluster answers: {problem}; start its head (ray start --head) and join this "
+            f"machine to it, or leave out --address to use this machine alone"
         )
     return named
 

@@ -31,10 +31,8 @@ class Conditions:
 
     Attributes:
         config: The ``TrialConfig`` without the seed.
-        data_digest: Digest of the dataset.
         git_revision: Revision of the code; ``None`` outside a repository.
         versions: Name -> version, of Python and of packages.
-        machine: The machine, as ``machines.environment.describe_environment`` gives it.
     """
 
     config: Mapping[str, Any]
@@ -49,7 +47,6 @@ class CellRuns:
     """The runs of a cell, one for each seed.
 
     Attributes:
-        conditions: The conditions under which the runs were made.
         values: Seed -> metric -> value: scores of the best epoch, training loss and COCOS of the first and last epoch.
         missing: Seed -> how the training ended, for seeds without values.
     """
@@ -77,10 +74,7 @@ class Accepted:
     """An accepted reference.
 
     Attributes:
-        suite: Name of the suite.
-        who: Name of the person who accepted the reference.
         when: Time of the acceptance, ISO 8601, UTC.
-        why: The person's reason, in a sentence.
         cells: Name of a cell -> its accepted runs.
         first: Name of a cell -> its first accepted runs; without cells whose reference has never been replaced.
     """
@@ -100,21 +94,39 @@ def default_path(suite_file: Path) -> Path:
 
 def write_accepted(path: Path, accepted: Accepted) -> None:
     """Write a reference whole, or not at all."""
+
+    def complete(runs: CellRuns) -> dict[str, Any]:
+        # No run of a reference is missing.
+        return {key: value for key, value in written_runs(runs).items() if key != "missing"}
+
     content = {
         "format": FORMAT,
         "suite": accepted.suite,
         "who": accepted.who,
         "when": accepted.when,
         "why": accepted.why,
-        "cells": {name: _written(runs) for name, runs in sorted(accepted.cells.items())},
-        "first": {name: {"when": one.when, **_written(one.runs)} for name, one in sorted(accepted.first.items())},
+        "cells": {name: complete(runs) for name, runs in sorted(accepted.cells.items())},
+        "first": {name: {"when": one.when, **complete(one.runs)} for name, one in sorted(accepted.first.items())},
     }
     write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def _written(runs: CellRuns) -> dict[str, Any]:
+def written_runs(runs: CellRuns) -> dict[str, Any]:
+    """Return the runs of a cell as plain values for a file."""
     values = {str(seed): dict(sorted(values.items())) for seed, values in sorted(runs.values.items())}
-    return {"conditions": asdict(runs.conditions), "values": values}
+    missing = {str(seed): fate for seed, fate in runs.missing.items()}
+    return {"conditions": asdict(runs.conditions), "values": values, "missing": missing}
+
+
+def read_runs(cell: Mapping[str, Any]) -> CellRuns:
+    """Return the runs of a cell from a file's values.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: If these are no runs.
+    """
+    values = {int(seed): {key: float(value) for key, value in run.items()} for seed, run in cell["values"].items()}
+    missing = {int(seed): fate for seed, fate in cell.get("missing", {}).items()}
+    return CellRuns(Conditions(**cell["conditions"]), values, missing)
 
 
 def read_accepted(path: Path, suite: str) -> Accepted | None:
@@ -146,12 +158,12 @@ def _accepted(content: dict[str, Any]) -> Accepted:
 
 
 def _runs(name: str, cell: dict[str, Any]) -> CellRuns:
-    values = {int(seed): {key: float(value) for key, value in run.items()} for seed, run in cell["values"].items()}
-    if len(values) < 2:
-        raise ValueError(f"cell {name} has {len(values)} seeds, at least 2 are needed")
-    if not all(math.isfinite(value) for run in values.values() for value in run.values()):
+    runs = read_runs(cell)
+    if len(runs.values) < 2:
+        raise ValueError(f"cell {name} has {len(runs.values)} seeds, at least 2 are needed")
+    if not all(math.isfinite(value) for run in runs.values.values() for value in run.values()):
         raise ValueError(f"cell {name} holds a value that is not finite")
-    return CellRuns(Conditions(**cell["conditions"]), values, {})
+    return runs
 
 
 def asks_the_same(accepted: Conditions, new: Conditions) -> bool:

@@ -17,6 +17,7 @@ from orchestrator.text.wording import (
     interval_text,
     listed,
     metric_name,
+    metric_words,
     number_text,
     p_equals,
     printed,
@@ -82,7 +83,7 @@ def headline(result: SuiteResult) -> str:
     if result.finding not in (Finding.IMPROVEMENT, Finding.REGRESSION, Finding.CHANGED) or not scores:
         return words
     largest = max(scores, key=lambda score: abs(score.difference))
-    return f"{words}: {largest.metric} {number_text(largest.difference, largest.metric, signed=True)}"
+    return f"{words}: {metric_words(largest.metric)} {number_text(largest.difference, largest.metric, signed=True)}"
 
 
 def _of_suite(
@@ -183,11 +184,12 @@ def _of_cell(
 
 def _cell_table(cell: CellResult) -> Table | None:
     """Return the numbers that were compared; those of the gradients are as many as the losses count."""
-    changes = [change for change in (cell.score, cell.drift, cell.published, *cell.gradients) if change is not None]
+    changes = _changes(cell)
     if not changes:
         return None
     columns = [
-        Column("metric", "number"),
+        Column("metric", "metric", hidden=True),
+        Column("name", "number"),
         Column("accepted", "accepted", unit="number"),
         Column("new", "new", unit="number"),
         Column("share", "moved by", unit="share", signed=True),
@@ -195,7 +197,13 @@ def _cell_table(cell: CellResult) -> Table | None:
         Column("detectable", "detectable", unit="number"),
         Column("verdict", "finding"),
     ]
-    rows = [(one.metric, one.accepted, one.new, one.share, one.p, one.detectable, str(one.finding)) for one in changes]
+    rows = [
+        (
+            *(one.metric, metric_words(one.metric)),
+            *(one.accepted, one.new, one.share, one.p, one.detectable, one.finding),
+        )
+        for one in changes
+    ]
     return table_of(columns, rows)
 
 
@@ -229,9 +237,11 @@ def _changed(cell: CellResult) -> str:
     """Return the numbers of a cell that changed, the score first."""
     parts = []
     if cell.score is not None:
-        parts.append(f"{cell.score.metric} {number_text(cell.score.difference, cell.score.metric, signed=True)}")
+        parts.append(
+            f"{metric_words(cell.score.metric)} {number_text(cell.score.difference, cell.score.metric, signed=True)}"
+        )
     moved = [change for change in cell.gradients if change.finding is Finding.CHANGED]
-    parts += [f"{change.metric} {change.accepted:.4g} → {change.new:.4g}" for change in moved[:NAMED]]
+    parts += [f"{metric_words(change.metric)} {change.accepted:.4g} → {change.new:.4g}" for change in moved[:NAMED]]
     rest = len(moved) - NAMED
     return "; ".join(parts) + (f"; and {count_text(rest, 'further number')}" if rest > 0 else "")
 
@@ -242,7 +252,7 @@ def _moved(change: Change) -> str:
     ends = interval_text(interval.low, interval.high, change.metric)
     gap = number_text(change.difference, change.metric, signed=True)
     values = f"{number_text(change.new, change.metric)}, accepted {number_text(change.accepted, change.metric)}"
-    return f"{change.metric.replace('/', ' ')} {values} ({gap}, 95 % CI {ends}, {p_equals(change.p)})."
+    return f"{metric_words(change.metric)} {values} ({gap}, 95 % CI {ends}, {p_equals(change.p)})."
 
 
 def _needed(cell: CellResult) -> list[str]:

@@ -227,24 +227,9 @@ SEVERITY = (
 """The findings, worst first: the worst finding of a suite's cells is the finding of the suite."""
 
 
-@dataclass(frozen=True)
-class Level:
-    """The significance level of each test in a group.
-
-    Attributes:
-        rate: Rate of false alarms over all tests of the group and all looks, in (0, 1).
-        tests: Number of tests in the group, >= 1.
-        looks: How often the group may be tested, >= 1.
-    """
-
-    rate: float
-    tests: int
-    looks: int = 1
-
-    @property
-    def each(self) -> float:
-        """The rate of false alarms of one test at one look."""
-        return self.rate / (max(self.tests, 1) * self.looks)
+def level_of(rate: float, tests: int, looks: int = 1) -> float:
+    """Return the significance level of one test at one look, where a group of tests has a rate of false alarms."""
+    return rate / (max(tests, 1) * looks)
 
 
 @dataclass(frozen=True)
@@ -311,7 +296,7 @@ def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:
     return math.sqrt(sum(one.seeds * (one.std or 0.0) ** 2 for one in known) / freedom), freedom
 
 
-def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: float, level: Level) -> Change:
+def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: float, level: float) -> Change:
     """Compare a score; higher is better.
 
     Args:
@@ -323,7 +308,7 @@ def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: floa
     """
     spread, freedom = pooled_spread([accepted, new])
     drop, error = accepted.mean - new.mean, standard_error(spread, (accepted.seeds, new.seeds))
-    rule = Rule(level.each, matters)
+    rule = Rule(level, matters)
     needed = None
     if rule.finds(drop, error, freedom):
         finding = Finding.REGRESSION
@@ -335,11 +320,11 @@ def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: floa
         finding = Finding.INCONCLUSIVE
         known = freedom - (new.seeds - 1)
         needed = seeds_needed(spread, (accepted.seeds, known), matters, more_than=new.seeds)
-    test = _Test(rule, float(rule.p(drop, error, freedom)), spread, freedom)
-    return _change(metric, (accepted, new), test, finding, needed)
+    tested = float(rule.p(drop, error, freedom)), spread, freedom
+    return _change(metric, (accepted, new), rule, tested, finding, needed=needed)
 
 
-def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: float, level: Level) -> Change:
+def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: float, level: float) -> Change:
     """Compare a number that is neither good nor bad: training loss or a COCOS count.
 
     Args:
@@ -353,32 +338,40 @@ def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: f
     least = NEGLIGIBLE * max(abs(accepted.mean), abs(new.mean))
     spread, change = max(own, least), new.mean - accepted.mean
     error = standard_error(spread, (accepted.seeds, new.seeds))
-    rule = Rule(level.each, matters * abs(accepted.mean), both_ways=True)
+    rule = Rule(level, matters * abs(accepted.mean), both_ways=True)
     finding = Finding.CHANGED if rule.finds(change, error, freedom) else Finding.OK
-    test = _Test(rule, float(rule.p(change, error, freedom)), spread, freedom, least)
-    return _change(metric, (accepted, new), test, finding, None)
+    tested = float(rule.p(change, error, freedom)), spread, freedom
+    return _change(metric, (accepted, new), rule, tested, finding, least=least)
 
 
-@dataclass(frozen=True)
-class _Test:
-    """A test that was made: its rule, its p-value, and the spread that the test used, which is at least ``least``."""
+def _change(
+    metric: str,
+    pair: tuple[Measure, Measure],
+    rule: Rule,
+    tested: tuple[float, float, int],
+    finding: Finding,
+    *,
+    least: float = 0.0,
+    needed: int | None = None,
+) -> Change:
+    """Return the comparison, with the power of its test and the difference that its test detects.
 
-    rule: Rule
-    p: float
-    spread: float
-    freedom: int
-    least: float = 0.0
-
-
-def _change(metric: str, pair: tuple[Measure, Measure], test: _Test, finding: Finding, needed: int | None) -> Change:
-    """Return the comparison, with the power of its test and the difference that its test detects."""
-    accepted, new = pair
+    Args:
+        metric: Name of the number.
+        pair: Accepted and new mean.
+        rule: Rule of the test.
+        tested: p-value, the spread that the test used, and its degrees of freedom.
+        finding: The finding.
+        least: The least spread that the test assumes.
+        needed: New seeds that would settle the comparison.
+    """
+    (accepted, new), (p, spread, freedom) = pair, tested
     seeds = (accepted.seeds, new.seeds)
-    error, least = standard_error(test.spread, seeds), standard_error(test.least, seeds)
-    power = test.rule.power(test.rule.smallest, error, test.freedom, least_error=least)
-    detectable = test.rule.detectable(POWER, error, test.freedom, least_error=least)
+    error, least_error = standard_error(spread, seeds), standard_error(least, seeds)
+    power = rule.power(rule.smallest, error, freedom, least_error=least_error)
+    detectable = rule.detectable(POWER, error, freedom, least_error=least_error)
     means = (accepted.mean, new.mean)
-    return Change(metric, *means, seeds, test.spread, test.freedom, test.p, power, detectable, needed, finding)
+    return Change(metric, *means, seeds, spread, freedom, p, power, detectable, needed, finding)
 
 
 def seeds_needed(spread: float, accepted: tuple[int, int], matters: float, *, more_than: int) -> int | None:

@@ -16,7 +16,7 @@ from orchestrator.journal.records import ExperimentEnded, ExperimentStarted, Sui
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.machines.environment import describe_environment
-from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted
+from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted, written_runs
 from orchestrator.regression.answers import answers_of
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
@@ -29,7 +29,6 @@ from orchestrator.regression.reruns import (
     past_reruns,
     read_summary,
     still_alarms,
-    written_runs,
 )
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import Night, SuiteResult, judge_suite, read_nights
@@ -61,7 +60,6 @@ class Request:
     """What to rerun, and where.
 
     Attributes:
-        suite: The suite of baselines.
         reference: File of the accepted reference, which may not exist yet.
         output: Folder under which the rerun writes.
         tracking_uri: Address of the MLflow store; by default a database under ``output``.
@@ -86,7 +84,6 @@ class Rerun:
 
     Attributes:
         directory: Folder of the rerun's journal, page, JUnit file and summary.
-        summary: The rerun's summary.
         result: The findings; ``None`` where no rerun was due.
         answers: The findings as answers, the suite's first; empty where no rerun was due.
         is_alarm: Whether a cell regressed or failed, in this rerun or in a fresh rerun that nobody has accepted.

@@ -7,7 +7,7 @@ in the future. The numbers that are compared come from its journal. An accepted 
 import getpass
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from orchestrator.regression.accepted import (
     FirstRuns,
     asks_the_same,
     read_accepted,
+    read_runs,
     write_accepted,
 )
 from orchestrator.regression.suite import Suite
@@ -68,8 +69,8 @@ class EndedRerun:
         Raises:
             ValueError, KeyError, TypeError, AttributeError: If the content is no summary.
         """
-        cells = content.get("runs", {})
-        runs = {name: _runs(cell) for name, cell in cells.items() if "conditions" in cell}
+        cells = content.get("runs", {}).items()
+        runs = {name: read_runs(cell) for name, cell in cells if "conditions" in cell}
         return cls(float(content["ended"]), str(content.get("finding", "")), runs, content)
 
 
@@ -83,22 +84,6 @@ def read_summary(directory: Path) -> EndedRerun:
         return EndedRerun.of(read_state(directory / SUMMARY))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
-
-
-def written_runs(runs: CellRuns) -> dict[str, Any]:
-    """Return the runs of a cell as plain values for the file."""
-    return {
-        "values": {str(seed): run for seed, run in runs.values.items()},
-        "missing": {str(seed): fate for seed, fate in runs.missing.items()},
-        "conditions": asdict(runs.conditions),
-    }
-
-
-def _runs(cell: Mapping[str, Any]) -> CellRuns:
-    values = {int(seed): run for seed, run in cell["values"].items()}
-    return CellRuns(
-        Conditions(**cell["conditions"]), values, {int(seed): fate for seed, fate in cell["missing"].items()}
-    )
 
 
 STAMP = "%Y%m%dT%H%M%SZ"

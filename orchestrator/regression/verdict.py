@@ -18,7 +18,7 @@ The rule is the rule of the scores (``comparison.py``): one-sided, significant a
 as large as the smallest drop that matters.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,9 @@ from orchestrator.regression.comparison import (
     SEVERITY,
     Change,
     Finding,
-    Level,
     compare_gradient,
     compare_score,
+    level_of,
     measure_over_seeds,
     overall,
 )
@@ -96,7 +96,7 @@ def trend(nights: Sequence[Night], name: str, new: CellRuns, metric: str) -> tup
 
 
 def compare_drift(
-    first: FirstRuns, nights: Sequence[Night], name: str, new: CellRuns, metric: str, *, matters: float, level: Level
+    first: FirstRuns, nights: Sequence[Night], name: str, new: CellRuns, metric: str, *, matters: float, level: float
 ) -> Change | None:
     """Compare the newest reruns of a cell with the cell's first accepted runs.
 
@@ -156,7 +156,6 @@ class CellResult:
     """The findings about one cell.
 
     Attributes:
-        name: Name of the cell.
         finding: The worst finding of the comparisons below.
         score: Comparison of the suite's score with the accepted score; ``None`` where nothing was accepted.
         gradients: Comparisons of training loss and COCOS counts with the accepted numbers.
@@ -165,7 +164,6 @@ class CellResult:
         published: Comparison of the test score with the papers' score; ``None`` where the papers have no such score.
             This comparison counts for ``finding`` only where nothing was accepted.
         mean: Mean of the suite's score over the new seeds; ``None`` where no seed has the score.
-        seeds: Number of seeds that finished.
         identical: Number of finished seeds whose numbers are exactly the numbers of the accepted run.
         causes: Each condition that changed since the accepted run; empty for a cell without an alarm.
         notes: Further remarks for the reader, a sentence each.
@@ -205,7 +203,6 @@ class SuiteResult:
     """The findings about a suite.
 
     Attributes:
-        suite: Name of the suite.
         finding: The worst finding of the cells.
         cells: The findings about each cell, in the order of the suite.
         false_alarms: Rate, over the whole suite, at which noise alone is called a regression.
@@ -253,7 +250,7 @@ def judge_suite(
         finding=overall([cell.finding for cell in cells]),
         cells=cells,
         false_alarms=suite.false_alarms,
-        levels=(levels.scores.each, levels.gradients.each, levels.drift.each if first else None),
+        levels=(levels.scores, levels.gradients, levels.drift if first else None),
         causes=_shared_causes(cells),
     )
 
@@ -271,9 +268,9 @@ class _Past:
 class _Levels:
     """The significance level of each group of tests."""
 
-    scores: Level
-    gradients: Level
-    drift: Level
+    scores: float
+    gradients: float
+    drift: float
 
 
 def _levels(suite: Suite, runs: Mapping[str, CellRuns], past: _Past) -> _Levels:
@@ -284,9 +281,9 @@ def _levels(suite: Suite, runs: Mapping[str, CellRuns], past: _Past) -> _Levels:
     gradients = [_gradient_names(runs[name], past.known[name]) for name in runs if name in past.known]
     rate = suite.false_alarms / (3 if past.first else 2)
     return _Levels(
-        scores=Level(rate, scores, looks),
-        gradients=Level(rate, sum(map(len, gradients)) + len(SHARED), looks),
-        drift=Level(rate, len(past.first), looks),
+        scores=level_of(rate, scores, looks),
+        gradients=level_of(rate, sum(map(len, gradients)) + len(SHARED), looks),
+        drift=level_of(rate, len(past.first), looks),
     )
 
 
@@ -294,8 +291,12 @@ def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Le
     old = past.known.get(name)
     is_identical = old is not None and _is_identical(old, new)
     score, gradients = (None, ()) if old is None else _against_accepted(suite, old, new, levels, is_identical)
-    drift = _drift(suite, name, new, past, levels.drift)
-    published = _published(suite, name, new, levels.scores)
+    drift, first = None, past.first.get(name)
+    if first is not None:
+        matters, level = suite.matters, levels.drift
+        drift = compare_drift(first, past.nights, name, new, suite.score, matters=matters, level=level)
+    paper = _paper(suite, name) if suite.published else None
+    published = _score(suite, TEST_SCORE, paper, new, levels.scores)
     decisive = [change for change in (score, *gradients, drift) if change]
     if not decisive and not is_identical and published:
         decisive = [published]
@@ -310,7 +311,7 @@ def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Le
         published=published,
         mean=None if (ours := _measure(new, suite.score)) is None else ours.mean,
         seeds=len(new.values),
-        identical=0 if old is None else _identical(old, new),
+        identical=0 if old is None else sum(old.values.get(seed) == values for seed, values in new.values.items()),
         causes=(),
         notes=tuple(_notes(suite, new, old)),
         trend=trend(past.nights, name, new, suite.score),
@@ -324,8 +325,7 @@ def _against_accepted(
     suite: Suite, old: CellRuns, new: CellRuns, levels: _Levels, is_identical: bool
 ) -> tuple[Change | None, tuple[Change, ...]]:
     """Compare score and gradients with the accepted run; of an identical cell only the seeds that both runs have."""
-    if is_identical:
-        old, new = _only(old, new.values), _only(new, old.values)
+    old, new = _to_compare(old, new)
     score = _score(suite, suite.score, _measure(old, suite.score), new, levels.scores)
     if is_identical and score is not None:
         # Equal numbers exclude a drop, however few seeds a test would call too few.
@@ -343,8 +343,13 @@ def _is_identical(old: CellRuns, new: CellRuns) -> bool:
     return bool(shared) and all(old.values[seed] == new.values[seed] for seed in shared)
 
 
-def _only(runs: CellRuns, seeds: Collection[int]) -> CellRuns:
-    return replace(runs, values={seed: values for seed, values in runs.values.items() if seed in seeds})
+def _to_compare(old: CellRuns, new: CellRuns) -> tuple[CellRuns, CellRuns]:
+    """Return the runs to compare: of identical runs only the seeds that both have."""
+    if not _is_identical(old, new):
+        return old, new
+    # The runs of these seeds are equal, so both sides have one mapping.
+    shared = {seed: run for seed, run in old.values.items() if seed in new.values}
+    return replace(old, values=shared), replace(new, values=shared)
 
 
 def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
@@ -354,13 +359,13 @@ def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
 
 
 def _judge_together(
-    suite: Suite, runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], level: Level
+    suite: Suite, runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], level: float
 ) -> tuple[CellResult, ...]:
     """Compare all cells at once: for each seed, the mean over the cells of value / accepted mean."""
     both = [name for name in runs if name in known]
     identical = {name for name in both if _is_identical(known[name], runs[name])}
-    before = {name: _only(known[name], runs[name].values) if name in identical else known[name] for name in both}
-    after = {name: _only(runs[name], known[name].values) if name in identical else runs[name] for name in both}
+    pairs = {name: _to_compare(known[name], runs[name]) for name in both}
+    before, after = ({name: pair[place] for name, pair in pairs.items()} for place in (0, 1))
     changes: list[Change] = []
     for metric in SHARED:
         old, new = _shared(before, known, metric), _shared(after, known, metric)
@@ -385,7 +390,7 @@ def _shared(runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], metric:
     return measure_over_seeds(values, metric)
 
 
-def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, level: Level) -> Change | None:
+def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, level: float) -> Change | None:
     """Compare a score; return ``None`` unless both sides have the score and one side has a spread between seeds."""
     ours = _measure(new, metric)
     if ours is None or reference is None or (reference.std is None and ours.seeds < 2):
@@ -393,25 +398,13 @@ def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, 
     return compare_score(metric, reference, ours, matters=suite.matters, level=level)
 
 
-def _drift(suite: Suite, name: str, new: CellRuns, past: _Past, level: Level) -> Change | None:
-    first = past.first.get(name)
-    if first is None:
-        return None
-    return compare_drift(first, past.nights, name, new, suite.score, matters=suite.matters, level=level)
-
-
-def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: Level) -> tuple[Change, ...]:
+def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: float) -> tuple[Change, ...]:
     found = []
     for name in _gradient_names(new, old):
         before, after = _measure(old, name), _measure(new, name)
         if before is not None and after is not None and max(before.seeds, after.seeds) > 1:
             found.append(compare_gradient(name, before, after, matters=suite.gradients_matter, level=level))
     return tuple(found)
-
-
-def _published(suite: Suite, name: str, new: CellRuns, level: Level) -> Change | None:
-    paper = _paper(suite, name) if suite.published else None
-    return _score(suite, TEST_SCORE, paper, new, level)
 
 
 def _paper(suite: Suite, name: str) -> Measure | None:
@@ -429,10 +422,6 @@ def _gradient_names(new: CellRuns, old: CellRuns) -> list[str]:
     runs = [*new.values.values(), *old.values.values()]
     names = [name for name in (runs[0] if runs else {}) if name.startswith(GRADIENTS)]
     return sorted(name for name in names if all(name in run for run in runs))
-
-
-def _identical(old: CellRuns, new: CellRuns) -> int:
-    return sum(old.values.get(seed) == values for seed, values in new.values.items())
 
 
 def _notes(suite: Suite, new: CellRuns, old: CellRuns | None) -> list[str]:

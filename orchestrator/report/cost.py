@@ -49,10 +49,26 @@ def cost_facts(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
 
 def cost_figure(studies: Sequence[Study]) -> Figure:
     """Return the figure of each study's trial time, split by the final state of the trials."""
-    unit, divisor = ("hours", 3600) if sum(_total(study) for study in studies) > 2 * 3600 else ("minutes", 60)
-    bars = [bar for state in TrialState if any((bar := _bar(studies, state, divisor))["x"])]
-    repeated = [sum(trial.seconds for trial in study.repeats) for study in studies]
-    bars += [_stacked("confirmation", studies, repeated, divisor, "--c4")] if any(repeated) else []
+    spent = {
+        str(state).replace("_", " "): ([sum(t.seconds for t in s.trials if t.state is state) for s in studies], shade)
+        for state, shade in _SHADES.items()
+    }
+    spent["confirmation"] = [sum(trial.seconds for trial in study.repeats) for study in studies], "--c4"
+    total = sum(sum(seconds) for seconds, _ in spent.values())
+    unit, divisor = ("hours", 3600) if total > 2 * 3600 else ("minutes", 60)
+    bars: list[Json] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": [plain(study.label) for study in studies],
+            "x": [round(value / divisor, 4) for value in seconds],
+            "hovertemplate": "%{x:.2f}<extra>%{fullData.name}</extra>",
+            "marker": {"color": shade},
+        }
+        for name, (seconds, shade) in spent.items()
+        if any(seconds)
+    ]
     layout = {
         "barmode": "stack",
         "xaxis": axis(f"{unit} of trial time"),
@@ -65,27 +81,6 @@ def cost_figure(studies: Sequence[Study]) -> Figure:
         options=[Option("all", [Panel("", bars, layout)])] if bars else [],
         height=max(200, 110 + 34 * len(studies)),
     )
-
-
-def _bar(studies: Sequence[Study], state: TrialState, divisor: float) -> Json:
-    seconds = [sum(trial.seconds for trial in study.trials if trial.state is state) for study in studies]
-    return _stacked(state.value.replace("_", " "), studies, seconds, divisor, _SHADES[state])
-
-
-def _stacked(name: str, studies: Sequence[Study], seconds: Sequence[float], divisor: float, shade: str) -> Json:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "y": [plain(study.label) for study in studies],
-        "x": [round(value / divisor, 4) for value in seconds],
-        "hovertemplate": "%{x:.2f}<extra>%{fullData.name}</extra>",
-        "marker": {"color": shade},
-    }
-
-
-def _total(study: Study) -> float:
-    return sum(trial.seconds for trial in [*study.trials, *study.repeats])
 
 
 def _saved(trial: Trial) -> float:

@@ -16,10 +16,12 @@ import numpy as np
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.studies import Study
 from orchestrator.text.values import visible
+from orchestrator.text.wording import metric_words
 
 Json = dict[str, Any]
 
 COLOURS = 7
+DASHES = ("solid", "dash", "dot")
 MANY = 100
 """Number of trials of a study above which dots get smaller."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star", "hexagon", "triangle-down")
@@ -31,13 +33,7 @@ ABOUT = "%{hovertext}"
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing.
-
-    Attributes:
-        caption: Text above the drawing.
-        data: Traces.
-        layout: Axes and other settings of this drawing.
-    """
+    """One drawing."""
 
     caption: str
     data: list[Json]
@@ -58,8 +54,6 @@ class Figure:
 
     Attributes:
         key: Anchor of the figure.
-        title: Title of the figure.
-        note: Explanation of the figure.
         options: Choices; the page shows the first choice at first. A figure without data has none, and is not shown.
         height: Height of a panel in CSS pixels.
     """
@@ -86,14 +80,14 @@ def shade(place: int) -> str:
     return f"--c{place % COLOURS + 1}"
 
 
+def dash(place: int) -> str:
+    """Return the dash of the line at a place of a figure, so that lines of one colour differ."""
+    return DASHES[place // COLOURS % len(DASHES)]
+
+
 def symbol(study: Study) -> str:
     """Return the marker of a study, which distinguishes studies without colour."""
     return SYMBOLS[study.place % len(SYMBOLS)]
-
-
-def short_label(study: Study) -> str:
-    """Return the label of a study in a chart of one dataset."""
-    return study.label.removeprefix(f"{study.dataset} · ")
 
 
 def hollow(study: Study, trials: Sequence[Trial]) -> list[str]:
@@ -107,7 +101,7 @@ def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[An
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": plain(short_label(study)),
+        "name": plain(study.short_label),
         "legendgroup": study.name,
         "x": list(x),
         "y": list(y),
@@ -166,11 +160,6 @@ def log_ticks(low: float, high: float, steps: Sequence[int]) -> list[float]:
     return [float(f"{step}e{decade}") for decade in decades for step in steps]
 
 
-def short(metric: str) -> str:
-    """Return the name of a metric on an axis: ``val/rsum`` is ``val rsum``."""
-    return metric.replace("/", " ").replace("_", " ")
-
-
 def scaled(values: Sequence[float], *, log: bool = False) -> list[float]:
     """Return values, or their logarithms with ``log``, scaled to [0, 1] by their extremes; constants are 0.5."""
     if log:
@@ -197,6 +186,6 @@ def colour_scale(metric: str, values: Sequence[float]) -> Json:
         values: The values.
     """
     low, high = colour_range(values)
-    title = {"text": plain(short(metric)), "side": "right"}
+    title = {"text": plain(metric_words(metric)), "side": "right"}
     bar = {"title": title, "thickness": 10, "outlinewidth": 0, "len": 1, "x": 1.01}
     return {"coloraxis": {"colorscale": SCALE, "cmin": low, "cmax": high, "colorbar": bar}}

@@ -7,10 +7,11 @@ from typing import Any
 
 from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Trial
-from orchestrator.report.figures import plain, short
+from orchestrator.report.figures import plain
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.studies import Study
-from orchestrator.text.values import duration_text, metric_text, value_text
+from orchestrator.text.values import duration_text, value_text
+from orchestrator.text.wording import metric_text, metric_words, parameter_names
 
 PARAMETER = "parameter "
 """Start of the key of a column with a searched parameter."""
@@ -28,7 +29,6 @@ class Column:
 
     Attributes:
         key: Key in the rows' ``sort`` and ``shown``, and in the page's address.
-        heading: Heading of the column.
         numeric: Whether the column is right-aligned, and sorted from high to low at first.
         minor: Whether a narrow screen shows the column in the row's details.
         off: Whether the column is shown only after a reader has switched it on.
@@ -46,11 +46,8 @@ class Row:
     """A trial in the leaderboard.
 
     Attributes:
-        id: Id of the trial.
         sort: Column -> value by which the column sorts; a missing or ``None`` value sorts last in both directions.
         shown: Column -> text in the column; a column without a text is left out.
-        state: State in the journal.
-        study: Label of the trial's study.
         details: Names and values that are shown, before those of the columns, when the row is opened.
     """
 
@@ -72,6 +69,7 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Co
     """
     counts = Counter(key for row in rows for key in row.shown)
     parameters = [key for key in counts if key.startswith(PARAMETER)]
+    names = parameter_names(key.removeprefix(PARAMETER) for key in parameters)
     common = sorted(parameters, key=lambda key: -counts[key])[:WIDEST]
     numbers = {key for row in rows for key in parameters if _is_number(row.sort.get(key))}
     first = (*further, *(key for key in SHOWN if key not in further))
@@ -80,22 +78,18 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Co
     metrics.sort(key=lambda key: not key.startswith("cocos"))
     return [
         Column("trial", "Trial"),
-        Column("value", short(metric), numeric=True),
+        Column("value", metric_words(metric), numeric=True),
         Column("state", "State"),
         *(
-            Column(key, key.removeprefix(PARAMETER), numeric=key in numbers, minor=True, off=key not in common)
-            for key in parameters
+            Column(key, name, numeric=key in numbers, minor=True, off=key not in common)
+            for key, name in zip(parameters, names.values(), strict=True)
         ),
-        *(Column(key, _recall(key), numeric=True, minor=key not in further) for key in first),
+        *(Column(key, metric_words(key).removeprefix("val "), numeric=True, minor=key not in further) for key in first),
         Column("epochs", "Epochs", numeric=True, minor=True),
         Column("seconds", "Time", numeric=True, minor=True),
         Column("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),
-        *(Column(key, short(key), numeric=True, minor=True, off=True) for key in metrics),
+        *(Column(key, metric_words(key), numeric=True, minor=True, off=True) for key in metrics),
     ]
-
-
-def _recall(metric: str) -> str:
-    return short(metric).removeprefix("val ").replace(" r1", " R@1") if metric in SHOWN else short(metric)
 
 
 def leaderboard(studies: Sequence[Study]) -> list[Row]:

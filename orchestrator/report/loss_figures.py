@@ -20,13 +20,12 @@ from orchestrator.report.figures import (
     line,
     log_axis,
     plain,
-    short,
     whole,
 )
 from orchestrator.report.space import rank_correlation
 from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, weight_curves
-from orchestrator.text.values import values_text
+from orchestrator.text.wording import metric_words, parameter_names, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
@@ -80,7 +79,7 @@ def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]])
         "derivative of the loss of a query with these two alone, divided by its peak so that shapes compare. Below "
         "zero it pulls the wrong way.",
         options=[
-            Option(dataset, panels)
+            Option(printed(dataset), panels)
             for dataset, group in groups
             if (panels := _weight_panels(group, ranked.get(dataset, ())))
         ],
@@ -92,7 +91,10 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
     """Return each COCOS statistic against the metric, both directions side by side, every trial a dot."""
     groups = {dataset: [counted(study) for study in group] for dataset, group in by_dataset(studies).items()}
     options = [
-        Option(f"{dataset}: {counter}" if len(groups) > 1 else counter, _cocos_panels(group, counter))
+        Option(
+            f"{printed(dataset)}: {metric_words(counter)}" if len(groups) > 1 else metric_words(counter),
+            _cocos_panels(group, counter),
+        )
         for dataset, group in groups.items()
         for counter in _counters(group)
     ]
@@ -110,18 +112,14 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
 def learned_figure(studies: Sequence[Study]) -> Figure:
     """Return each learned hyper-parameter over the epochs, a line for each trial, the leader of each study in bold."""
     names = dict.fromkeys(_learned_names(studies))
+    titles = parameter_names(name.removeprefix(LEARNED) for name in names)
     return Figure(
         key="learned",
         title="Learned hyper-parameters",
         note=f"The value at the end of each epoch of a hyper-parameter that is trained with the model, of the best "
         f"{DRAWN} trials of a study. The bold line is the study's leader.",
-        options=[Option(name.removeprefix(LEARNED), [_learned_panel(studies, name)]) for name in names],
+        options=[Option(title, [_learned_panel(studies, LEARNED + name, title)]) for name, title in titles.items()],
     )
-
-
-def learns(studies: Sequence[Study]) -> bool:
-    """Say whether a hyper-parameter of a loss was learned with the model."""
-    return next(_learned_names(studies), None) is not None
 
 
 def counted(study: Study) -> Counted:
@@ -151,7 +149,7 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     drawn = [
         _Drawn(
             study.name_of(trial) if len({study.name for study, _ in leaders}) < len(leaders) else study.label,
-            values_text(trial.parameters_at_best) or "defaults",
+            setting_text(trial.parameters_at_best) or "defaults",
             study.loss,
             trial.loss_parameters_at_best,
             style,
@@ -159,7 +157,7 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         for (study, trial), style in zip(leaders, _STYLES, strict=False)
     ]
     caption = "; ".join(f"{one.name}: {one.words}" for one in drawn)
-    drawn.append(_Drawn(f"triplet, margin {TRIPLET[1]['margin']}", "", *TRIPLET, _TRIPLET_STYLE))
+    drawn.append(_Drawn(f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}", "", *TRIPLET, _TRIPLET_STYLE))
     traces: dict[str, list[Json]] = {}
     for one in drawn:
         for curve in weight_curves(one.loss, one.parameters):
@@ -214,10 +212,10 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
     rho = rank_correlation(*zip(*pairs, strict=True)) if pairs else None
     parts = [words, "" if rho is None else f"ρ = {rho:+.2f}, {len(pairs):,} trials"]
     caption = " · ".join(part for part in parts if part)
-    title = name.removeprefix("i2t_").removeprefix("t2i_").replace("_", " ")
+    title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
     counts = [count for count, _ in pairs]
     horizontal = log_axis(title, counts) if counts and _is_wide(counts) else axis(title)
-    return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(short(metric))})
+    return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(metric_words(metric))})
 
 
 def _is_wide(values: Sequence[float]) -> bool:
@@ -232,33 +230,26 @@ def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
     return (name for metrics in epochs for name in metrics if name.startswith(LEARNED))
 
 
-def _learned_panel(studies: Sequence[Study], name: str) -> Panel:
-    traces = [trace for study in studies for trace in _learned_lines(study, name)]
+def _learned_panel(studies: Sequence[Study], name: str, title: str) -> Panel:
+    traces: list[Json] = []
+    for study in studies:
+        having = [trial for trial in study.valued if any(name in metrics for metrics in trial.epochs.values())]
+        best = sorted(having, key=lambda trial: -(trial.best_value or 0.0))[:DRAWN]
+        leader = study.leader if study.leader in best else next(iter(best), None)
+        # The leader is drawn last, so that no other line hides it.
+        for trial in sorted(best[::-1], key=lambda trial: trial is leader):
+            epochs = [epoch for epoch in sorted(trial.epochs) if name in trial.epochs[epoch]]
+            about: Json = {
+                "name": plain(study.label),
+                "legendgroup": study.name,
+                "showlegend": trial is leader,
+                "text": [plain(trial.id)] * len(epochs),
+                "hovertemplate": f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>",
+                "opacity": 1.0 if trial is leader else 0.45,
+            }
+            values = [trial.epochs[epoch][name] for epoch in epochs]
+            traces.append(line(epochs, values, color=colour(study), width=3 if trial is leader else 1, **about))
     values = [value for trace in traces for value in trace["y"]]
-    title = name.removeprefix(LEARNED)
     vertical = log_axis(title, values) if _is_wide(values) else axis(title)
     last = max(epoch for trace in traces for epoch in trace["x"])
     return Panel("", traces, {"xaxis": whole("epoch", last), "yaxis": vertical})
-
-
-def _learned_lines(study: Study, name: str) -> list[Json]:
-    having = [trial for trial in study.valued if any(name in metrics for metrics in trial.epochs.values())]
-    best = sorted(having, key=lambda trial: -(trial.best_value or 0.0))[:DRAWN]
-    leader = study.leader if study.leader in best else next(iter(best), None)
-    # The leader is drawn last, so that no other line hides it.
-    ordered = [*(trial for trial in best[::-1] if trial is not leader), *([leader] if leader is not None else [])]
-    return [_learned_line(study, trial, name, is_leader=trial is leader) for trial in ordered]
-
-
-def _learned_line(study: Study, trial: Trial, name: str, *, is_leader: bool) -> Json:
-    epochs = [epoch for epoch in sorted(trial.epochs) if name in trial.epochs[epoch]]
-    about: Json = {
-        "name": plain(study.label),
-        "legendgroup": study.name,
-        "showlegend": is_leader,
-        "text": [plain(trial.id)] * len(epochs),
-        "hovertemplate": f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>",
-        "opacity": 1.0 if is_leader else 0.45,
-    }
-    values = [trial.epochs[epoch][name] for epoch in epochs]
-    return line(epochs, values, color=colour(study), width=3 if is_leader else 1, **about)

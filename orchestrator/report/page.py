@@ -65,10 +65,6 @@ class Page:
         figures: Figures by key; empty on a live page, which requests each figure when it is needed.
         queries: Retrievals of the winner of each dataset, or the reason for missing retrievals.
         compared: The winner of each confirmed dataset and the best candidate of another loss, query by query.
-        cost: What the experiment cost.
-        experiment: The resolved experiment as YAML.
-        digests: Dataset -> SHA-256.
-        versions: Recorded packages, revision and machine, by name.
         runs: The runs of the trials in MLflow, if they are known.
     """
 
@@ -114,15 +110,17 @@ def build_page(
     studies, summary = studies_of(history), Summary(history)
     names, trials = names_of(studies), list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
-    further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
+    further = [goal.metric for goal in summary.analyses.objectives[1:]] if history.experiment else []
+    newest = history.spending.newest
+    chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
     makers, rows = figure_makers(summary, studies) if drawn else {}, leaderboard(studies)
     answers = _answers(summary)
     return Page(
         name=history.experiment.name or "experiment",
         description=" ".join(history.experiment.description.split()),
         state=(history.outcome or unended).replace("_", " "),
-        as_of=_as_of(history),
-        measure=metric_meaning(metric_name(metric), *_chances(summary)),
+        as_of="" if newest is None else f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d %H:%M:%S} UTC",
+        measure=metric_meaning(metric_name(metric), *chances),
         facts=_facts(history),
         answers=answers,
         drawn_beside=_drawn_beside(answers),
@@ -143,6 +141,10 @@ def build_page(
 def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Callable[[], Figure]]:
     """Return key of a figure -> function that makes the figure, in the order of the page."""
     names, begun = names_of(studies), bool(summary.history.experiment)
+    ranked = {
+        PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]
+        for dataset, verdict in summary.verdicts.items()
+    }
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies)})
     return {
         "front": lambda: front_figure(summary.history, studies),
@@ -150,24 +152,16 @@ def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Calla
         "curves": lambda: learning_curves(studies),
         "budget": lambda: budget_figure(summary.analyses.equal_budget if begun else {}, studies),
         "incumbents": lambda: incumbent_figure(summary.analyses.optimism if begun else {}),
-        "race": lambda: race_figure(summary.races, summary.metric if begun else "val/rsum", names),
+        "race": lambda: race_figure(summary.races, summary.history.metric if begun else "val/rsum", names),
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
         "importance": lambda: space()["importance"],
         "slices": lambda: space()["slices"],
         "contours": lambda: space()["contours"],
-        "weights": lambda: weight_figure(studies, _rankings(summary)),
+        "weights": lambda: weight_figure(studies, ranked),
         "learned": lambda: learned_figure(studies),
         "cocos": lambda: cocos_figure(studies),
         "spent": lambda: cost_figure(studies),
-    }
-
-
-def _rankings(summary: Summary) -> dict[str, list[str]]:
-    """Return the ids of the confirmed trials of each dataset, the winner first, by the name that studies have."""
-    return {
-        PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]
-        for dataset, verdict in summary.verdicts.items()
     }
 
 
@@ -185,17 +179,6 @@ def _drawn_beside(answers: Mapping[str, Sequence[Answer]]) -> list[str]:
     # A figure of several datasets is drawn once, and several answers lead to it.
     needed = Counter(answer.figure for group in answers.values() for answer in group if answer.figure)
     return [key for key, times in needed.items() if times == 1]
-
-
-def _as_of(history: History) -> str:
-    newest = history.spending.newest
-    return "" if newest is None else datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _chances(summary: Summary) -> list[float]:
-    """Return the rsum of a random ranking of each test split whose queries are known."""
-    known = (chance_of(summary, dataset) for dataset in summary.datasets)
-    return [chance for chance in known if chance is not None]
 
 
 def _facts(history: History) -> list[Fact]:

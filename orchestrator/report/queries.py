@@ -30,7 +30,6 @@ class Item:
         text: The caption, or the source's name of the image.
         image: JPEG as a data URI; empty for a caption, and if the image file is missing.
         score: Similarity to the query; ``None`` for the query itself.
-        correct: Whether the item belongs to the query.
     """
 
     text: str
@@ -57,7 +56,6 @@ class Queries:
     """Retrievals of one checkpoint.
 
     Attributes:
-        title: Trial, dataset and split.
         note: Reason for missing retrievals or pictures.
         i2t: Images that query captions.
         t2i: Captions that query images.

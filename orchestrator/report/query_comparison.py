@@ -1,6 +1,5 @@
 """The winner and the best candidate of another loss, query by query, with pictures and captions if available."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage
 from orchestrator.report.queries import Item, Pictures
 from orchestrator.results.candidates import Comparison, DatasetVerdict
-from orchestrator.results.trial_comparison import DirectionComparison, Found, QueryRanks, compare_queries
+from orchestrator.results.trial_comparison import DirectionComparison, QueryRanks, compare_queries
 from orchestrator.text.values import count_text
 from trainables.ranks import Ranks
 
@@ -23,7 +22,6 @@ class Pair:
     """A query that one candidate answers well and the other candidate badly.
 
     Attributes:
-        query: The image or caption that is the query.
         answer: The image or a caption that belongs to the query.
         first: Rank of the best right answer by the winner, as text.
         second: Rank of the best right answer by the other candidate, as text.
@@ -40,14 +38,13 @@ class Direction:
     """One direction of retrieval.
 
     Attributes:
-        heading: Description of the queries.
-        found: For several K, the number of queries that each candidate answers within its first K results.
+        compared: The comparison of both candidates.
         gained: Queries on which the winner's ranks are better by most; empty without the data.
         lost: Queries on which the other candidate's ranks are better by most; empty without the data.
     """
 
     heading: str
-    found: Sequence[Found]
+    compared: DirectionComparison
     gained: list[Pair] = field(default_factory=list)
     lost: list[Pair] = field(default_factory=list)
 
@@ -57,7 +54,6 @@ class ComparedQueries:
     """The comparison of two candidates of a dataset on the page.
 
     Attributes:
-        dataset: Name of the dataset.
         first: The winner's trial.
         second: The other candidate's trial.
         note: Number of seeds over which a rank is the median, and reasons for missing parts.
@@ -88,10 +84,9 @@ def compared_queries(history: History, verdict: DatasetVerdict) -> ComparedQueri
     empty = ComparedQueries(dataset, *names)
     if not all(ranks) or not all(one.has_queries_of(ranks[0][0]) for runs in ranks for one in runs):
         return replace(empty, note="The ranks of the queries were not kept when the test split was evaluated.")
-    note = f"A rank is the median over {count_text(len(ranks[0]), 'seed')} and {count_text(len(ranks[1]), 'seed')}."
-    both = compare_queries(*ranks)
-    shown = [Direction(heading, one.found) for heading, one in zip(HEADINGS, both, strict=True)]
-    return replace(empty, note=note, directions=shown)
+    first, second = (count_text(len(runs), "seed") for runs in ranks)
+    note = f"A rank is the median over {first if first == second else f'{first} and {second}'} of the two candidates."
+    return replace(empty, note=note, directions=list(map(Direction, HEADINGS, compare_queries(*ranks))))
 
 
 def with_pictures(compared: ComparedQueries, history: History, split: "Split", source: "Source") -> ComparedQueries:
@@ -99,14 +94,16 @@ def with_pictures(compared: ComparedQueries, history: History, split: "Split", s
     if not compared.directions:
         return compared
     pictures = Pictures(split, source)
-    ranks = [_ranks(history, name) for name in (compared.first, compared.second)]
-    if ranks[0][0].queries != split.queries_digest():
+    if _ranks(history, compared.first)[0].queries != split.queries_digest():
         note = f"{compared.note} The data have other queries now, so pictures and captions are not shown."
         return replace(compared, note=note)
-    i2t, t2i = compare_queries(*ranks)
     shown = [
-        _with_pairs(direction, found, split, pictures, of_images=of_images)
-        for direction, found, of_images in zip(compared.directions, (i2t, t2i), (True, False), strict=True)
+        replace(
+            direction,
+            gained=[_pair(one, split, pictures, of_images) for one in direction.compared.gained],
+            lost=[_pair(one, split, pictures, of_images) for one in direction.compared.lost],
+        )
+        for direction, of_images in zip(compared.directions, (True, False), strict=True)
     ]
     return replace(compared, directions=shown)
 
@@ -123,13 +120,6 @@ def _ranks(history: History, candidate: str) -> list[Ranks]:
     """Return the kept ranks of a candidate's seeds."""
     trials = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == candidate]
     return [Ranks.from_text(history.test_ranks[trial.id]) for trial in trials if trial.id in history.test_ranks]
-
-
-def _with_pairs(
-    direction: Direction, found: DirectionComparison, split: "Split", pictures: Pictures, *, of_images: bool
-) -> Direction:
-    gained, lost = ([_pair(one, split, pictures, of_images) for one in some] for some in (found.gained, found.lost))
-    return replace(direction, gained=gained, lost=lost)
 
 
 def _pair(ranks: QueryRanks, split: "Split", pictures: Pictures, of_images: bool) -> Pair:

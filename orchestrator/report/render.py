@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from orchestrator.report.cost import Fact
 from orchestrator.report.figures import Figure
@@ -267,9 +267,15 @@ def templates(*folders: str) -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
-    environment.filters |= {"page_columns": page_columns, "printed": printed}
+    environment.filters |= {"page_columns": page_columns, "printed": printed, "coded": _coded}
     environment.globals["named_number"] = named_number
     return environment
+
+
+def _coded(text: str) -> Markup:
+    """Return a sentence with what is in back quotes as code."""
+    # A plain string: parts of ``Markup`` would be escaped again when they are joined.
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
 
 
 PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian.min.js"

@@ -23,7 +23,6 @@ class Found:
         name: The source's name of the image, with the name of its file if that differs.
         image: JPEG as a data URI; empty if the image file is missing.
         captions: All captions of an image, or the caption that is the answer.
-        score: The score, as text.
     """
 
     name: str
@@ -41,7 +40,6 @@ class AnswersPage:
         query: The caption, or the name of the image.
         picture: The image of the query as a data URI; empty for a caption.
         notes: Cautions about the answers, and the reason for missing pictures.
-        found: Answers, the best first.
     """
 
     model: str

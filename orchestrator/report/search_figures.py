@@ -21,19 +21,19 @@ from orchestrator.report.figures import (
     axis,
     band,
     colour,
+    dash,
     dots,
     hollow,
     line,
     plain,
     shade,
-    short,
-    short_label,
     whole,
 )
 from orchestrator.report.studies import Study, best_studies, by_dataset, leaders_of
-from orchestrator.results.analyses import RANKED, goals_of, pareto_fronts, rank_correlations
+from orchestrator.results.analyses import RANKED, goals_of, loss_names, pareto_fronts, rank_correlations
 from orchestrator.results.equal_budget import UNITS
 from orchestrator.results.race import Race
+from orchestrator.text.wording import metric_words, printed
 
 NAMED = 10
 """Learning curves that are drawn of a study with more than ``MANY`` trials, beside the quantiles of all."""
@@ -49,7 +49,7 @@ def over_trials(studies: Sequence[Study]) -> Figure:
         note="Filled: trained to the end. Hollow: stopped early, or still training. The line is the best so far of the "
         "trials that were trained to the end. Crosses on the floor diverged or failed. A click on a dot finds it in "
         "the leaderboard.",
-        options=[Option(dataset, [_over_trials(group)]) for dataset, group in by_dataset(studies).items()],
+        options=[Option(printed(dataset), [_over_trials(group)]) for dataset, group in by_dataset(studies).items()],
     )
 
 
@@ -74,7 +74,7 @@ def early_figure(studies: Sequence[Study]) -> Figure:
         if traces := [trace for study in group for trace in _rank_agreement(study)]:
             last = max(max(trace["x"]) for trace in traces)
             axes = {"xaxis": whole("epoch", last), "yaxis": axis("Kendall's τ with the end")}
-            options.append(Option(dataset, [Panel("", traces, axes)]))
+            options.append(Option(printed(dataset), [Panel("", traces, axes)]))
     return Figure(
         key="early",
         title="Early epochs",
@@ -99,7 +99,7 @@ def budget_figure(budgets: Mapping[str, Json], studies: Sequence[Study]) -> Figu
         "of 10 draws. With all trials there is one draw, so the band closes there, whatever another search would give. "
         "Trials of a sampler that learns get better, so the left of its curve is too high.",
         options=[
-            Option(f"{Path(dataset).name}: {_unit(budget, unit)}", [_budget(dataset, budget, unit, studies)])
+            Option(f"{printed(dataset)}: {_unit(budget, unit)}", [_budget(dataset, budget, unit, studies)])
             for dataset, budget in budgets.items()
             for unit in UNITS
             if all(loss[unit][-1] > 0 for loss in budget["losses"])
@@ -115,7 +115,7 @@ def incumbent_figure(searches: Mapping[str, Json]) -> Figure:
         note="The line is the highest value so far. A dot is the mean of a leader's trainings with fresh seeds; its "
         "distance to the line is what being picked for the highest value added.",
         options=[
-            Option(Path(dataset).name, [_incumbents(search)])
+            Option(printed(dataset), [_incumbents(search)])
             for dataset, search in searches.items()
             if any(incumbent["confirmed"] is not None for incumbent in search["incumbents"])
         ],
@@ -135,7 +135,7 @@ def race_figure(races: Mapping[str, Race], metric: str, names: Mapping[str, str]
         title="Rounds of the confirmation",
         note="The mean of each candidate over its seeds so far; a line ends where its candidate gets no further seed.",
         options=[
-            Option(Path(dataset).name, [_race(race, metric, names)]) for dataset, race in races.items() if race.rounds
+            Option(printed(dataset), [_race(race, metric, names)]) for dataset, race in races.items() if race.rounds
         ],
     )
 
@@ -152,7 +152,9 @@ def front_figure(history: History, studies: Sequence[Study]) -> Figure:
         "Hollow: another setting is better in at least one objective, and worse in none.",
         options=[
             Option(
-                Path(dataset).name if len(goals) == 2 else f"{Path(dataset).name}: {short(y[0])} and {short(x[0])}",
+                printed(dataset)
+                if len(goals) == 2
+                else f"{printed(dataset)}: {metric_words(y[0])} and {metric_words(x[0])}",
                 [_front(groups[Path(dataset).name], front, x, y)],
             )
             for dataset, front in fronts.items()
@@ -188,7 +190,7 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
         # The line goes on to the newest trial, because no better value has come since.
         numbers, best = [*numbers, max(trial.number for trial in study.trials)], [*best, best[-1]]
         about: Json = {"legendgroup": study.name, "showlegend": False, "hoverinfo": "skip"}
-        traces.append(line(numbers, best, color=colour(study), shape="hv", **about))
+        traces.append(line(numbers, best, color=colour(study), shape="hv", dash=dash(study.place), **about))
     return [trace for trace in traces if trace["x"]]
 
 
@@ -223,12 +225,16 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
     ]
     # The curves of the leaders come last, so that no other curve hides them.
     bold = [
-        _curve(trial, short_label(study), colour(study), 2.5, legendgroup=study.name)
+        _curve(trial, study.short_label, colour(study), 2.5, legendgroup=study.name, dash=dash(study.place))
         for study in studies
         if (trial := leading[study.name]) is not None
     ]
-    label = f"All trials on {dataset}" if count <= FEW else f"Leaders on {dataset}"
-    return [Option(label, [Panel("", [*thin, *bold], _epoch_axes(studies))])]
+    return [
+        Option(
+            f"{'All trials' if count <= FEW else 'Leaders'} on {printed(dataset)}",
+            [Panel("", [*thin, *bold], _epoch_axes(studies))],
+        )
+    ]
 
 
 def _best(study: Study) -> Trial | None:
@@ -273,15 +279,16 @@ def _epoch_axes(studies: Sequence[Study]) -> Json:
 
 
 def _metric(studies: Sequence[Study]) -> str:
-    return short(next((trial.metric for study in studies for trial in study.trials), "val/rsum"))
+    return metric_words(next((trial.metric for study in studies for trial in study.trials), "val/rsum"))
 
 
 def _rank_agreement(study: Study) -> list[Json]:
     settings, taus = rank_correlations(points_of(study.trials))
     hover = f"{settings} settings<br>epoch %{{x}}: τ %{{y:.2f}}<extra></extra>"
     about: Json = {
-        "name": plain(short_label(study)),
+        "name": plain(study.short_label),
         "legendgroup": study.name,
+        "dash": dash(study.place),
         "mode": "lines+markers",
         "hovertemplate": hover,
     }
@@ -290,22 +297,23 @@ def _rank_agreement(study: Study) -> list[Json]:
 
 
 def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> Panel:
-    colours = {(study.dataset, study.model, study.loss): colour(study) for study in studies}
+    places = {(study.dataset, study.model, study.loss): study.place for study in studies}
+    names = loss_names(budget)
     traces: list[Json] = []
-    for place, loss in enumerate(budget["losses"]):
-        color = colours.get((Path(dataset).name, loss["model"], loss["loss"]), shade(place))
-        traces += _band_and_line(loss, unit, color)
+    for number, loss in enumerate(budget["losses"]):
+        place = places.get((Path(dataset).name, loss["model"], loss["loss"]), number)
+        traces += _band_and_line(loss, unit, names[loss["label"]], place)
     most = max(loss[unit][-1] for loss in budget["losses"])
     horizontal = whole("trials", round(most)) if unit == "trials" else axis(_unit(budget, unit))
-    return Panel("", traces, {"xaxis": horizontal, "yaxis": axis(f"best {short(budget['metric'])}")})
+    return Panel("", traces, {"xaxis": horizontal, "yaxis": axis(f"best {metric_words(budget['metric'])}")})
 
 
 def _unit(budget: Json, unit: str) -> str:
     return str(budget["hours_are"]) if unit == "hours" else unit
 
 
-def _band_and_line(loss: Json, unit: str, color: str) -> list[Json]:
-    x, low, high, name = loss[unit], loss["low"], loss["high"], plain(loss["label"])
+def _band_and_line(loss: Json, unit: str, label: str, place: int) -> list[Json]:
+    x, low, high, name, color = loss[unit], loss["low"], loss["high"], plain(label), shade(place)
     interval = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
     about: Json = {
         "name": name,
@@ -317,7 +325,7 @@ def _band_and_line(loss: Json, unit: str, color: str) -> list[Json]:
     }
     return [
         band(x, low, high, color.replace("--c", "--soft"), legendgroup=name, showlegend=False),
-        line(x, loss["expected"], color=color, width=2.5, **about),
+        line(x, loss["expected"], color=color, width=2.5, dash=dash(place), **about),
     ]
 
 
@@ -341,7 +349,9 @@ def _incumbents(search: Json) -> Panel:
         "marker": {"color": "--c2", "size": 9},
     }
     steps = line(numbers, values, color="--c1", width=2.5, shape="hv", **highest)
-    return Panel("", [steps, points], {"xaxis": whole("ended trials", last), "yaxis": axis(short(search["metric"]))})
+    return Panel(
+        "", [steps, points], {"xaxis": whole("ended trials", last), "yaxis": axis(metric_words(search["metric"]))}
+    )
 
 
 def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
@@ -358,7 +368,7 @@ def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
         }
         traces += [line(list(means), list(means.values()), color=shade(place), **about)] if means else []
     most = max(race.seeds.values(), default=0)
-    return Panel("", traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {short(metric)}")})
+    return Panel("", traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {metric_words(metric)}")})
 
 
 Goal = tuple[str, str]
@@ -379,7 +389,7 @@ def _front(studies: Sequence[Study], front: Sequence[Point], x: Goal, y: Goal) -
 
 def _goal_axis(goal: Goal) -> Json:
     metric, direction = goal
-    return axis(f"{short(metric)} ({'higher' if direction == 'maximize' else 'lower'} is better)")
+    return axis(f"{metric_words(metric)} ({'higher' if direction == 'maximize' else 'lower'} is better)")
 
 
 def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, marker: str, color: str) -> Json:

@@ -22,6 +22,7 @@ import numpy as np
 from orchestrator.journal.trial import Trial
 from orchestrator.report.figures import Json, axis, log_axis, log_ticks, scaled
 from orchestrator.report.studies import Study
+from orchestrator.text.wording import parameter_names
 
 FEWEST = 10
 """Fewest trials with which a share is given."""
@@ -50,6 +51,11 @@ class Searched:
     def metric(self) -> str:
         """The metric that the search maximised."""
         return self.trials[0].metric
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Name -> name for people of each parameter."""
+        return parameter_names(self.parameters)
 
     @property
     def shares(self) -> list[tuple[str, float]]:
@@ -81,8 +87,8 @@ class Searched:
         """Return the axis of a parameter."""
         values = self.parameters[name]
         if is_word(values):
-            return axis(name, type="category")
-        return log_axis(name, values) if name in self.logs else axis(name)
+            return axis(self.names[name], type="category")
+        return log_axis(self.names[name], values) if name in self.logs else axis(self.names[name])
 
     def ticks(self, name: str) -> list[tuple[float, str]]:
         """Return places on [0, 1] of a parameter's axis, from low to high, and the values there."""

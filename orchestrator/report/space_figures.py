@@ -28,10 +28,10 @@ from orchestrator.report.figures import (
     line,
     plain,
     scaled,
-    short,
 )
 from orchestrator.report.space import FEWEST, Searched, is_word, number_ticks, rank_correlation, searched
 from orchestrator.report.studies import Study, best_studies
+from orchestrator.text.wording import metric_words, share_text
 
 NEAR = 0.35
 """Sum of kernel weights below which a place is left blank; about the weight of one trial at 1.4 widths."""
@@ -92,7 +92,7 @@ def parallel(space: Searched) -> Panel:
     # One trace for each colour: a trace for each of thousands of trials would take seconds to draw.
     places = np.minimum((shares * len(SCALE)).astype(int), len(SCALE) - 1)
     traces = [_bundle(space, heights, np.flatnonzero(places == place), place) for place in np.unique(places)]
-    names = [*(plain(name) for name in space.parameters), plain(short(space.metric))]
+    names = [*map(plain, space.names.values()), plain(metric_words(space.metric))]
     ticks = [*(space.ticks(name) for name in space.parameters), number_ticks(space.values)]
     layout = {
         "xaxis": {
@@ -133,8 +133,8 @@ def _importance(space: Searched, most: int) -> Panel:
         "type": "bar",
         "orientation": "h",
         "x": [round(share, 4) for _, share in shares],
-        "y": [plain(name) for name, _ in shares],
-        "text": [f" {share:.0%}{_direction(space, name)}" for name, share in shares],
+        "y": [plain(space.names[name]) for name, _ in shares],
+        "text": [f" {share_text(share)}{_direction(space, name)}" for name, share in shares],
         "textposition": "outside",
         "cliponaxis": False,
         "hoverinfo": "skip",
@@ -166,7 +166,7 @@ def _slice(space: Searched, name: str) -> Panel:
     marker = {"symbol": hollow(space.study, space.trials), "color": space.values, "coloraxis": "coloraxis"}
     layout = {
         "xaxis": space.axis(name),
-        "yaxis": axis(short(space.metric)),
+        "yaxis": axis(metric_words(space.metric)),
         "showlegend": False,
         # The metric is the title of the vertical axis already.
         **colour_scale("", space.values),

@@ -9,6 +9,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.analyses import log_ranges
+from orchestrator.text.wording import printed
 from trainables.config import TrialConfig
 
 WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)
@@ -21,7 +22,8 @@ class Study:
 
     Attributes:
         name: Name in the journal, followed by the loss if the study searched the loss as well.
-        label: The part of the name in which the studies of the experiment differ.
+        label: Printed names of what distinguishes the study: its loss, and dataset or model where these differ.
+        short_label: The label without the dataset, for a chart of one dataset.
         place: Position in the experiment, from 0; decides colour and symbol.
         trials: Trials of the study's search, in the order of their numbers.
         repeats: Trials of the study's confirmation, trained again with fresh seeds.
@@ -30,6 +32,7 @@ class Study:
 
     name: str
     label: str
+    short_label: str
     place: int
     dataset: str
     model: str
@@ -89,7 +92,7 @@ def studies_of(history: History) -> list[Study]:
     return [
         Study(
             name,
-            labels[name],
+            *labels[name],
             place,
             *cells[name],
             groups[name],
@@ -113,13 +116,6 @@ def names_of(studies: Sequence[Study]) -> dict[str, str]:
     return {trial.id: study.name_of(trial) for study in studies for trial in study.trials}
 
 
-def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with every id of a trial replaced by the trial's name on the page, see ``names_of``."""
-    for name in (name for name in names if name in text):
-        text = text.replace(name, names[name])
-    return text
-
-
 def leaders_of(studies: Sequence[Study]) -> list[tuple[Study, Trial]]:
     """Return the leader of each study, best first; for a single study also its second-best trial."""
     if len(studies) == 1:
@@ -141,13 +137,11 @@ def _cell(config: TrialConfig) -> tuple[str, str, str]:
     return Path(config.dataset).name, config.model, config.loss
 
 
-def _labels(cells: Mapping[str, tuple[str, str, str]]) -> dict[str, str]:
-    """Return each study's loss, with the dataset or model before it where the studies differ in these."""
-    differing = [len({cell[part] for cell in cells.values()}) > 1 for part in (0, 1)]
+def _labels(cells: Mapping[str, tuple[str, str, str]]) -> dict[str, tuple[str, str]]:
+    """Return label and short label of each study; its name twice where two studies would have one label."""
+    several = [len({cell[part] for cell in cells.values()}) > 1 for part in (0, 1)]
     labels = {}
     for name, (dataset, model, loss) in cells.items():
-        parts = [part for part, differs in zip((dataset, model), differing, strict=True) if differs]
-        labels[name] = " · ".join([*parts, loss])
-    if len(set(labels.values())) < len(labels):
-        return {name: name for name in cells}
-    return labels
+        short = " · ".join(map(printed, [model] * several[1] + [loss]))
+        labels[name] = f"{printed(dataset)} · {short}" if several[0] else short, short
+    return labels if len(set(labels.values())) == len(labels) else {name: (name, name) for name in cells}

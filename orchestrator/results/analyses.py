@@ -40,13 +40,8 @@ from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
 from orchestrator.results.judged import JudgedVerdict, judged_answer
 from orchestrator.results.trends import trend_answer
-from orchestrator.text.values import count_text, short_names, value_text
-from orchestrator.text.wording import (
-    number_text,
-    printed,
-    setting_text,
-    share_text,
-)
+from orchestrator.text.values import count_text, value_text
+from orchestrator.text.wording import metric_words, number_text, parameter_names, printed, setting_text, share_text
 from search_spaces import Range
 
 RANKED = 0.5
@@ -208,7 +203,7 @@ class Analyses:
             Column("loss", "loss", hidden=True),
             Column("name", "loss"),
             Column("setting", "setting"),
-            *(Column(goal.metric, goal.metric.replace("/", " "), unit=goal.metric, decimals=2) for goal in goals),
+            *(Column(goal.metric, metric_words(goal.metric), unit=goal.metric, decimals=2) for goal in goals),
         ]
         rows: list[Sequence[TableCell]] = []
         for point in front:
@@ -224,11 +219,7 @@ class Analyses:
 
 def equal_budget_answer(dataset: str, found: Json) -> Answer:
     """Return the answer about a dataset's losses at equal budgets, from ``equal_budgets``."""
-    several = len({curve["model"] for curve in found["losses"]}) > 1
-    names = {
-        curve["label"]: (f"{printed(curve['model'])} " if several else "") + printed(curve["loss"])
-        for curve in found["losses"]
-    }
+    names = loss_names(found)
     compared = {comparison["other"]: comparison for comparison in found["comparisons"]}
     most = max(curve["candidates"] for curve in found["losses"])
     budgets = [2**power for power in range(most.bit_length())][-BUDGETS:]
@@ -267,6 +258,15 @@ def equal_budget_answer(dataset: str, found: Json) -> Answer:
     )
 
 
+def loss_names(found: Json) -> dict[str, str]:
+    """Return label -> printed name of each loss of ``equal_budgets``, after its model where the models differ."""
+    several = len({curve["model"] for curve in found["losses"]}) > 1
+    return {
+        curve["label"]: f"{printed(curve['model'])} {printed(curve['loss'])}" if several else printed(curve["loss"])
+        for curve in found["losses"]
+    }
+
+
 def _best_of(curve: Json, budget: int) -> Quantity | None:
     if budget not in curve["trials"]:
         return None
@@ -278,7 +278,7 @@ def _comparison(comparison: Json, found: Json, names: Mapping[str, str]) -> list
     """Return the sentences about the leading loss and another loss."""
     first, other = names[comparison["first"]], names[comparison["other"]]
     leads, ahead = ("leads", "") if comparison["difference"] >= 0 else ("trails", "leads ")
-    gap = f"{number_text(abs(comparison['difference']), found['metric'])} {found['metric'].replace('/', ' ')}"
+    gap = f"{number_text(abs(comparison['difference']), found['metric'])} {metric_words(found['metric'])}"
     share = share_text(comparison["probability"])
     lead = f"With {count_text(comparison['trials'], 'trial')} each, {first} {leads} {other} by {gap} on average"
     return [
@@ -309,7 +309,7 @@ def describe_optimism(found: Json, winner: str | None) -> list[str]:
         found: See ``optimism_of``.
         winner: Label of the winner, where there is a verdict.
     """
-    metric, unit = found["metric"], found["metric"].replace("/", " ")
+    metric, unit = found["metric"], metric_words(found["metric"])
 
     def changed(who: str, excess: float, ends: str = "") -> str:
         verb = "lost" if excess >= 0 else "gained"
@@ -465,11 +465,11 @@ def _edges(cell: Cell, best: Sequence[Point]) -> Iterator[Json]:
 def _edge(study: str, edge: Json) -> list[str]:
     """Return the sentences about a range that may have been too narrow."""
     name = study if edge["loss"] == ANY else printed(edge["loss"])
-    (parameter,) = short_names({edge["parameter"]: None})
+    (parameter,) = parameter_names([edge["parameter"]]).values()
     low, high = value_text(edge["lowest"]), value_text(edge["highest"])
     values = low if low == high else f"{low} to {high}"
     end, bound = "upper" if edge["is_upper"] else "lower", edge["bound"].removesuffix(" log")
-    best = f"{name}: the {edge['settings']} best settings have {parameter.replace('_', ' ')} {values}"
+    best = f"{name}: the {edge['settings']} best settings have {parameter} {values}"
     return [f"{best}, at the {end} end of {bound}.", f"Widen `{edge['key']}`."]
 
 

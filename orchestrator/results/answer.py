@@ -38,7 +38,6 @@ class Column:
 
     Attributes:
         key: Name of the column for programs, unique in its table.
-        heading: Heading for people.
         unit: How the values are shown: ``text``, ``p``, ``probability``, ``share``, ``count``, ``seconds``, ``number``
             or the name of a metric, see ``wording.cell_text``.
         signed: Whether the values are differences, shown with a sign.
@@ -66,9 +65,7 @@ class Table:
     """A table.
 
     Attributes:
-        columns: The columns.
         rows: A cell for each column; ``None`` is a cell without a value.
-        title: Title; may be empty.
     """
 
     columns: tuple[Column, ...]
@@ -88,12 +85,10 @@ class Answer:
     Attributes:
         key: Name of the question for programs, such as ``loss``; stable.
         dataset: The dataset that the answer is about; empty if it is about the experiment.
-        question: The question, as people ask it.
         headline: The answer in one sentence; empty where the table says all.
         verdict: ``better``, ``tie``, ``worse``, ``untested``, ``unconfirmed``, or empty where nothing was tested.
         closest: Label of the candidate whose comparison decides; empty without a comparison.
         numbers: Name -> number, the most important first.
-        table: A table; ``None`` without one.
         notes: Further sentences, the most important first.
         figure: Key of the figure that draws ``data``; empty without a figure.
         data: What the figure needs, as plain values for JSON.

@@ -22,13 +22,7 @@ from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Quest
 from orchestrator.results.race import describe_race
 from orchestrator.results.summary import Summary, trial_row
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import (
-    listed,
-    number_text,
-    p_equals,
-    printed,
-    setting_text,
-)
+from orchestrator.text.wording import BRIEF, listed, metric_words, number_text, p_equals, printed, setting_text
 from trainables.chance import chance_rsum
 from trainables.ranks import Ranks
 
@@ -53,7 +47,7 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     answers = summary.analyses.answers(dataset, summary.verdicts.get(dataset), trends, judged)
     if dataset in summary.races:
         race = summary.races[dataset]
-        headline, *notes = describe_race(race, summary.metric, race_names(summary.history, race))
+        headline, *notes = describe_race(race, summary.history.metric, race_names(summary.history, race))
         answers.insert(0, Answer("race", dataset, "How were the seeds given out?", headline, notes=tuple(notes)))
     return answers
 
@@ -63,7 +57,8 @@ def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     verdict = summary.verdicts.get(dataset)
     if verdict is None:
         return [unconfirmed(summary, dataset)]
-    return _questions(summary, verdict).answers()
+    confirm = summary.history.experiment.confirm
+    return Questions(verdict, published=confirm is None or not confirm.baseline).answers()
 
 
 def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
@@ -81,23 +76,18 @@ def headline_of(summary: Summary, dataset: str) -> Answer:
     return dataset_answers(summary, dataset)[0]
 
 
-def _questions(summary: Summary, verdict: DatasetVerdict) -> Questions:
-    confirm = summary.history.experiment.confirm
-    return Questions(verdict, published=confirm is None or not confirm.baseline)
-
-
 def unconfirmed(summary: Summary, dataset: str) -> Answer:
     """Return the best of each loss in a search whose best trials have not been confirmed."""
-    metric, best = summary.metric, _best_of_losses(summary, dataset)
+    metric, best = summary.history.metric, _best_of_losses(summary, dataset)
     question = "Which loss?" if len(best) > 1 else "Which coefficients?"
     if not best:
         return Answer(WHICH_LOSS, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
     values = [(point.mean(metric) if point.finished else point.value_so_far) or 0.0 for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
-    setting = setting_text(first.first.parameters)
+    setting = setting_text(first.first.parameters, most=BRIEF)
     name = printed(first.first.config.loss) + (f" ({setting})" if setting else "")
-    reached, of_metric = number_text(values[0], metric), f"best {metric.replace('/', ' ')}"
+    reached, of_metric = number_text(values[0], metric), f"best {metric_words(metric)}"
     headline = f"{name} has the {of_metric} of its search, {reached} in {trainings}."
     if not first.finished:
         headline = f"{name} has the {of_metric} so far, {reached}; no trial has been trained to its end yet."
@@ -110,7 +100,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
         Column("setting", "best setting"),
         Column("trials", "trials", unit="count"),
         Column("seeds", "trainings", unit="count"),
-        Column("value", f"best {metric.replace('/', ' ')}", unit=metric),
+        Column("value", f"best {metric_words(metric)}", unit=metric),
         Column("difference", "to the best", unit=metric, signed=True),
         Column("verdict", "verdict"),
     ]
@@ -170,8 +160,8 @@ def _winners(summary: Summary) -> Answer:
         Column("loss", "loss", hidden=True),
         Column("name", "winner"),
         Column("setting", "setting"),
-        Column("result", "mean", unit=summary.metric, shows="both"),
-        Column("lead", "lead over other losses", unit=summary.metric, signed=True, shows="both"),
+        Column("result", "mean", unit=summary.history.metric, shows="both"),
+        Column("lead", "lead over other losses", unit=summary.history.metric, signed=True, shows="both"),
         Column("verdict", "verdict"),
     ]
     rows: list[Sequence[Cell]] = []

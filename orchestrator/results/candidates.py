@@ -30,7 +30,6 @@ class Candidate:
     Attributes:
         dataset: Name of the dataset, within which candidates compete.
         model: Name of the model, as in ``TrialConfig``.
-        loss: Name of the loss.
         parameters: Parameters in which candidates differ, see ``history.Trial.parameters``.
         label: Name of the candidate, unique in its dataset.
         values: Seed -> metric -> value, finite; larger is better for the metrics that select and decide.
@@ -161,7 +160,6 @@ class Comparison:
     """The winner compared with another candidate.
 
     Attributes:
-        label: Label of the other candidate.
         roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``, or ``closest``: of
             the other candidates the one with the largest p-value, where the winner does not beat it.
         difference: Mean of the winner minus mean of the other candidate, in the metric's unit.
@@ -195,9 +193,9 @@ class Comparison:
     detectable: Detectable | None = None
 
     @property
-    def roles_in_words(self) -> str:
-        """The roles as people read them, such as ``runner-up and baseline``."""
-        return " and ".join(role.replace("_", "-") for role in self.roles)
+    def deciding_interval(self) -> Interval | None:
+        """The interval of the test that decides."""
+        return self.interval if self.over_images is None else self.over_images.interval
 
 
 def weakest(comparisons: Sequence[Comparison]) -> Comparison | None:
@@ -211,7 +209,6 @@ class DatasetVerdict:
     """The verdict on the confirmed candidates of a dataset.
 
     Attributes:
-        metric: The metric that decides.
         selection: The metric that chose the winner.
         verdict: *better* where the winner beats every other candidate, else the weakest verdict of the comparisons.
         standings: The candidates with a finished seed, the winner first.

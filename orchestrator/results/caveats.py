@@ -11,8 +11,8 @@ from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, differing, points_by_study, points_of, ranked, trained_alike
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
-from orchestrator.text.values import count_text, short_names, value_text
-from orchestrator.text.wording import listed, number_text, printed
+from orchestrator.text.values import count_text, value_text
+from orchestrator.text.wording import listed, metric_words, number_text, parameter_names, printed
 
 REVISION = 10
 """Leading characters of a revision that identify it."""
@@ -71,7 +71,7 @@ def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
     if (first.best_value or 0.0) <= (best.value or 0.0):
         return []
     how, reached = str(first.state).replace("_", " "), number_text(first.best_value or 0.0, first.metric)
-    return [f"{first.id} reached {reached} {first.metric.replace('/', ' ')}, above the best, and {how}: it cannot win."]
+    return [f"{first.id} reached {reached} {metric_words(first.metric)}, above the best, and {how}: it cannot win."]
 
 
 def _replicates(points: Sequence[Point]) -> list[str]:
@@ -97,7 +97,7 @@ def _settings_without_effect(searched: Sequence[Trial]) -> list[str]:
         names = differing(alike)
         if names:
             of = f"{len(alike)} of {count_text(len(points), 'setting')} of {printed(alike[0].config.loss)}"
-            named = listed(name.replace("_", " ") for name in short_names(dict.fromkeys(names)))
+            named = listed(parameter_names(names).values())
             sentences.append(f"{of}, the best, differ in {named} and had identical results in every epoch.")
     return sentences
 
@@ -132,7 +132,12 @@ def _settings(experiment: Experiment, cells: Sequence[Cell]) -> str:
     """Say which training settings were searched, or else at which learning rate the losses were trained."""
     searched = experiment.search.training
     if "learning_rate" in searched:
-        names = " and ".join(f"{name} in {cells[0].space.training[name]}" for name in searched)
+        ranges = {parameter: str(cells[0].space.training[parameter]) for parameter in searched}
+        # Whether a range is logarithmic, or of whole numbers, is in the experiment's file.
+        names = listed(
+            f"{name} in {ranges[key].removesuffix(' log').removesuffix(' whole')}"
+            for key, name in parameter_names(ranges).items()
+        )
         budget = count_text(experiment.search.trials, "trial")
         if experiment.search.loss == "choose":
             return f"Searched beside the losses, in one study of {budget}: {names}."

@@ -3,8 +3,9 @@
 The winner is better where it leads every other candidate at a p-value up to the level (an intersection-union test
 [Berger1982]): a winner that has an equal must beat this equal, which it does at most as often as the level says, so no
 correction for the number of candidates is needed. Where it does not beat them all, the comparisons with runner-up,
-rival and baseline are corrected by Holm's procedure and for the choice of the winner; the candidate that was missed
-by most is shown beside them.
+rival and baseline are corrected by Holm's procedure, and a lead for the choice of the winner: any other candidate could
+have been the winner over the baseline, and any of the winner's loss over the rival (``best_of_p``). The candidate that
+was missed by most is shown beside them.
 
 Where possible, each comparison has two tests: on this test set, where only seeds vary (Welch's test of the runs), and
 on new images of this kind, where seeds and images vary (``crossed``). ``Rules.over_images`` chooses which test decides.
@@ -24,7 +25,7 @@ from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.statistics import (
     Interval,
     Sample,
-    Variances,
+    WelchTest,
     best_of_p,
     has_spread,
     hedges_g,
@@ -44,13 +45,10 @@ class Rules:
     """How a verdict is found.
 
     Attributes:
-        metric: Metric that decides.
         selection: Metric that chose the winner.
         baseline: Label or loss of the baseline; ``None`` without a baseline.
         level: A corrected p-value up to this level counts as a difference.
         seed: Seed of the bootstrap of a candidate's mean.
-        resamples: Number of resamples of this bootstrap.
-        over_images: Whether seeds and images decide, or seeds alone.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0.
         everyone: Whether the winner must beat every candidate, or runner-up, rival and baseline alone.
     """
@@ -66,18 +64,7 @@ class Rules:
     everyone: bool
 
 
-@dataclass(frozen=True)
-class _Test:
-    """A test that could be made; ``corrected`` is p until it is corrected."""
-
-    difference: float
-    interval: Interval
-    p: float
-    corrected: float
-    variances: Variances
-
-
-_Tests = dict[str, _Test | None]
+_Tests = Mapping[str, WelchTest | CrossedTest | None]
 """Label of another candidate -> its test; ``None`` where no test could be made."""
 
 
@@ -98,26 +85,28 @@ def compare(ranked: Sequence[Candidate], rules: Rules) -> tuple[Comparison, ...]
     opponents = find_opponents(ranked, rules.baseline)
     named = [other.label for other, _ in opponents]
     others = [one for one in ranked[1:] if one.label in named or (rules.everyone and _is_testable(one))]
-    on_test_set: _Tests = {other.label: _welch(ranked[0], other, rules.metric) for other in others}
-    none: dict[str, CrossedTest | None] = dict.fromkeys(on_test_set)
-    crossed = _crossed_tests(ranked[0], others) if rules.over_images else none
-    over_images: _Tests = {label: _of_crossed(test) for label, test in crossed.items()}
-    decisive = {label: over_images[label] or on_test_set[label] for label in crossed}
-    leads = {one.label: _lead_p(ranked[0], one, decisive[one.label], rules.metric) for one in others}
+    metric = rules.metric
+    on_test_set = {
+        one.label: welch_test(
+            ranked[0].sample(metric), one.sample(metric), (not ranked[0].has_seeds, not one.has_seeds)
+        )
+        for one in others
+    }
+    crossed = _crossed_tests(ranked[0], others) if rules.over_images else dict.fromkeys(on_test_set)
+    decisive = {label: crossed[label] or on_test_set[label] for label in crossed}
+    leads = {one.label: _lead_p(ranked[0], one, decisive[one.label], metric) for one in others}
     closest = max(others, key=lambda one: leads[one.label], default=None)
     if closest is not None and leads[closest.label] > rules.level and closest.label not in named:
         opponents.append((closest, ("closest",)))
     chances = {other.label: _could_have_won(ranked, roles) for other, roles in opponents}
-    on_test_set = _correct(ranked, on_test_set, chances, rules)
-    over_images = _correct(ranked, over_images, chances, rules)
-    shown = {other.label for other, _ in opponents}
+    p_of_seeds, p_over_images = (_corrected(ranked, tests, chances, rules) for tests in (on_test_set, crossed))
     comparisons = []
-    for other, roles in [*opponents, *((one, ()) for one in others if one.label not in shown)]:
-        comparison = _on_test_set((ranked[0], other), roles, rules, on_test_set[other.label])
-        test, images = crossed[other.label], over_images[other.label]
-        if test is not None and images is not None:
-            comparison = _over_images(comparison, test, images.corrected, rules)
-        comparisons.append(_with_power(comparison, images or on_test_set[other.label], rules.level))
+    for other, roles in [*opponents, *((one, ()) for one in others if one.label not in chances)]:
+        label = other.label
+        comparison = _on_test_set((ranked[0], other), roles, rules, on_test_set[label], p_of_seeds.get(label))
+        if (test := crossed[label]) is not None:
+            comparison = _over_images(comparison, test, p_over_images[label], rules)
+        comparisons.append(_with_power(comparison, decisive[label], rules.level))
     return tuple(comparisons)
 
 
@@ -126,7 +115,7 @@ def _is_testable(other: Candidate) -> bool:
     return not (other.has_seeds and other.missing and len(other.values) < 2)
 
 
-def _lead_p(winner: Candidate, other: Candidate, test: _Test | None, metric: str) -> float:
+def _lead_p(winner: Candidate, other: Candidate, test: WelchTest | CrossedTest | None, metric: str) -> float:
     """Return the p-value with which the winner leads; 0 and 1 where a comparison needs no test or cannot have one."""
     if test is not None:
         return lead_p(test.difference, test.p)
@@ -134,8 +123,10 @@ def _lead_p(winner: Candidate, other: Candidate, test: _Test | None, metric: str
     return 0.0 if verdict is Verdict.BETTER else 1.0
 
 
-def _correct(ranked: Sequence[Candidate], tests: _Tests, chances: Mapping[str, int], rules: Rules) -> _Tests:
-    """Return the tests with corrected p-values.
+def _corrected(
+    ranked: Sequence[Candidate], tests: _Tests, chances: Mapping[str, int], rules: Rules
+) -> dict[str, float]:
+    """Return the corrected p-value of each test that could be made.
 
     Args:
         ranked: Candidates, the winner first.
@@ -149,21 +140,17 @@ def _correct(ranked: Sequence[Candidate], tests: _Tests, chances: Mapping[str, i
     by_label = {one.label: one for one in ranked}
     leads = [_lead_p(ranked[0], by_label[label], test, rules.metric) for label, test in tests.items()]
     largest = max(leads, default=1.0) if rules.everyone else 1.0
-    corrected: _Tests = dict(tests)
+    corrected = {label: test.p for label, test in made.items()}
     for label, test in made.items():
         if label in after_holm:
-            p = _corrected(test.difference, test.p, after_holm[label], chances[label])
-            corrected[label] = replace(test, corrected=largest if largest <= rules.level < p else p)
+            # A lead counts with at least the probability that the luckiest candidate leads as far.
+            lucky = best_of_p(test.p, chances[label]) if test.difference > 0 else 0.0
+            p = max(after_holm[label], lucky)
+            corrected[label] = largest if largest <= rules.level < p else p
         elif test.difference < 0:
             # Nobody named this candidate beforehand: that it is better than the winner pays for every other one.
-            corrected[label] = replace(test, corrected=min(1.0, test.p * (len(ranked) - 1)))
+            corrected[label] = min(1.0, test.p * (len(ranked) - 1))
     return corrected
-
-
-def _welch(winner: Candidate, other: Candidate, metric: str) -> _Test | None:
-    exact = (not winner.has_seeds, not other.has_seeds)
-    test = welch_test(winner.sample(metric), other.sample(metric), exact)
-    return None if test is None else _Test(test.difference, test.interval, test.p, test.p, test.variances)
 
 
 def _crossed_tests(winner: Candidate, others: Sequence[Candidate]) -> dict[str, CrossedTest | None]:
@@ -180,10 +167,6 @@ def _crossed_tests(winner: Candidate, others: Sequence[Candidate]) -> dict[str, 
     }
 
 
-def _of_crossed(test: CrossedTest | None) -> _Test | None:
-    return None if test is None else _Test(test.difference, test.interval, test.p, test.p, test.variances)
-
-
 def _could_have_won(ranked: Sequence[Candidate], roles: Collection[str]) -> int:
     """Return from how many candidates the winner was chosen, as the correction of a comparison counts them.
 
@@ -197,11 +180,6 @@ def _could_have_won(ranked: Sequence[Candidate], roles: Collection[str]) -> int:
         winner = ranked[0]
         return sum((one.model, one.loss) == (winner.model, winner.loss) for one in ranked)
     return 1
-
-
-def _corrected(difference: float, p: float, after_holm: float, candidates: int) -> float:
-    """Return the p-value that decides: for a lead, at least the probability that the luckiest candidate leads so."""
-    return max(after_holm, best_of_p(p, candidates)) if difference > 0 else after_holm
 
 
 def find_opponents(ranked: Sequence[Candidate], baseline: str | None) -> list[tuple[Candidate, tuple[str, ...]]]:
@@ -238,23 +216,21 @@ def _rival(ranked: Sequence[Candidate]) -> Candidate | None:
 
 
 def _on_test_set(
-    pair: tuple[Candidate, Candidate], roles: tuple[str, ...], rules: Rules, tested: _Test | None
+    pair: tuple[Candidate, Candidate], roles: tuple[str, ...], rules: Rules, test: WelchTest | None, p: float | None
 ) -> Comparison:
     """Return the comparison on this test set, over the seeds alone."""
     (winner, other), metric = pair, rules.metric
     first, second = winner.sample(metric), other.sample(metric)
     difference = float(first.mean() - second.mean())
     seeds = sorted(set(winner.values) & set(other.values))
-    verdict, reason = (
-        (_decide(difference, tested.corrected, rules.level), "") if tested else _without_test(pair, first, second)
-    )
+    verdict, reason = _without_test(pair, first, second) if p is None else (_decide(difference, p, rules.level), "")
     return Comparison(
         label=other.label,
         roles=roles,
         difference=difference,
-        interval=possible(tested.interval, *_range(metric)) if tested else None,
-        welch_p=tested.p if tested else None,
-        holm_p=tested.corrected if tested else None,
+        interval=possible(test.interval, *_range(metric)) if test else None,
+        welch_p=test.p if test else None,
+        holm_p=p,
         paired_p=paired_p(np.array([winner.values[s][metric] - other.values[s][metric] for s in seeds])),
         pairs=len(seeds),
         effect=hedges_g(first, second),
@@ -281,7 +257,7 @@ def _over_images(comparison: Comparison, test: CrossedTest, corrected: float, ru
     return replace(comparison, holm_p=corrected, verdict=decided, reason="", over_images=found)
 
 
-def _with_power(comparison: Comparison, test: _Test | None, level: float) -> Comparison:
+def _with_power(comparison: Comparison, test: WelchTest | CrossedTest | None, level: float) -> Comparison:
     """Return a comparison with the differences that its test finds; a winner beats each candidate at the level."""
     if test is None:
         return comparison

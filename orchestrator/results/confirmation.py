@@ -36,7 +36,7 @@ from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Entrant, Race, most_seeds, run_race
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
-from orchestrator.text.wording import printed
+from orchestrator.text.wording import listed, parameter_names, printed, setting_text
 from trainables.errors import ConfigError
 from trainables.ranks import Ranks
 
@@ -61,7 +61,6 @@ class Confirmation:
 
     Attributes:
         history: History of the experiment, which does not change as long as the confirmation is in use.
-        dataset: Name of the dataset.
         plan: The design; ``None`` where an older version, which recorded no plans, confirmed.
     """
 
@@ -196,8 +195,8 @@ class Confirmation:
         """Return a sentence about each candidate whose runs are those of further settings."""
         groups = [[self.history.trials[name] for name in (label, *others)] for label, others in self.alike.items()]
         return [
-            f"{len(trials)} settings that differ in {' and '.join(names)} gave identical results in every epoch; "
-            f"only {trials[0].id!r} was confirmed"
+            f"{len(trials)} settings that differ in {listed(parameter_names(names).values())} gave identical results "
+            f"in every epoch; only {setting_text(trials[0].parameters, names)} was confirmed"
             for trials in groups
             # A setting that was trained twice is no finding.
             if (names := differing(trials))

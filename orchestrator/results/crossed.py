@@ -28,6 +28,7 @@ References:
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,23 +51,23 @@ class CrossedTest:
     difference: float
     variances: Variances
 
-    @property
+    @cached_property
     def freedom(self) -> float:
         """Degrees of freedom of V."""
         return self.variances.freedom
 
-    @property
+    @cached_property
     def error(self) -> float:
         """The standard error of the difference."""
         parts = self.variances
         return math.sqrt(parts.seed_variance + parts.image_variance + parts.joint_variance)
 
-    @property
+    @cached_property
     def interval(self) -> Interval:
         """The 95 % interval of the difference."""
         return around(self.difference, self.error, self.freedom)
 
-    @property
+    @cached_property
     def p(self) -> float:
         """The two-sided p-value: probability of so large a difference if the candidates did not differ."""
         return two_sided(self.difference / self.error, self.freedom)

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.journal.history import History
-from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.journal.trial import TrialState
 from orchestrator.results.answer import Answer, Column, table_of
 from orchestrator.results.candidates import DatasetVerdict, weakest
 from orchestrator.results.confirmation import Confirmation
@@ -79,18 +78,14 @@ def judged_verdicts(confirmation: Confirmation) -> list[JudgedVerdict]:
         DataError: If kept ranks are damaged.
     """
     trials = [trial for trial in confirmation.repeats if trial.state is TrialState.FINISHED]
-    ranks = {trial.id: _judged_ranks(confirmation.history, trial) for trial in trials}
+    texts = {trial.id: confirmation.history.test_judged.get(trial.id, ()) for trial in trials}
+    read = {trial: map(JudgedRanks.from_text, of_trial) for trial, of_trial in texts.items()}
+    ranks = {trial: {(one.name, one.digest): one for one in of_trial} for trial, of_trial in read.items()}
     common = set.intersection(*(set(each) for each in ranks.values())) if ranks else set()
     return [
         _judge(confirmation, {trial: of_trial[source] for trial, of_trial in ranks.items()})
         for source in sorted(common)
     ]
-
-
-def _judged_ranks(history: History, trial: Trial) -> dict[tuple[str, str], JudgedRanks]:
-    """Return a trial's ranks by name and digest of the judgements."""
-    read = [JudgedRanks.from_text(text) for text in history.test_judged.get(trial.id, ())]
-    return {(one.name, one.digest): one for one in read}
 
 
 def _judge(confirmation: Confirmation, ranks: Mapping[str, JudgedRanks]) -> JudgedVerdict:
@@ -151,7 +146,10 @@ def judged_answer(dataset: str, judged: Sequence[JudgedVerdict]) -> Answer | Non
     """Return the answer whether a verdict holds by people's judgements; ``None`` without judgements."""
     if not judged:
         return None
-    notes = [_known_share(verdict) for verdict in judged]
+    known = [
+        "" if one.known is None else f"; {share_text(one.known)} of the winner's first ten are judged" for one in judged
+    ]
+    notes = [f"Judgements: {one.title}{share}." for one, share in zip(judged, known, strict=True)]
     columns = [
         Column("source", "judgements"),
         Column("metric", "metric"),
@@ -182,11 +180,6 @@ def _sentence(judged: JudgedVerdict) -> str:
     same = "is the same" if judged.survives else "changes"
     counting = "Counting the captions that people judged correct, the verdict"
     return f"{counting} {same}: {', '.join(leads)}." if leads else f"{counting} {same}."
-
-
-def _known_share(judged: JudgedVerdict) -> str:
-    known = "" if judged.known is None else f"; {share_text(judged.known)} of the winner's first ten are judged"
-    return f"Judgements: {judged.title}{known}."
 
 
 def _in_words(metric: str) -> str:

@@ -28,7 +28,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
@@ -36,6 +35,7 @@ from orchestrator.results.crossed import CrossedTest, crossed_test
 from orchestrator.results.statistics import POWER, WelchTest, best_of_p, holm, needed_seeds, welch_test
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
+    BRIEF,
     basis_text,
     interval_text,
     listed,
@@ -198,8 +198,7 @@ class Questions:
         question = "Which model and loss?" if self._several_models else "Which loss?"
         headline = self._headline(contest, names, self._every("loss", shown))
         return replace(
-            self._answer(WHICH_LOSS, question, headline, self._outcome(contest)),
-            **self._facts(contest),
+            self._of_contest(WHICH_LOSS, question, headline, contest),
             table=self._table([winner, *shown], contest, names),
             notes=(
                 *self._beaten(contest, shown, names),
@@ -222,18 +221,12 @@ class Questions:
             return self._answer(WHICH_COEFFICIENTS, question, alone, Verdict.UNTESTED) if is_alone else None
         names = self.setting_names([winner, *others])
         rivals = 1 + len(self._unbeaten_losses())
-        contest = self._contest(others, dict.fromkeys(_labels(others), (1 + len(others)) * rivals), chances=2 * rivals)
+        contest = self._contest(others, {one.label: (1 + len(others)) * rivals for one in others}, chances=2 * rivals)
         headline = self._headline(contest, names, self._every(f"setting of {printed(winner.loss)}", others))
         is_only_question = len(others) == len(self._candidates) - 1
         return replace(
-            self._answer(
-                WHICH_COEFFICIENTS,
-                f"Which coefficients of {printed(winner.loss)}?",
-                headline,
-                self._outcome(contest),
-            ),
-            **self._facts(contest),
-            table=self._table([winner, *others], contest, names),
+            self._of_contest(WHICH_COEFFICIENTS, f"Which coefficients of {printed(winner.loss)}?", headline, contest),
+            table=self._table([winner, *others], contest, self.setting_names([winner, *others], None)),
             notes=(
                 *self._beaten(contest, others, names),
                 *self._choice(contest),
@@ -251,13 +244,13 @@ class Questions:
         candidate = self._standings[label].candidate
         named = f"the {what} ({self.full_name(candidate)})"
         if candidate is winner:
-            return self._answer(PUBLISHED, question, f"The winner is {named}.", Verdict.TIE)
+            verb = "win" if self._published else "wins"
+            return self._answer(PUBLISHED, question, f"T{named[1:]} {verb}.", Verdict.TIE)
         chances = len(self._candidates) - 1
         contest = self._contest([candidate], {label: chances}, chances=chances)
         headline = self._headline(contest, {winner.label: THE_WINNER, label: named}, "")
         return replace(
-            self._answer(PUBLISHED, question, headline[:1].upper() + headline[1:], self._outcome(contest)),
-            **self._facts(contest),
+            self._of_contest(PUBLISHED, question, headline[:1].upper() + headline[1:], contest),
             notes=(*self._choice(contest), *self._new_images(contest)),
         )
 
@@ -283,6 +276,22 @@ class Questions:
 
     def _answer(self, key: str, question: str, headline: str, verdict: str) -> Answer:
         return Answer(key, self.verdict.dataset, question, headline, str(verdict))
+
+    def _of_contest(self, key: str, question: str, headline: str, contest: Contest) -> Answer:
+        answer, closest = self._answer(key, question, headline, self._outcome(contest)), contest.closest
+        if closest is None:
+            return answer
+        images, interval = closest.over_images, closest.deciding_interval
+        numbers: dict[str, float | int | None] = {
+            "difference": closest.difference,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "p": contest.p,
+            "p_unadjusted": deciding_p(closest),
+            "probability_on_new_images": images.probability if images else None,
+            **self._power(contest, closest),
+        }
+        return replace(answer, numbers=numbers, closest=closest.label)
 
     def _contest(self, others: Sequence[Candidate], shown: Mapping[str, int], *, chances: int) -> Contest:
         tested = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
@@ -332,16 +341,17 @@ class Questions:
         return f"{printed(candidate.model)} {name}" if self._several_models else name
 
     def full_name(self, candidate: Candidate) -> str:
-        """Return a candidate's loss with its setting."""
-        setting = setting_text(candidate.parameters)
+        """Return a candidate's loss with its setting, brief enough for a sentence."""
+        setting = setting_text(candidate.parameters, most=BRIEF)
         return f"{self.loss_name(candidate)}, {setting}" if setting else self.loss_name(candidate)
 
-    def setting_names(self, candidates: Sequence[Candidate]) -> dict[str, str]:
+    def setting_names(self, candidates: Sequence[Candidate], most: int | None = BRIEF) -> dict[str, str]:
         """Return label -> the hyper-parameters in which candidates differ, of all where the values are equal."""
         keys = list(dict.fromkeys(key for candidate in candidates for key in candidate.parameters))
         values = {key: [candidate.parameters.get(key) for candidate in candidates] for key in keys}
         differing = [key for key in keys if any(value != values[key][0] for value in values[key])]
-        names = {one.label: setting_text(one.parameters, differing or None) or "default" for one in candidates}
+        shown = differing or None
+        names = {one.label: setting_text(one.parameters, shown, most=most) or "default" for one in candidates}
         unique = len(set(names.values())) == len(candidates)
         return names if unique else {one.label: f"{names[one.label]} ({one.label})" for one in candidates}
 
@@ -387,28 +397,11 @@ class Questions:
 
     def _evidence(self, comparison: Comparison, p: float | None) -> str:
         """Return interval and p-value of a comparison after a comma; empty where nothing was tested."""
-        interval = comparison.interval if comparison.over_images is None else comparison.over_images.interval
+        interval = comparison.deciding_interval
         if interval is None or p is None:
             return f", {comparison.reason}" if comparison.reason else ""
         ends = interval_text(interval.low, interval.high, self.verdict.metric)
         return f", 95 % CI {ends}, {p_equals(p)}"
-
-    def _facts(self, contest: Contest) -> dict[str, Any]:
-        closest = contest.closest
-        return {} if closest is None else {"numbers": self._numbers(contest, closest), "closest": closest.label}
-
-    def _numbers(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
-        images = closest.over_images
-        interval = closest.interval if images is None else images.interval
-        return {
-            "difference": closest.difference,
-            "low": interval.low if interval else None,
-            "high": interval.high if interval else None,
-            "p": contest.p,
-            "p_unadjusted": deciding_p(closest),
-            "probability_on_new_images": images.probability if images else None,
-            **self._power(contest, closest),
-        }
 
     def _power(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
         """Return the smallest difference that the test detects, and the seeds of each that detect a measured lead."""
@@ -459,7 +452,7 @@ class Questions:
             return (*about, None, None, "winner")
         if comparison is None:
             return (*about, None, None, str(Verdict.UNTESTED))
-        interval = comparison.interval if comparison.over_images is None else comparison.over_images.interval
+        interval = comparison.deciding_interval
         ends = (-interval.high, -interval.low) if interval else (None, None)
         outcome = self._row_outcome(contest, candidate)
         verdict = str(OPPOSITE.get(outcome, outcome))
@@ -481,7 +474,7 @@ class Questions:
         closest = contest.closest
         if closest is None or self._outcome(contest) is not Verdict.TIE:
             return ()
-        interval = closest.interval if closest.over_images is None else closest.over_images.interval
+        interval = closest.deciding_interval
         if interval is None or interval.low <= 0 <= interval.high:
             return ()
         return ("The interval is of this pair alone; p also counts the choice of the winner among its candidates.",)
@@ -530,10 +523,6 @@ class Questions:
         if seeds is None:
             return f"{said}; no affordable number of seeds would detect {gap}."
         return f"{said}; {seeds} seeds each would detect {gap}."
-
-
-def _labels(candidates: Iterable[Candidate]) -> list[str]:
-    return [candidate.label for candidate in candidates]
 
 
 def quantity_of(standing: Standing) -> Quantity:

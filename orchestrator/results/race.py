@@ -25,7 +25,7 @@ import numpy as np
 
 from orchestrator.results.statistics import Sample, lead_p, welch_test
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import number_text, p_equals
+from orchestrator.text.wording import metric_words, number_text, p_equals
 
 SHARE = 2 / 3
 """Share of the trainings that all candidates get alike."""
@@ -45,7 +45,6 @@ class Entrant:
     """A candidate of a race.
 
     Attributes:
-        label: Name of the candidate.
         values: Each seed that finished, with the metric on val.
         lost: Seeds that diverged or failed.
     """
@@ -221,7 +220,7 @@ def describe_race(race: Race, metric: str, names: Mapping[str, str]) -> list[str
 
 def describe_round(closed: Round, number: int, metric: str, names: Mapping[str, str]) -> str:
     """Return a sentence about the result of a round of a race; rounds are numbered from 1."""
-    leader, mean, unit = names[closed.leader], closed.means[closed.leader], metric.replace("/", " ")
+    leader, mean, unit = names[closed.leader], closed.means[closed.leader], metric_words(metric)
     if closed.closest is None:
         seeds = count_text(closed.seeds[closed.leader], "seed")
         return f"Round {number}: {leader} leads with {number_text(mean, metric)} {unit} over {seeds}."

@@ -43,7 +43,6 @@ class Measure:
     """A metric over the seeds of a candidate.
 
     Attributes:
-        mean: Mean, in the metric's unit.
         std: Standard deviation of the population (``ddof=0``), as in the published tables; ``None`` for one run or
             where the deviation is not known.
         seeds: Number of runs, >= 1.

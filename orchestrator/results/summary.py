@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from orchestrator.experiment.sections import Objective
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Trial
@@ -32,35 +31,10 @@ class Summary:
 
     history: History
 
-    @property
-    def experiment(self) -> str:
-        """Name of the experiment."""
-        return self.history.name
-
-    @property
-    def metric(self) -> str:
-        """The metric that the experiment maximises."""
-        return self.history.metric
-
     @cached_property
     def analyses(self) -> Analyses:
         """What the history says beside the verdicts."""
         return Analyses(self.history)
-
-    @property
-    def objectives(self) -> Sequence[Objective]:
-        """The objectives, of which ``metric`` is the first."""
-        return self.analyses.objectives
-
-    @property
-    def ended_by(self) -> str | None:
-        """See ``History.ended_by``."""
-        return self.history.ended_by
-
-    @property
-    def fronts(self) -> Mapping[str, Sequence[Point]]:
-        """Dataset -> Pareto front, where there are several objectives."""
-        return self.analyses.fronts
 
     @cached_property
     def winners(self) -> Mapping[str, Winner]:
@@ -95,16 +69,6 @@ class Summary:
         """Dataset that has a verdict -> verdicts by people's judgements of pairs; empty without judgements."""
         return {dataset: judged_verdicts(self.confirmations[dataset]) for dataset in self.verdicts}
 
-    @property
-    def confirm_looks(self) -> Mapping[str, int]:
-        """Dataset -> how often its test split was opened for repeats."""
-        return self.history.confirm_looks
-
-    @property
-    def test_openings(self) -> Mapping[str, int]:
-        """Dataset -> how often its test split was opened."""
-        return self.history.test_openings
-
     @cached_property
     def datasets(self) -> Sequence[str]:
         """Datasets with a trial, in the order of their first trials."""
@@ -117,27 +81,28 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain values for JSON."""
+        history, analyses = self.history, self.analyses
         return {
-            "experiment": self.experiment,
-            "pareto": {dataset: [self._on_front(point) for point in front] for dataset, front in self.fronts.items()},
-            "metric": self.metric,
-            "objectives": [goal.model_dump() for goal in self.objectives],
-            "ended_by": self.ended_by,
+            "experiment": history.name,
+            "pareto": {dataset: list(map(self._on_front, front)) for dataset, front in analyses.fronts.items()},
+            "metric": history.metric,
+            "objectives": [goal.model_dump() for goal in analyses.objectives],
+            "ended_by": history.ended_by,
             "winners": {dataset: winner.to_dict() for dataset, winner in self.winners.items()},
             "verdicts": [verdict.to_dict() for verdict in self.verdicts.values()],
             "races": {dataset: race.to_dict() for dataset, race in self.races.items()},
-            "equal_budget": dict(self.analyses.equal_budget),
-            "optimism": dict(self.analyses.optimism),
+            "equal_budget": dict(analyses.equal_budget),
+            "optimism": dict(analyses.optimism),
             "trends": {dataset: list(trends) for dataset, trends in self.trends.items()},
             "judged": {dataset: [one.to_dict() for one in judged] for dataset, judged in self.judged.items()},
-            "confirm_looks": dict(self.confirm_looks),
-            "test_openings": dict(self.test_openings),
+            "confirm_looks": dict(history.confirm_looks),
+            "test_openings": dict(history.test_openings),
             "caveats": {dataset: list(sentences) for dataset, sentences in self.caveats.items()},
-            "early_epochs": dict(self.analyses.early_epochs),
+            "early_epochs": dict(analyses.early_epochs),
         }
 
     def _on_front(self, point: Point) -> dict[str, Any]:
-        return {"trial": point.first.id, **identity_of(point.first), **values_at_best(point, self.objectives)}
+        return {"trial": point.first.id, **identity_of(point.first), **values_at_best(point, self.analyses.objectives)}
 
 
 def trial_row(trial: Trial, history: History) -> dict[str, Any]:

@@ -48,7 +48,6 @@ class Row:
         number: Rank on the dataset; of a published row, the number of the experiment in [Bleeker2022] or the name of
             another paper.
         verdict: ``winner``, or how the candidate compares with the winner; empty where it was not compared.
-        published: Whether the row is from a paper.
     """
 
     dataset: str
@@ -71,8 +70,6 @@ class Layout:
     """The columns of a table.
 
     Attributes:
-        key: Key of the answer.
-        title: Title of the table.
         columns: The columns of metrics; their keys are metrics without prefix.
         published: Number of the table in [Bleeker2022]; ``None`` if the paper has no such table.
         over_batches: Whether the deviations are over the batches of a run.
@@ -191,18 +188,14 @@ _ABOUT = (
 
 @dataclass(frozen=True)
 class Result:
-    """An experiment with its answers and rows, each computed when it is first asked for.
-
-    Attributes:
-        summary: Summary of the experiment.
-    """
+    """An experiment with its answers and rows, each computed when it is first asked for."""
 
     summary: Summary
 
     @property
     def name(self) -> str:
         """Name of the experiment."""
-        return self.summary.experiment
+        return self.summary.history.name
 
     @cached_property
     def answers(self) -> list[Answer]:

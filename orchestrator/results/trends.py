@@ -27,8 +27,8 @@ from orchestrator.results.answer import Answer, Column, Quantity, table_of
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.equal_budget import Json
 from orchestrator.results.statistics import CONFIDENCE, Interval, Sample, around, has_spread, holm, two_sided
-from orchestrator.text.values import short_names, value_text
-from orchestrator.text.wording import interval_text, metric_name, number_text, p_equals, printed
+from orchestrator.text.values import value_text
+from orchestrator.text.wording import interval_text, metric_name, number_text, p_equals, parameter_names, printed
 
 FEWEST_VALUES = 3
 """Fewest values of a parameter for a trend: two values are a comparison."""
@@ -92,11 +92,12 @@ def trend_answer(dataset: str, trends: Sequence[Json]) -> Answer | None:
     """Return the answer about a dataset's trends; ``None`` without a trend."""
     if not trends:
         return None
-    metric, parameter = trends[0]["metric"], trends[0]["parameter"]
+    metric = trends[0]["metric"]
+    (parameter,) = parameter_names([trends[0]["parameter"]]).values()
     columns = [
         Column("loss", "loss", hidden=True),
         Column("name", "loss"),
-        Column("value", _name(parameter), unit="number"),
+        Column("value", parameter, unit="number"),
         Column("mean", "mean", unit=metric, shows="both"),
     ]
     rows = [
@@ -106,7 +107,7 @@ def trend_answer(dataset: str, trends: Sequence[Json]) -> Answer | None:
     ]
     headline, *notes = (sentence for trend in trends for sentence in describe_trend(trend))
     notes.append("Both p-values of a trend are Holm-adjusted; the intervals hold all means with 95 %.")
-    question, table = f"Is there a trend over {_name(parameter)}?", table_of(columns, rows)
+    question, table = f"Is there a trend over {parameter}?", table_of(columns, rows)
     return Answer("trends", dataset, question, headline, table=table, notes=tuple(notes), data={"trends": list(trends)})
 
 
@@ -114,6 +115,7 @@ def describe_trend(trend: Json) -> list[str]:
     """Return sentences about a trend: slope, then bend."""
     metric, name = metric_name(trend["metric"]), printed(trend["loss"])
     slope, bend = trend["slope"], trend["bend"]
+    (parameter,) = parameter_names([trend["parameter"]]).values()
     rising = "rises" if slope["estimate"] > 0 else "falls"
     said = f"{name}: {metric} {rising} by" if slope["p"] <= LEVEL else f"{name}: {metric} has no significant slope:"
     gap = number_text(slope["estimate"], metric, signed=slope["p"] > LEVEL).lstrip("−" if slope["p"] <= LEVEL else "")
@@ -123,14 +125,9 @@ def describe_trend(trend: Json) -> list[str]:
     )
     best = max(trend["curve"], key=lambda point: point["mean"])["value"]
     return [
-        f"{said} {gap} a doubling of {_name(trend['parameter'])}, 95 % CI {ends}, {p_equals(slope['p'])}.",
+        f"{said} {gap} a doubling of {parameter}, 95 % CI {ends}, {p_equals(slope['p'])}.",
         f"{name}: {bends}, {p_equals(bend['p'])}; the highest mean is at {value_text(best)}.",
     ]
-
-
-def _name(parameter: str) -> str:
-    (name,) = short_names({parameter: None})
-    return name.replace("_", " ")
 
 
 def _contrast(weights: Sample, groups: Sequence[Sample]) -> tuple[float, Interval, float]:

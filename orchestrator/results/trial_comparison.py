@@ -16,7 +16,7 @@ from orchestrator.results.answer import Answer, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.winner import find_winners
-from orchestrator.text.wording import number_text, setting_text
+from orchestrator.text.wording import interval_text, metric_words, number_text, setting_text
 from trainables.errors import UserError
 from trainables.ranks import Ranks
 
@@ -178,7 +178,7 @@ def which_is_better(first: Side, second: Side) -> str:
     reached, against = one.best_value, other.best_value
     if reached is None or against is None:
         return f"neither is called better: not both have a value of {one.metric} yet"
-    unit = one.metric.replace("/", " ")
+    unit = metric_words(one.metric)
     if reached == against:
         return f"the two have equal {unit}: {number_text(reached, one.metric)}"
     name = _short(first, second) if reached > against else _short(second, first)
@@ -203,13 +203,11 @@ def _confirmed(first: Side, second: Side) -> str:
     comparison = next((one for one in verdict.comparisons if one.label == loser), None)
     if comparison is None:
         return ""
-    interval = comparison.interval
-    between = f", 95 % interval [{interval.low:+.2f}, {interval.high:+.2f}]" if interval else ""
+    interval, metric = comparison.deciding_interval, verdict.metric
+    ends = f", 95 % CI {interval_text(interval.low, interval.high, metric)}" if interval else ""
+    gap = number_text(comparison.difference, metric, signed=True)
     name = _short(sides[winner], sides[loser])
-    return (
-        f"with fresh seeds the verdict on {name} is {comparison.verdict.value}: its {verdict.metric} is "
-        f"{comparison.difference:+.2f} from that of the other{between}"
-    )
+    return f"with fresh seeds {name} is {comparison.verdict}: {gap} {metric_words(metric)}{ends}"
 
 
 def _short(side: Side, other: Side) -> str:

@@ -13,11 +13,8 @@ that of many. The level is 3.5 %, so that at most 4 % of studies are wrong: with
 Welch's test at 3.5 % errs in 3.9 %, with three seeds in 4.1 %, of sixfold spread in 4.4 %. Fixed designs of older
 versions keep their level of 4 %.
 
-Where the winner does not beat them all, the comparisons with runner-up, rival (the best of another loss) and baseline
-are corrected by Holm's procedure. Against the baseline, any other candidate could have been the winner; so the p-value
-of a lead is at least the probability that the luckiest of so many candidates leads as far (``best_of_p``), and a
-baseline from which no candidate differs is called beaten in at most 4 % of studies. The rival is treated as a baseline
-of the candidates of the winner's loss. Each dataset has a correction of its own.
+``comparisons`` says how p-values are corrected where the winner does not beat them all, each dataset by itself. A
+baseline from which no candidate differs is called beaten in at most 4 % of studies.
 
 How often a winner with an equal is called better, and how often a lead is found, is in
 ``docs/evidence/verdict-errors.md``; ``python -m tests.benchmarks race`` simulates it. A variance pooled over the

@@ -361,7 +361,7 @@ def end_of_search(summary: Summary, commands: Sequence[str], width: int) -> list
     """Return the end of a search as lines, at most 15 on a terminal of 100 columns."""
     datasets = summary.datasets
     if not datasets:
-        return [Text(f"{summary.experiment}: no trial has begun")]
+        return [Text(f"{summary.history.name}: no trial has begun")]
     answers = over_datasets(summary) if len(datasets) > 1 else dataset_answers(summary, datasets[0])
     first, further = answers[0], answers[1:2]
     sentences = [f"{answer.question} {answer.headline}" for answer in further] or list(first.notes[:1])
@@ -370,10 +370,10 @@ def end_of_search(summary: Summary, commands: Sequence[str], width: int) -> list
         for name in datasets
     )
     verdict = summary.verdicts.get(datasets[0])
-    metric = summary.metric if verdict is None else verdict.metric
+    metric = summary.history.metric if verdict is None else verdict.metric
     models = {trial.config.model for trial in summary.history.trials.values()}
     about = (
-        Path(datasets[0]).name if len(datasets) == 1 else summary.experiment,
+        Path(datasets[0]).name if len(datasets) == 1 else summary.history.name,
         printed(models.pop()) if len(models) == 1 else "",
     )
     chance = chance_of(summary, datasets[0]) if metric == "test/rsum" else None

@@ -70,20 +70,11 @@ def visible_values(value: Any) -> Any:
     return value
 
 
-def metric_text(metric: str, value: float | None) -> str:
-    """Return a metric with its meaningful digits: three decimals of fractions, one of others, four of a count."""
-    if value is None:
-        return "–"
-    if metric.startswith(("cocos/", "cocos_start/")):
-        return value_text(value)
-    return f"{value:.3f}" if metric.endswith(FRACTIONS) else f"{value:.1f}"
-
-
 def value_text(value: Any) -> str:
     """Return a hyper-parameter in few characters: four significant digits, lists in brackets."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
-    if isinstance(value, float | int):
+    if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(value_text(item) for item in value)}]"
@@ -117,12 +108,6 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_short(part) for part in value) + "]"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 SYMBOLS = {"temperature": "τ"}
 """Hyper-parameters that papers write with a letter."""
 
@@ -141,4 +126,4 @@ def short_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def format_parameters(parameters: Mapping[str, Any]) -> str:
     """Return ``name=value`` pairs, numbers with four significant digits."""
-    return " ".join(f"{name}={_short(value)}" for name, value in parameters.items())
+    return " ".join(f"{name}={value_text(value)}" for name, value in parameters.items())

@@ -3,12 +3,14 @@
 A minus is the sign U+2212. Numbers have the digits that their error allows; a difference has a sign.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from orchestrator.reference.published import DATASETS, LOSSES, MODELS
-from orchestrator.text.values import FRACTIONS, count_text, duration_text, short_names, value_text, visible
+from orchestrator.reference.published import DATASETS, LOSSES, MODELS, SYNONYMS
+from orchestrator.text.values import FRACTIONS, SYMBOLS, count_text, duration_text, value_text, visible
 
 MISSING = "–"
 
@@ -51,7 +53,7 @@ def printed(name: str) -> str:
         ('NT-Xent', 'mine', 'my_loss')
     """
     last = PurePath(name).name or name
-    return PRINTED.get(name) or PRINTED.get(last) or one_line(last)
+    return PRINTED.get(name) or PRINTED.get(SYNONYMS.get(last, last)) or one_line(last)
 
 
 def one_line(text: str) -> str:
@@ -59,20 +61,47 @@ def one_line(text: str) -> str:
     return " ".join(visible(text).split())
 
 
-def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = None) -> str:
+def parameter_names(names: Iterable[str]) -> dict[str, str]:
+    """Return name -> name for people of hyper-parameters: a letter, or words, with the section where two are equal.
+
+    Example:
+        >>> parameter_names(["temperature", "training.learning_rate"])
+        {'temperature': 'τ', 'training.learning_rate': 'learning rate'}
+        >>> list(parameter_names(["nt_xent.temperature", "smooth_ap.temperature"]).values())
+        ['NT-Xent τ', 'SmoothAP τ']
+    """
+    parts = {name: name.rpartition(".") for name in names}
+    words = {name: SYMBOLS.get(last, last.replace("_", " ")) for name, (_, _, last) in parts.items()}
+    counts = Counter(words.values())
+    return {
+        name: word if counts[word] == 1 else f"{printed(parts[name][0])} {word}".strip() for name, word in words.items()
+    }
+
+
+BRIEF = 3
+"""Most hyper-parameters of a setting in a sentence; the table beside the sentence has all."""
+
+
+def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = None, *, most: int | None = None) -> str:
     """Return hyper-parameters as ``name = value``, separated by commas.
 
     Args:
         parameters: Name -> value.
         only: Names that are shown; ``None`` shows all.
+        most: Most parameters that are shown, numbers and words before lists; three dots replace the others.
 
     Example:
         >>> setting_text({"temperature": 0.1, "training.learning_rate": 0.002})
         'τ = 0.1, learning rate = 0.002'
+        >>> setting_text({"coefficients": [1, 2], "degree": 2, "push": 0.5, "margin": 0.2}, most=2)
+        'degree = 2, push = 0.5, …'
     """
-    wanted = parameters if only is None else {name: parameters[name] for name in only if name in parameters}
-    named = short_names(wanted)
-    return one_line(", ".join(f"{name.replace('_', ' ')} = {value_text(value)}" for name, value in named.items()))
+    shown = list(parameters) if only is None else [name for name in only if name in parameters]
+    names, cut = parameter_names(shown), most is not None and len(shown) > most
+    if cut:
+        shown = sorted(shown, key=lambda name: isinstance(parameters[name], list | tuple))[:most]
+    texts = [f"{names[name]} = {value_text(parameters[name])}" for name in shown]
+    return one_line(", ".join([*texts, *["…"] * cut]))
 
 
 def decimals_of(unit: str) -> int:
@@ -90,6 +119,13 @@ def number_text(value: float, unit: str = "", *, signed: bool = False, decimals:
     digits = decimals_of(unit) if decimals is None else decimals
     text = f"{round(value, digits) + 0.0:{'+' if signed else ''},.{digits}f}"
     return text.replace("-", "−")
+
+
+def metric_text(metric: str, value: float | None) -> str:
+    """Return a metric of a trial with its digits; four digits of a count of contributing samples."""
+    if value is None:
+        return MISSING
+    return value_text(value) if metric.startswith(("cocos/", "cocos_start/")) else number_text(value, metric)
 
 
 def interval_text(low: float, high: float, unit: str = "", *, signed: bool = False, decimals: int | None = None) -> str:
@@ -129,13 +165,16 @@ def probability_text(probability: float) -> str:
 
 
 def share_text(share: float, *, signed: bool = False) -> str:
-    """Return a share, or a relative change with its sign, as a percentage.
+    """Return a share, or a relative change with its sign, as a percentage; only 0 is 0 %, and only 1 is 100 %.
 
     Example:
-        >>> share_text(0.8), share_text(-0.148, signed=True), share_text(-0.001)
-        ('80 %', '−15 %', '0 %')
+        >>> share_text(0.8), share_text(-0.148, signed=True), share_text(0.999), share_text(0.00001)
+        ('80 %', '−15 %', '99.9 %', 'below 0.1 %')
     """
-    text = f"{share:+z.0%}" if signed else f"{share:z.0%}"
+    away = abs(share) if signed else min(share, 1 - share)
+    if 0 < away < 0.0005:
+        return "above 99.9 %" if not signed and share > 0.5 else "below 0.1 %"
+    text = f"{share:{'+' if signed else ''}z.{int(0 < away < 0.005)}%}"
     return text.replace("-", "−").replace("%", " %")
 
 
@@ -154,14 +193,24 @@ def value_in_unit(value: float, unit: str, *, signed: bool = False, decimals: in
     return number_text(value, unit, signed=signed, decimals=decimals) if shown is None else shown(value)
 
 
+def metric_words(metric: str) -> str:
+    """Return a metric as people read it.
+
+    Example:
+        >>> metric_words("val/i2t_r1"), metric_words("cocos/negatives_per_query")
+        ('val i2t R@1', 'cocos negatives per query')
+    """
+    return re.sub(r"\br(\d+)$", r"R@\1", metric.replace("/", " ").replace("_", " "))
+
+
 def metric_meaning(metric: str, *chances: float) -> str:
     """Return a metric with what it measures, and the values of a random ranking of each split, where they are known.
 
     Example:
         >>> metric_meaning("test/rsum", 3.2, 3.199), metric_meaning("val/i2t_r1")
-        ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val i2t r1')
+        ('test rsum: sum of six recalls, 0–600, chance 3.2', 'val i2t R@1')
     """
-    name = metric.replace("/", " ").replace("_", " ")
+    name = metric_words(metric)
     meaning = next((text for ending, text in METRICS.items() if metric.endswith(ending)), "")
     known = " or ".join(dict.fromkeys(number_text(chance, metric) for chance in chances))
     by_chance = f", chance {known}" if known else ""

@@ -76,9 +76,9 @@ def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing
     if former.is_dir() and not here.is_dir():
         return
     raise StoreMovedError(
-        f"{database}: keeps its files in {former.parent.parent}, from where its folder was moved or copied. Move the "
-        f"folder back, or rename {DATABASE}: `orchestrator sync --output {shlex.quote(str(database.parent))}` makes it "
-        f"anew from the journals"
+        f"{database}: keeps its files in {former.parent.parent}, from where its folder was moved or copied. Move it "
+        f"back, or rename {DATABASE} and make it again: `orchestrator sync --output "
+        f"{shlex.quote(str(database.parent))}`"
     )
 
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.text.values import markdown, metric_text
+from orchestrator.text.values import markdown
+from orchestrator.text.wording import metric_text
 from orchestrator.tracking import (
     find_run,
     first_line,

@@ -152,8 +152,8 @@ def machines_that_run_trials(wanted: Resources, is_over: Callable[[], bool]) -> 
     resources = {"CPU": wanted.cpus} | ({} if wanted.gpus in ("auto", 0) else {"GPU": float(wanted.gpus)})
     shape = " and ".join(f"{amount:g} {name}s" for name, amount in resources.items())
     say(
-        f"no machine of the cluster runs trials yet: the search waits up to {LONGEST_SECONDS / 60:g} minutes for the "
-        f"first machine with {shape}, and asks the cluster's autoscaler, if it has one, to start the machine",
+        f"no machine of the cluster runs trials yet: the search waits up to {LONGEST_SECONDS / 60:g} minutes for "
+        f"{shape}, and asks an autoscaler to start a machine",
         error=True,
     )
     # No trial waits for room yet, so nothing else tells an autoscaler that a machine is wanted.
@@ -173,9 +173,8 @@ def _wait(resources: dict[str, float], shape: str, is_over: Callable[[], bool]) 
             return nodes
         if time.monotonic() - began > LONGEST_SECONDS:
             raise ClusterError(
-                f"no machine with {shape} has joined the cluster within {LONGEST_SECONDS / 60:g} minutes: "
-                f"`ray status` on the head says what the autoscaler is doing; where the cluster has no autoscaler, "
-                f"start a machine (ray start --address=HEAD:6379); then resume with the same command"
+                f"no machine with {shape} joined the cluster in {LONGEST_SECONDS / 60:g} minutes; ask the autoscaler "
+                f"(ray status), or start a machine (ray start --address=HEAD:6379), then resume with the same command"
             )
         time.sleep(LOOK_SECONDS)
     return []

@@ -36,7 +36,6 @@ class PageColumn:
     """A column of a table on a page.
 
     Attributes:
-        heading: Heading.
         group: Heading above the headings of several columns; may be empty.
         kind: ``text``, ``number``, ``verdict`` or ``axis``.
         texts: A text for each row.

@@ -19,8 +19,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.search.followed import Followed
 from orchestrator.search.status import Status, status_of
 from orchestrator.search.trial_table import count_words
-from orchestrator.text.values import metric_text
-from orchestrator.text.wording import setting_text
+from orchestrator.text.wording import metric_text, setting_text
 from trainables.errors import UserError
 
 SMALL = 4 * 2**20
@@ -39,14 +38,12 @@ class Live:
     """The state of an experiment now, beside its page.
 
     Attributes:
-        status: How the experiment stands.
         has_begun: Whether the journal has the record that describes the experiment.
         problem: Why the journal cannot be read; ``None`` for a readable journal.
         stages: Name, ended trials, all trials, and the trials by state in words, of each stage that has begun.
         running: Running trial, its setting, its best value so far, its machine and process.
         not_shown: Number of running trials that are not in ``running``.
         failed: Failed or diverged trial, and whether the last output of its process is kept; the newest first.
-        failures: Number of all failed and diverged trials.
     """
 
     status: Status
@@ -127,7 +124,7 @@ class Watched:
     @property
     def size(self) -> int:
         """Bytes of the journal that are still to be read before the experiment can be shown."""
-        return 0 if self._is_read else _size(self.directory)
+        return 0 if self._is_read else _journal_stat(self.directory)[1]
 
     @property
     def has_begun(self) -> bool:
@@ -224,7 +221,7 @@ class Experiments:
         with self._lock:
             for journal in () if self._named else self.output.glob(f"*/{JOURNAL_FILE}"):
                 self._watched.setdefault(journal.parent.name, Watched(journal.parent))
-            return sorted(self._watched.values(), key=lambda one: (-_written(one.directory), one.name))
+            return sorted(self._watched.values(), key=lambda one: (-_journal_stat(one.directory)[0], one.name))
 
     def begin_reading(self) -> None:
         """Begin to read the long journals of the named experiments, before anybody opens their pages."""
@@ -242,15 +239,10 @@ class Experiments:
         return next((watched for watched in self.all() if watched.name == name), None)
 
 
-def _written(directory: Path) -> float:
+def _journal_stat(directory: Path) -> tuple[float, int]:
+    """Return when the journal of an experiment was last written, and its bytes; zeros where there is none."""
     try:
-        return (directory / JOURNAL_FILE).stat().st_mtime
+        found = (directory / JOURNAL_FILE).stat()
     except OSError:
-        return 0.0
-
-
-def _size(directory: Path) -> int:
-    try:
-        return (directory / JOURNAL_FILE).stat().st_size
-    except OSError:
-        return 0
+        return 0.0, 0
+    return found.st_mtime, found.st_size

@@ -22,6 +22,7 @@ from orchestrator.report.render import (
     templates,
 )
 from orchestrator.results.answer import Answer, Quantity
+from orchestrator.text.wording import metric_words
 from orchestrator.views.grid import cell_text
 from orchestrator.watch.experiments import SMALL, Watched, stages_of
 from trainables.errors import UserError
@@ -92,5 +93,5 @@ def measured(answer: Answer) -> str:
     table = answer.table
     for column, cell in zip(table.columns, table.rows[0], strict=True) if table is not None else ():
         if column.shows == "apart" and isinstance(cell, Quantity):
-            return f"{column.unit.replace('/', ' ')} {cell_text(cell, replace(column, shows='both'))}"
+            return f"{metric_words(column.unit)} {cell_text(cell, replace(column, shows='both'))}"
     return ""

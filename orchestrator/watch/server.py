@@ -112,8 +112,8 @@ def listen(host: str, port: int, token: str | None) -> Listening:
     token = token or None
     if token is None and not _is_loopback(host):
         raise ConfigError(
-            f"--host {host}: others could read the pages without a token; set {TOKEN} to a secret of at least "
-            f"{SHORTEST} characters, or leave out --host and reach this machine through ssh -L"
+            f"--host {host}: others could read the pages without a token; set {TOKEN} to at least {SHORTEST} secret "
+            f"characters, or leave out --host and use ssh -L"
         )
     if token is not None and len(token) < SHORTEST:
         raise ConfigError(f"{TOKEN}: has {len(token)} characters; a token needs at least {SHORTEST}")

@@ -203,7 +203,7 @@ def test_leaderboard_sorts_by_a_parameter_and_trials_without_it_come_last(
 ) -> None:
     with opened(browser, report(12)) as shown:
         page, key = shown.page, "parameter temperature"
-        header = page.locator("th button", has_text="temperature")
+        header = page.locator("th button", has_text="τ")
         for direction in ("descending", "ascending"):
             header.focus()
             page.keyboard.press("Enter")
@@ -222,7 +222,7 @@ def test_the_address_keeps_filters_order_and_columns_without_a_reload(
         assert counter not in headings(page)
         page.locator("#choose summary").click()
         page.locator(f"#choose input[value='{counter}']").check()
-        page.locator("#by-study").select_option("nt_xent")
+        page.locator("#by-study").select_option("NT-Xent")
         assert "parameter margin" not in headings(page), "the columns are those of the study that is shown"
         page.locator("#find").fill("finished")
         page.locator("th button", has_text="cocos i2t negatives per query").click()
@@ -288,8 +288,8 @@ def test_axes_are_logarithmic_where_the_space_is_and_colours_have_a_scale(
     with opened(browser, report(200)) as shown:
         shown.draw_all()
         page = shown.page
-        page.locator("#slices select").select_option(label="nt_xent")
-        page.wait_for_selector("#slices .xtitle:has-text('temperature')")
+        page.locator("#slices select").select_option(label="NT-Xent")
+        page.wait_for_selector("#slices .xtitle:has-text('τ')")
         axis = "document.querySelector('#slices .plot')._fullLayout.xaxis"
         assert page.evaluate(f"{axis}.type") == "log"
         assert page.locator("#slices .xtick text").all_text_contents() == ["0.01", "0.03", "0.1", "0.3"]
@@ -309,8 +309,8 @@ def test_leaderboard_filters_pages_and_opens_rows(browser: Browser, report: Call
         page.locator("#by-state").select_option("diverged")
         assert set(cells(page, "state")) == {"diverged"}
         page.locator("#by-state").select_option("")
-        page.locator("#find").fill("nt_xent 0011")
-        assert cells(page, "trial") == ["nt_xent 0011"]
+        page.locator("#find").fill("NT-Xent 0011")
+        assert cells(page, "trial") == ["NT-Xent 0011"]
         assert page.locator("#count").inner_text() == "1 trial, 1,000 in all"
         page.locator(".opener").focus()
         page.keyboard.press("Enter")
@@ -338,9 +338,9 @@ def test_figure_shows_what_is_chosen(browser: Browser, report: Callable[[int], P
     with opened(browser, report(12)) as shown:
         shown.draw_all()
         assert shown.page.locator("#slices .plot").count() == 4
-        shown.page.locator("#slices select").select_option(label="nt_xent")
+        shown.page.locator("#slices select").select_option(label="NT-Xent")
         shown.page.wait_for_function("document.querySelectorAll('#slices .plot').length === 1")
-        shown.page.wait_for_selector("#slices .xtitle:has-text('temperature')")
+        shown.page.wait_for_selector("#slices .xtitle:has-text('τ')")
 
 
 def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, report: Callable[[int], Path]) -> None:

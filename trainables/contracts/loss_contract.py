@@ -107,8 +107,8 @@ def gradient(name: str, points: list[Mapping[str, Any]]) -> None:
             image, caption = divmod(int(wrong.nan_to_num(torch.inf).argmax()), positives.shape[1])
             raise BrokenError(
                 f"for {words}, image {image} and caption {caption}, autograd says {float(found[image, caption]):.4g}, "
-                f"finite differences say {float(numeric[image, caption]):.4g}: part of the loss is cut off from "
-                f"similarity (detach, item, data, numpy, rounding, a comparison), or a value is reused after a change"
+                f"finite differences say {float(numeric[image, caption]):.4g}: the loss detaches, rounds or compares "
+                f"similarity, or changes a value that it uses again"
             )
 
 
@@ -141,8 +141,8 @@ def transpose(name: str, points: list[Mapping[str, Any]]) -> None:
         if not torch.allclose(first, second, rtol=1e-6, atol=1e-9):
             raise PerhapsMeantError(
                 f"with images and captions swapped the value of {words} is {float(second):.6g} instead of "
-                f"{float(first):.6g}: the loss treats the two directions differently. Where that is not meant, add "
-                f"the loss of similarity.T, and divide by what both have in common"
+                f"{float(first):.6g}: the loss treats the two directions differently; if unwanted, average it with "
+                f"the loss of similarity.T"
             )
 
 

@@ -72,8 +72,8 @@ def padding(name: str) -> None:
             alone = _similarity(model, features, caption, lengths[place : place + 1])
             if not torch.allclose(alone[:, 0], together[:, place], atol=1e-4):
                 raise BrokenError(
-                    f"a caption of {length} words has other similarities alone than beside captions of up to "
-                    f"{LONGEST}: padding (0 after lengths[i] words) must not count, nor the other captions in eval mode"
+                    f"a caption of {length} words has other similarities alone than beside longer captions: "
+                    f"padding (0 after lengths[i] words) and other captions must not count in eval mode"
                 )
         for place in range(len(features)):
             alone = _similarity(model, features[place : place + 1], tokens, lengths)

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from orchestrator.experiment.overlaps import overlaps
+from orchestrator.text.wording import printed
 from tests.support.experiments import make_experiment
 
 BATCH = {"batch_size": 128}
-TRIPLET = "triplet_sh with margin 0.2"
+TRIPLET = "Triplet SH with margin = 0.2"
 
 
 def said(*losses: str, training: Any = None, **search: Any) -> list[str]:
@@ -66,8 +67,8 @@ def test_nothing_is_said_where_nothing_is_missed(losses: tuple[str, ...], search
 def test_a_baseline_that_is_inside_and_not_tried_is_named_with_its_point() -> None:
     (sentence,) = said("triplet_sh", "polynomial_relative", fixed={"triplet_sh": {"margin": 0.3}})
     assert sentence == (
-        "polynomial_relative holds triplet_sh with margin 0.3 as scale 128, margin 0.3, degree 2, shape2 0.5, and does "
-        "not try it first: search.enqueue.polynomial_relative can list it"
+        "Polynomial (relative) with scale = 128, margin = 0.3, degree = 2, shape2 = 0.5 is Triplet SH with margin = "
+        "0.3. The search does not try it first: `search.enqueue.polynomial_relative` can list it"
     )
 
 
@@ -77,19 +78,19 @@ def test_a_baseline_that_is_inside_and_not_tried_is_named_with_its_point() -> No
         (
             "polynomial_relative",
             {"space": {"polynomial_relative": {"scale": [1, 8]}}},
-            "scale 128 is not in [1, 8] log",
+            "scale = 128 is not in [1, 8] log",
         ),
-        ("polynomial_self", {"space": {"polynomial_self": {"balance": [2, 4]}}}, "balance 1 is not in [2, 4] log"),
-        ("polynomial_self", {"space": {"polynomial_self": {"push": [0.6, 1]}}}, "push 0.5 is not in [0.6, 1]"),
+        ("polynomial_self", {"space": {"polynomial_self": {"balance": [2, 4]}}}, "balance = 1 is not in [2, 4] log"),
+        ("polynomial_self", {"space": {"polynomial_self": {"push": [0.6, 1]}}}, "push = 0.5 is not in [0.6, 1]"),
         (
             "polynomial_relative",
             {"space_version": 1},
-            "offset 25.6 is not in [0, 0.5], slope_0 128 is not in [0, 2], slope_1 128 is not in [0, 2]",
+            "offset = 25.6 is not in [0, 0.5], slope 0 = 128 is not in [0, 2], slope 1 = 128 is not in [0, 2]",
         ),
         (
             "polynomial_relative",
             {"space": {"polynomial_relative": {"e0": {"values": [25.6]}, "e1": {"values": [64.0]}}}},
-            "e1 128 is not in {64.0}",
+            "e1 = 128 is not in {64.0}",
         ),
     ],
 )
@@ -97,7 +98,7 @@ def test_a_baseline_that_is_outside_is_named_with_the_bounds_that_leave_it_out(
     loss: str, search: dict[str, Any], outside: str
 ) -> None:
     sentences = said("triplet_sh", loss, **search)
-    starts = [f"{loss} could be {TRIPLET}, which lies outside its space ({outside})"]
+    starts = [f"{printed(loss)} could be {TRIPLET}, which is outside its space: {outside}. "]
     assert [sentence[: len(start)] for sentence, start in zip(sentences, starts, strict=False)] == starts
     assert len(sentences) == 1
 

@@ -7,10 +7,10 @@ from scipy import stats
 from orchestrator.regression.comparison import (
     POWER,
     Finding,
-    Level,
     Rule,
     compare_gradient,
     compare_score,
+    level_of,
     measure_over_seeds,
     overall,
     pooled_spread,
@@ -32,7 +32,7 @@ def test_the_pool_is_the_residual_spread_of_an_analysis_of_variance() -> None:
 
 def test_a_score_is_compared_by_students_test() -> None:
     new = np.array([401.0, 399.0, 405.0])
-    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=5, level=Level(0.05, 1))
+    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=5, level=level_of(0.05, 1))
     assert change.p == pytest.approx(stats.ttest_ind(ACCEPTED, new, alternative="greater").pvalue)
     assert (change.finding, change.difference) == (Finding.REGRESSION, pytest.approx(new.mean() - ACCEPTED.mean()))
 
@@ -49,14 +49,14 @@ def test_a_score_is_compared_by_students_test() -> None:
 )
 def test_findings(shift: float, matters: float, finding: Finding) -> None:
     new = ACCEPTED[:3] + shift
-    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=matters, level=Level(0.05, 7))
+    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=matters, level=level_of(0.05, 7))
     assert change.finding is finding
     assert (change.needed is None) == (finding is not Finding.INCONCLUSIVE)
 
 
 def test_a_published_row_serves_as_a_reference() -> None:
     new = np.array([350.0, 352.0, 349.0])
-    change = compare_score("test/rsum", Measure(353.8, 1.6, 5), measure(new), matters=10, level=Level(0.05, 1))
+    change = compare_score("test/rsum", Measure(353.8, 1.6, 5), measure(new), matters=10, level=level_of(0.05, 1))
     assert (change.finding, change.seeds) == (Finding.OK, (5, 3))
 
 
@@ -100,10 +100,10 @@ def test_unchanged_suites_raise_as_many_alarms_as_stated(spreads: list[float]) -
     """Every drop matters here, so that only the noise is tested; the tests of a suite are independent."""
     rng = np.random.default_rng(1)
     scale = np.array(spreads)[:, None]
-    level = Level(0.025, len(spreads))
+    level = level_of(0.025, len(spreads))
     old, new = (scale * rng.standard_normal((SUITES, len(spreads), count)) for count in SEEDS)
     spread = np.sqrt((5 * old.var(-1, ddof=1) + 2 * new.var(-1, ddof=1)) / 7)
-    found = Rule(level.each, 0.0).finds(old.mean(-1) - new.mean(-1), standard_error(1.0, SEEDS) * spread, 7)
+    found = Rule(level, 0.0).finds(old.mean(-1) - new.mean(-1), standard_error(1.0, SEEDS) * spread, 7)
     assert found.any(axis=1).mean() == pytest.approx(0.025, abs=0.004)
     for index in range(20):
         changes = [
@@ -138,20 +138,20 @@ def test_the_power_that_is_stated_is_what_the_rule_finds(matters: float, seeds: 
 
 def test_a_change_tells_the_power_of_its_own_rule() -> None:
     new = ACCEPTED[:3] - 20
-    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=8, level=Level(0.05, 7, 2))
+    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=8, level=level_of(0.05, 7, 2))
     rule = Rule(0.05 / 14, 8.0)
     error = standard_error(change.spread, (6, 3))
     assert (change.power, change.detectable) == (rule.power(8.0, error, 7), rule.detectable(POWER, error, 7))
 
 
 def simulated_gradients(
-    spread: float, moved: float, matters: float, level: Level, count: int = 20_000
+    spread: float, moved: float, matters: float, level: level_of, count: int = 20_000
 ) -> tuple[float, float, float]:
     """Return how often a count of 100 that moved is found by scipy's test and both conditions, and what is stated."""
     rng = np.random.default_rng(3)
     old, new = rng.normal(100, spread, (count, 6)), rng.normal(100 + moved, spread, (count, 3))
     p = stats.ttest_ind(old, new, axis=1).pvalue
-    found = (p <= level.each) & (np.abs(new.mean(1) - old.mean(1)) >= matters * 100)
+    found = (p <= level) & (np.abs(new.mean(1) - old.mean(1)) >= matters * 100)
     typical = measure(spread * np.array([-1.0, 1, -1, 1, -1, 1]) / np.sqrt(1.2) + 100)
     change = compare_gradient(
         "count", typical, measure(np.array([100 - spread, 100, 100 + spread])), matters=matters, level=level
@@ -162,7 +162,7 @@ def simulated_gradients(
 
 @pytest.mark.parametrize("spread", [1.0, 3.0, 6.0])
 def test_the_power_of_a_gradients_test_is_what_the_rule_finds(spread: float) -> None:
-    level = Level(0.025, 60)
+    level = level_of(0.025, 60)
     found, stated, detectable = simulated_gradients(spread, 10.0, 0.1, level)
     assert found == pytest.approx(stated, abs=0.012)
     assert simulated_gradients(spread, detectable, 0.1, level)[0] == pytest.approx(POWER, abs=0.012)
@@ -180,14 +180,14 @@ def test_unchanged_gradients_raise_as_many_alarms_as_stated_both_ways_together()
 
 
 def test_the_level_of_a_group_is_divided_by_its_tests_and_looks() -> None:
-    assert Level(0.024, 4).each == pytest.approx(0.006)
-    assert Level(0.024, 4, 2).each == pytest.approx(0.003)
+    assert level_of(0.024, 4) == pytest.approx(0.006)
+    assert level_of(0.024, 4, 2) == pytest.approx(0.003)
 
 
 def test_a_large_drop_in_one_cell_of_seven_is_found() -> None:
     rng = np.random.default_rng(5)
     old, new = rng.normal(0, 1, (500, 6)), rng.normal(-5, 1, (500, 3))
-    level = Level(0.025, 7)
+    level = level_of(0.025, 7)
     found = [
         compare_score("rsum", measure(first), measure(second), matters=2, level=level).finding
         for first, second in zip(old, new, strict=True)
@@ -208,7 +208,7 @@ def test_a_large_drop_in_one_cell_of_seven_is_found() -> None:
 def test_gradients_that_moved_either_way(new: list[float], finding: Finding) -> None:
     old = np.array([20.1, 19.8, 20.3, 19.9, 20.2, 19.7])
     change = compare_gradient(
-        "last/train/loss", measure(old), measure(np.array(new)), matters=0.1, level=Level(0.025, 60)
+        "last/train/loss", measure(old), measure(np.array(new)), matters=0.1, level=level_of(0.025, 60)
     )
     assert change.finding is finding
 
@@ -216,7 +216,7 @@ def test_gradients_that_moved_either_way(new: list[float], finding: Finding) -> 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_counts_without_spread_are_compared_too(value: float) -> None:
     old, same, other = (measure(np.full(4, number)) for number in (value, value, value + 1))
-    level = Level(0.025, 60)
+    level = level_of(0.025, 60)
     assert compare_gradient("count", old, same, matters=0.1, level=level).finding is Finding.OK
     assert compare_gradient("count", old, other, matters=0.1, level=level).finding is Finding.CHANGED
 

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.regression.accepted import FirstRuns, read_accepted, write_accepted
 from orchestrator.regression.answers import answers_of
-from orchestrator.regression.comparison import POWER, Finding, Level, Rule, standard_error
+from orchestrator.regression.comparison import POWER, Finding, Rule, level_of, standard_error
 from orchestrator.regression.reruns import SUMMARY, first_references
 from orchestrator.regression.verdict import WINDOW, Night, compare_drift, judge_suite, read_nights, trend
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
@@ -111,7 +111,7 @@ def test_only_the_newest_nights_and_the_seeds_that_all_of_them_have_are_averaged
         runs([270.0, 272.0, 999.0]),
         "val/rsum",
         matters=5,
-        level=Level(0.05, 1),
+        level=level_of(0.05, 1),
     )
     assert change is not None
     assert change.new == pytest.approx((291 * (WINDOW - 2) + 281 + 271) / WINDOW)
@@ -151,7 +151,7 @@ def test_a_history_without_a_drift_is_called_one_no_more_often_than_stated(
             cells[-1],
             "val/rsum",
             matters=1e-9,
-            level=Level(level, 1),
+            level=level_of(level, 1),
         )
         assert one is not None and (one.finding is Finding.REGRESSION) == found[index]
 

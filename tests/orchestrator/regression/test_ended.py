@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.regression.reruns import EndedRerun, written_runs
+from orchestrator.regression.accepted import written_runs
+from orchestrator.regression.reruns import EndedRerun
 from tests.support.regression_results import runs
 
 

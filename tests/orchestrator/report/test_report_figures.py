@@ -62,9 +62,9 @@ def test_one_objective_has_no_front() -> None:
 @pytest.mark.parametrize(
     ("trials", "losses", "label", "curves"),
     [
-        (12, ("nt_xent", "triplet_sh"), "All trials on flickr8k", 12),
-        (10, ("nt_xent",), "nt_xent", 10),
-        (2 * FEW, ("nt_xent", "triplet_sh"), "Leaders on flickr8k", 2),
+        (12, ("nt_xent", "triplet_sh"), "All trials on Flickr8k", 12),
+        (10, ("nt_xent",), "NT-Xent", 10),
+        (2 * FEW, ("nt_xent", "triplet_sh"), "Leaders on Flickr8k", 2),
     ],
     ids=["few of two studies", "few of one", "many"],
 )
@@ -86,7 +86,7 @@ def learning(values: list[list[float]]) -> Page:
 
 def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
     (option,) = learning([[0.1, 0.08, 0.07], [0.2, 0.1, 0.001]]).figures["learned"].options
-    assert option.label == "temperature"
+    assert option.label == "τ"
     first, leader = option.panels[0].data
     assert (first["x"], first["y"]) == ([1, 2, 3], [0.1, 0.08, 0.07])
     assert (leader["y"], leader["line"]["width"]) == ([0.2, 0.1, 0.001], 3)
@@ -132,7 +132,7 @@ def test_a_trial_under_the_pointer_shows_its_loss_its_parameters_and_its_value(k
     drawn = [trace for trace in traces(page.figures[key]) if ABOUT in trace.get("hovertemplate", "")]
     names = {name for trace in drawn for name in trace["text"]}
     assert len(names) >= 15 and names <= set(shown)
-    row = next(row for row in page.rows if row.study == "polynomial_relative" and row.state == "finished")
+    row = next(row for row in page.rows if row.study == "Polynomial (relative)" and row.state == "finished")
     lines = shown[row.id].split("<br>")
     assert lines[0] == f"<b>{row.shown['trial']}</b>"
     assert lines[1:] == [*(f"e{power}: {row.shown[f'parameter e{power}']}" for power in range(4)), lines[-1]]

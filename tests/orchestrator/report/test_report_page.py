@@ -17,10 +17,12 @@ from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.leaderboard import PARAMETER, WIDEST
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import build_page
+from orchestrator.report.render import templates
 from orchestrator.report.space import searched
 from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results.answer import Answer
-from orchestrator.text.values import duration_text, metric_text, visible, visible_values
+from orchestrator.text.values import duration_text, visible, visible_values
+from orchestrator.text.wording import metric_text
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
 
@@ -126,7 +128,7 @@ def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: 
         "pets-vsepp-nt_xent-0001": 0,
     }
     drawn = [trace["name"] for trace in page.figures["weights"].options[0].panels[0].data]
-    assert drawn == ["triplet_sh", "nt_xent", "triplet, margin 0.2"]
+    assert drawn == ["Triplet SH", "NT-Xent", "Triplet, margin = 0.2"]
     facts = {label: (value, note) for label, value, note in page.facts}
     assert facts["Trials"][0] == "3"
     assert facts["Confirmation"] == ("6 trainings", "2 candidates, fresh seeds")
@@ -164,8 +166,8 @@ def test_leaderboard_puts_the_best_first_and_trials_without_a_value_last() -> No
 def test_each_searched_parameter_has_a_column_and_further_metrics_are_switched_on() -> None:
     page = build_page(search(12))
     shown = {column.heading: column for column in page.columns if not column.off}
-    assert {"temperature", "margin", "e0", "e1", "e2", "e3"} <= set(shown)
-    assert all(shown[name].numeric for name in ("temperature", "e3"))
+    assert {"τ", "margin", "e0", "e1", "e2", "e3"} <= set(shown)
+    assert all(shown[name].numeric for name in ("τ", "e3"))
     off = [column.key for column in page.columns if column.off]
     assert "cocos/i2t_negatives_per_query" in off and "val/t2i_r10" in off
     assert off.index("cocos/t2i_queries_without_gradient") < off.index("val/i2t_r5"), "COCOS come first"
@@ -213,7 +215,7 @@ def test_reproduction_names_command_digests_and_versions() -> None:
 
 def test_weights_of_winner_and_runner_up_stand_beside_the_triplets() -> None:
     (panel,) = build_page(search(12)).figures["weights"].options[0].panels
-    assert [trace["name"] for trace in panel.data] == ["polynomial_relative", "nt_xent", "triplet, margin 0.2"]
+    assert [trace["name"] for trace in panel.data] == ["Polynomial (relative)", "NT-Xent", "Triplet, margin = 0.2"]
 
 
 @pytest.mark.parametrize("trials", [2, 4, 30, 300])
@@ -240,7 +242,7 @@ def test_losses_among_which_a_study_chose_are_kept_apart() -> None:
         author.apply("trial_created", trial=trial, stage="search", candidate=None, config=config, **study)
         author.epoch(trial, 1, {"val/rsum": 100.0 + number}, "finished")
     studies = studies_of(author.history)
-    assert [(study.label, len(study.trials)) for study in studies] == [("nt_xent", 3), ("triplet_sh", 2)]
+    assert [(study.label, len(study.trials)) for study in studies] == [("NT-Xent", 3), ("Triplet SH", 2)]
     assert [space.logs for space in map(searched, studies)] == [{"nt_xent.temperature"}, frozenset()]
     assert [list(space.parameters) for space in map(searched, studies)] == [
         ["nt_xent.temperature"],
@@ -270,7 +272,12 @@ def test_studies_of_several_datasets_are_kept_apart() -> None:
         "flickr8k": 150.0,
         "coco": 90.0,
     }
-    assert [option.label for option in page.figures["trials"].options] == ["flickr8k", "coco"]
+    assert [option.label for option in page.figures["trials"].options] == ["Flickr8k", "MS-COCO"]
+
+
+def test_a_command_in_a_sentence_is_code_and_markup_is_text() -> None:
+    coded = templates("report").filters["coded"]
+    assert coded("set `a: <b>`; <i>") == "set <code>a: &lt;b&gt;</code>; &lt;i&gt;"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_the_queries_that_one_loss_finds_are_shown_with_picture_and_caption(
     shown = with_pictures(compared, ledger.history, split, Source("tiny", tmp_path, (tmp_path.resolve(),), None, ()))
     i2t, t2i = shown.directions
     images, captions = len(split.image_ids), len(split.captions)
-    assert [(one.depth, one.both, one.only_first, one.only_second, one.neither) for one in i2t.found] == [
+    assert [(one.depth, one.both, one.only_first, one.only_second, one.neither) for one in i2t.compared.found] == [
         (1, 0, 1, 0, images - 1),
         (5, images - 2, 1, 0, 1),
         (10, images - 1, 1, 0, 0),
@@ -80,12 +80,12 @@ def test_the_queries_that_one_loss_finds_are_shown_with_picture_and_caption(
     (gained,) = t2i.gained
     assert (gained.query.text, gained.answer.text) == (split.captions[captions - 1], split.image_ids[images - 1])
     page = build_page(ledger.history, compared=[shown])
-    assert (page.compared[0].first, page.compared[0].second) == ("nt_xent 0000", "triplet_sh 0000")
+    assert (page.compared[0].first, page.compared[0].second) == ("NT-Xent 0000", "Triplet SH 0000")
     text = render(page)
     places = [
         "NT-Xent and Triplet SH do not differ significantly",
         "<summary>Numbers</summary>",
-        "beside triplet_sh 0000, query by",
+        "beside Triplet SH 0000, query by",
     ]
     assert sorted(places, key=text.index) == places
 

@@ -34,7 +34,7 @@ def history(tmp_path: Path, losses: list[str], **fields: Any) -> History:
         ),
         pytest.param(
             {"search": {"trials": 24, "training": {"learning_rate": [2e-4, 3e-3], "gradient_clip": [1, 8]}}},
-            "Each loss had its own search of learning_rate in [0.0002, 0.003] log and gradient_clip in [1, 8] log, "
+            "Each loss had its own search of learning rate in [0.0002, 0.003] and gradient clip in [1, 8], "
             "beside its parameters, in 24 trials.",
             id="searched",
         ),
@@ -56,7 +56,7 @@ def test_the_summary_and_the_report_say_whose_the_learning_rate_was(
 def test_a_baseline_that_a_space_leaves_out_stands_there_too(tmp_path: Path) -> None:
     found = history(tmp_path, ["triplet_sh", "polynomial_relative"], search={"space_version": 1})
     _, told = comparability(found)["pets"]
-    assert told.startswith("polynomial_relative could be triplet_sh with margin 0.2, which lies outside its space")
+    assert told.startswith("Polynomial (relative) could be Triplet SH with margin = 0.2, which is outside its space")
 
 
 def test_of_one_loss_nothing_is_compared(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> No
     budgets = page.figures["budget"].options
     assert [option.label for option in budgets] == ["pets: trials", "pets: epochs", "pets: trial hours"]
     band, line = budgets[0].panels[0].data[:2]
-    assert (line["name"], line["y"][-1], max(band["y"])) == ("triplet_sh", 60.0, 60.0)
+    assert (line["name"], line["y"][-1], max(band["y"])) == ("Triplet SH", 60.0, 60.0)
 
 
 @pytest.mark.parametrize("form", FORMS)

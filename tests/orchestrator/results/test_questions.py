@@ -122,7 +122,7 @@ def test_the_published_settings_are_beaten_by_the_luckiest_of_all() -> None:
 
 def test_a_winner_that_is_the_baseline_has_nothing_to_beat() -> None:
     answer = ask(THREE_LOSSES, baseline="n1")["published"]
-    assert (answer.verdict, answer.headline) == ("tie", "The winner is the published settings (NT-Xent, τ = 0.1).")
+    assert (answer.verdict, answer.headline) == ("tie", "The published settings (NT-Xent, τ = 0.1) win.")
     assert "settle" not in ask(THREE_LOSSES[:1] + THREE_LOSSES[2:], baseline="n1")
 
 

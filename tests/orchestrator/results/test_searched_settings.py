@@ -69,7 +69,15 @@ def write(output: Path, name: str, *, confirmed: bool, **search: object) -> Path
 NAMES_NO_SETTING = ("Pareto", "caveats", "curves", "winners at the end")
 """Beginnings of outputs without settings, or with settings that are cut."""
 
-NARROW = ("answers of the report", "live table", "line at the end of a trial", "status", "summarise", "compare")
+NARROW = (
+    "answers of the report",
+    "weight curves",
+    "live table",
+    "line at the end of a trial",
+    "status",
+    "summarise",
+    "compare",
+)
 """Beginnings of the outputs for people that name a setting without its section."""
 
 

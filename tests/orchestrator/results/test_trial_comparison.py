@@ -206,7 +206,7 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
         open_test(ledger, repeats)
     names = [f"one/{trials[place].id}" for place in order]
     said = compare_trials(*names, tmp_path).better
-    assert said.startswith(f"with fresh seeds the verdict on {trials[0].id} is better: its test/rsum is +200.00 from")
+    assert said.startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
 
 def test_the_command_says_first_which_is_better_and_gives_an_address(
