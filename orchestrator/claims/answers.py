@@ -122,10 +122,10 @@ def _of_page(claims: Claims, findings: Sequence[Finding], cells: int) -> Answer:
         Column("number", "#", unit="count"),
         Column("statement", "claim", folds=True),
         Column("where", "in the paper", hidden=True),
-        Column("tests", "tests", unit="count"),
-        Column("decides", "weakest test"),
-        Column("p", "p", unit="p"),
         Column("verdict", "answer"),
+        Column("p", "p", unit="p"),
+        Column("decides", "weakest test"),
+        Column("tests", "tests", unit="count"),
     ]
     rows: list[Sequence[Cell]] = [
         (
@@ -133,10 +133,10 @@ def _of_page(claims: Claims, findings: Sequence[Finding], cells: int) -> Answer:
             one.claim.number,
             one.claim.statement,
             one.claim.where,
-            len(one.tests) or None,
-            "" if one.weakest is None else _number(one.weakest),
+            str(one.outcome),
             one.p,
-            one.outcome,
+            "" if one.weakest is None else _number(one.weakest),
+            len(one.tests) or None,
         )
         for one in findings
     ]

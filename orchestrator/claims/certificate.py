@@ -22,11 +22,11 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.journalled import experiment_of
 from orchestrator.journal.history import History
 from orchestrator.machines.environment import describe_environment
+from orchestrator.reference.published import DATASETS, study_dataset
 from orchestrator.report.render import write_sections
 from orchestrator.results.answer import Answer
 from orchestrator.results.summary import Summary
 from orchestrator.results.tables import Result, published_tables, tables_of
-from orchestrator.text.values import count_text
 from trainables.errors import ConfigError
 from trainables.files import read_state, write_whole
 
@@ -100,21 +100,28 @@ def certify_confirmed(claims: Claims, histories: Sequence[History], folder: Path
     """
     cells = confirmed_cells(histories, claims.losses)
     tables = tables_of([Result(Summary(history)) for history in histories], with_published=True, cocos=True)
-    return _written(claims, cells, tables, [_experiment(history) for history in histories], folder)
+    sections = {"The papers' tables": tables}
+    if not any(study_dataset(dataset) in DATASETS.values() for dataset, _ in cells):
+        sections["As published"] = published_tables(claims.papers)
+    return _written(claims, cells, sections, [_experiment(history) for history in histories], folder)
 
 
 def certify_published(claims: Claims, folder: Path) -> Certified:
     """Answer claims from the papers' own tables, and write certificate and page."""
-    return _written(claims, published_cells(claims), published_tables(claims.papers), [], folder)
+    return _written(claims, published_cells(claims), {"As published": published_tables(claims.papers)}, [], folder)
 
 
 def _written(
-    claims: Claims, cells: Cells, tables: Sequence[Answer], experiments: Sequence[Mapping[str, Any]], folder: Path
+    claims: Claims,
+    cells: Cells,
+    tables: Mapping[str, Sequence[Answer]],
+    experiments: Sequence[Mapping[str, Any]],
+    folder: Path,
 ) -> Certified:
     findings = decide(claims, cells)
     answers = answers_of(claims, findings, sum(map(len, cells.values())))
     environment = describe_environment()
-    content = {
+    content: dict[str, Any] = {
         "format": FORMAT,
         "claims": claims.name,
         "source": claims.source,
@@ -140,14 +147,15 @@ def _written(
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CERTIFICATE, json.dumps(content, indent=1) + "\n")
-    fixed = content["questions"]
+    questions = content["questions"]
+    fixed = f"{questions['fixed'][:16].replace('T', ' ')} UTC" if questions else "not before training"
     facts = [
-        ("claims", count_text(len(findings), "claim"), ""),
+        ("claims", str(len(findings)), ""),
         ("cells", str(sum(map(len, cells.values()))), ""),
-        ("questions fixed", fixed["fixed"] if fixed else "not before training", fixed["sha256"] if fixed else ""),
-        ("code", str(content["code"]), ""),
+        ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else ""),
+        ("code", str(content["code"])[:12], ""),
     ]
-    sections = [("", "", "", answers), *([("The papers' tables", "", "", tables)] if tables else [])]
+    sections = [("", "", "", answers), *((heading, "", "", found) for heading, found in tables.items() if found)]
     write_sections(claims.name, "Claims of a paper", sections, folder / PAGE, facts=facts)
     return Certified(findings, answers, content)
 

@@ -87,7 +87,7 @@ class Part(BaseModel):
 
     model_config = STRICT
     kind: Kind
-    loss: LossSetting | None = None
+    loss: LossSetting = ""
     against: tuple[LossSetting, ...] = ()
     metrics: Annotated[tuple[str, ...], Field(min_length=1)]
     and_metrics: tuple[str, ...] = ()

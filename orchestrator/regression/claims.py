@@ -229,20 +229,20 @@ def _about(
     columns = [
         Column("number", "#", unit="count"),
         Column("statement", "claim", folds=True),
+        Column("verdict", "finding"),
         Column("accepted", "accepted"),
         Column("now", "now"),
         Column("p", "p", unit="p"),
-        Column("verdict", "finding"),
     ]
     answered = {one["id"]: one for one in found["findings"]}
     rows: list[Sequence[Cell]] = [
         (
             claim.number,
             claim.statement,
+            str(findings[claim.id]),
             before.get(claim.id),
             answered[claim.id]["answer"],
             answered[claim.id]["p"],
-            str(findings[claim.id]),
         )
         for claim in claims.claims
     ]

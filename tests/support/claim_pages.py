@@ -100,10 +100,10 @@ def _is_true_in(part: Part, cell: Mapping[str, Mapping[str, tuple[float, float]]
     def gaps() -> Iterator[float]:
         for metric in part.metrics:
             for other in part.against:
-                yield cell[part.loss or ""][metric][0] - cell[other][metric][0]
+                yield cell[part.loss][metric][0] - cell[other][metric][0]
 
     def means() -> Iterator[float]:
-        return (cell[part.loss or ""][metric][0] for metric in part.metrics)
+        return (cell[part.loss][metric][0] for metric in part.metrics)
 
     margin, than = part.margin or 0.0, part.than or 0.0
 

@@ -54,7 +54,7 @@ def test_the_table_of_claims_fits_a_terminal_of_100_columns_with_whole_sentences
     assert max(map(len, table)) <= 100
     said = " ".join(" ".join(line[5:38].split()) for line in table[1:])
     assert all(claim.statement in said for claim in claims.claims)
-    assert sum(line.endswith("holds") for line in table) == 12
+    assert sum(" holds " in line for line in table) == 12
 
 
 def test_the_certificate_holds_questions_answers_and_digests(
