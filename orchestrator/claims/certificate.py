@@ -74,7 +74,8 @@ def fix_questions(claims: Claims, experiment: Experiment, folder: Path) -> Exper
                 f"{path}: other claims, datasets, models or seeds were fixed there; name another --output"
             )
     else:
-        folder.mkdir(parents=True, exist_ok=True)
+        # A journal will lie here, which decides what a resume runs: nobody else may enter.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         settings = experiment.to_dict()
         write_whole(path, json.dumps({**asked, "fixed": now, "experiment": settings}, indent=1, sort_keys=True) + "\n")

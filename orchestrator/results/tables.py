@@ -299,7 +299,7 @@ def published_tables(papers: Iterable[str]) -> list[Answer]:
         printed_rows = published_rows(layout.published) if BLEEKER in papers and layout.published else ()
         others = other_rows() if layout.published == RETRIEVAL else ()
         rows = [_row_of_published(row) for row in (*printed_rows, *(one for one in others if one.number in papers))]
-        table = layout_table(layout, rows)
+        table = layout_table(layout, [replace(row, published=False) for row in rows])
         tables += [replace(table, notes=(*table.notes, *_published_notes(layout, rows)))] if rows else []
     return tables
 
