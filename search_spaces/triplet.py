@@ -26,6 +26,7 @@ from search_spaces.space import (
     LossSpace,
     Range,
     Trial,
+    Values,
     by_version,
     is_number,
     one_of,
@@ -110,9 +111,21 @@ CIRCLE = LossSpace(
 )
 
 
+RANK_WEIGHTS = ("harmonic", "constant", "top_k")
+
+
 def warp(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest the margin, in units of similarity."""
-    return {"margin": bounds["margin"].suggest(trial, "margin")}
+    """Suggest the margin, in units of similarity, and the weight of a rank where a study asks for it."""
+    return {name: bounds[name].suggest(trial, name) for name in ("margin", "rank_weight") if name in bounds}
+
+
+def _weighted(space: LossSpace, asked: Asked) -> LossSpace:
+    """Return the space of WARP for a study, which searches the weight of a rank only if the study asks for that."""
+    space = by_version(space, asked)
+    if "rank_weight" not in asked.names or "rank_weight" in asked.fixed:
+        return space
+    published = tuple({**point, "rank_weight": "harmonic"} for point in space.published)
+    return replace(space, bounds={**space.bounds, "rank_weight": Values(RANK_WEIGHTS)}, published=published)
 
 
 # 1.0 was published for scores without a bound [Weston2011]; cosines differ by 2 at most, so these bounds are lower.
@@ -123,9 +136,10 @@ WARP = LossSpace(
     parameters={
         "margin": NOT_NEGATIVE,
         "direction": one_of("both", "i2t", "t2i"),
-        "rank_weight": one_of("harmonic", "constant", "top_k"),
+        "rank_weight": one_of(*RANK_WEIGHTS),
         "top": COUNT,
     },
+    adapt=_weighted,
 )
 
 

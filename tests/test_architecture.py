@@ -35,6 +35,7 @@ MAY_IMPORT = {
         "workload",
     },
     "regression": {
+        "claims",
         "experiment",
         "machines",
         "report",
@@ -46,7 +47,7 @@ MAY_IMPORT = {
         "winners",
         "workload",
     },
-    "claims": {"experiment", "machines", "results"},
+    "claims": {"experiment", "machines", "report", "results"},
     "watch": {"machines", "report", "results", "search", "views"},
     "search": {
         "experiment",

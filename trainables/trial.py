@@ -37,6 +37,9 @@ from trainables.step_losses import StepLosses
 COCOS_BATCHES = 8
 """Number of batches on which COCOS is measured in training; ``orchestrator cocos`` takes the whole train split."""
 
+OTHER_EPSILONS = {0.005: "half_epsilon", 0.02: "twice_epsilon"}
+"""Further values of epsilon -> how counters at them are called, in trainings with ``training.cocos_steps``."""
+
 
 def run_trial(
     config: TrialConfig,
@@ -210,10 +213,11 @@ class Trial:
         order = epoch_batches(self.train_split, training, generator(0, "cocos"))
         try:
             loss = self.learned.in_force(self.loss)
-            spreads = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES))
+            curve = tuple(OTHER_EPSILONS) if training.cocos_steps else ()
+            spreads = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES), curve=curve)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
-        return _named("cocos", spreads)
+        return _named("cocos", _at_other_epsilons(spreads))
 
     def restore(self, directory: Path) -> EpochReport:
         """Restore the state after a checkpoint's epoch, and return the epoch's report again."""
@@ -278,6 +282,18 @@ def _named(section: str, spreads: Mapping[str, Spread]) -> dict[str, float]:
     """Return the mean of each counter as ``SECTION/NAME``, and its standard deviation as ``SECTION/NAME_std``."""
     means = {f"{section}/{name}": spread.mean for name, spread in spreads.items()}
     return means | {f"{section}/{name}_std": spread.std for name, spread in spreads.items()}
+
+
+def _at_other_epsilons(spreads: Mapping[str, Spread]) -> dict[str, Spread]:
+    """Return the counters by the names of metrics; at other values of epsilon the negatives of a query alone."""
+    found = {}
+    for name, spread in spreads.items():
+        counter, _, epsilon = name.partition("@")
+        if not epsilon:
+            found[name] = spread
+        elif counter.endswith("negatives_per_query"):
+            found[f"{counter}_{OTHER_EPSILONS[float(epsilon)]}"] = spread
+    return found
 
 
 def _counted(batches: Iterable[Batch], on_step: Callable[[int], None]) -> Iterator[Batch]:

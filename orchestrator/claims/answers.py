@@ -1,36 +1,57 @@
 """Claims as answers: the page's answer with a row for each claim, then each claim with the tests that decide it."""
 
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import PurePath
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from orchestrator.claims.claims import Claims, Part
-from orchestrator.claims.engine import Finding, Outcome, Test
+from orchestrator.claims.claims import Claims, Part, setting_of
+from orchestrator.claims.engine import Finding, Group, Missing, Outcome, Test
 from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import listed, number_text, p_equals, printed, share_text
+from orchestrator.text.wording import listed, measured, number_text, p_equals, printed, setting_text, share_text
 
 SHOWN = 12
 """Most tests of a claim in its table, the weakest first."""
 
+NAMED = 3
+"""Most cells that a sentence about missing numbers names."""
+
+WORDS = {
+    Outcome.HOLDS: ("holds", "hold"),
+    Outcome.CONTRADICTED: ("is contradicted", "are contradicted"),
+    Outcome.NOT_SHOWN: ("is not shown", "are not shown"),
+    Outcome.NOT_RUN: ("was not run here", "were not run here"),
+}
+"""The answer to one claim, and to several, as the end of a sentence."""
+
+ASKED = {
+    "beats": "{loss} is above {others} by more than {by:g} in {metrics}",
+    "best": "none of {others} has a higher mean than {loss}, or is above by {margin:g}, in {metrics}",
+    "not_better": "{loss} is above {others} by less than {margin:g} in {metrics}",
+    "alike": "{loss} and {others} differ by less than {margin:g} in {metrics}",
+    "above": "the mean of {loss} is above {than:g} in {metrics}",
+    "below": "the mean of {loss} is below {than:g} in {metrics}",
+    "same_best": "the best of {losses} in {metrics} is the best in {and_metrics}, or within {margin:g} of it",
+    "opposed": "the ranks of {losses} in {metrics} and in {and_metrics} run against each other",
+}
+"""Kind of a part -> what it asks in each dataset and model."""
+
 
 def answers_of(claims: Claims, findings: Sequence[Finding], cells: int) -> list[Answer]:
-    """Return the answer about all claims, then one about each claim that was tested.
+    """Return the answer about all claims, then one about each claim.
 
     Args:
         claims: The claims.
         findings: The answer to each.
         cells: Number of cells that were run.
     """
-    return [_of_page(claims, findings, cells), *(_of_claim(one) for one in findings if one.tests)]
+    return [_of_page(claims, findings, cells), *map(_of_claim, findings)]
 
 
 def sentence_of(finding: Finding) -> str:
     """Return the answer to a claim in a sentence, with the test that decides it."""
-    said, weakest = f"Claim {finding.claim.number} {_words(finding.outcome)}", finding.weakest
+    said, weakest = f"Claim {finding.claim.number} {WORDS[finding.outcome][0]}", finding.weakest
     if weakest is None:
-        return f"{said}."
+        return f"{said}: {_lacks(finding.missing)[0]}."
     if finding.outcome is Outcome.HOLDS:
         return f"{said} in {count_text(len(finding.tests), 'test')}, {p_equals(finding.p or 0.0)}."
     if finding.outcome is Outcome.CONTRADICTED:
@@ -39,39 +60,72 @@ def sentence_of(finding: Finding) -> str:
     return f"{said}: {_evidence(weakest)}, {p_equals(weakest.p)} before the correction."
 
 
-def _words(outcome: Outcome) -> str:
-    return {Outcome.HOLDS: "holds", Outcome.CONTRADICTED: "is contradicted", Outcome.NOT_SHOWN: "is not shown"}.get(
-        outcome, "was not run here"
-    )
+def loss_name(name: str) -> str:
+    """Return a loss with its setting as people read it, such as ``Polynomial (self), degree = 2``."""
+    loss, setting = setting_of(name)
+    if setting is None:
+        return printed(loss)
+    return f"{printed(loss)}, {setting_text(setting) if setting else 'best of its search'}"
 
 
 def _evidence(test: Test) -> str:
-    return f"{_subject(test)} {number_text(test.difference, test.metric, decimals=2)} {test.metric} on {_group(test)}"
+    place = "all cells" if test.group[0] == "all" else _place(test.group)
+    return f"{_subject(test)} {_number(test)} on {place}"
+
+
+def _place(group: Group) -> str:
+    return " with ".join(printed(name) for name in group if name) or "any dataset"
+
+
+def _lacks(missing: Sequence[Missing]) -> list[str]:
+    """Return what is missing as parts of sentences, one for each loss."""
+    found: dict[tuple[str, str], list[Missing]] = {}
+    for one in missing:
+        found.setdefault((one.loss, one.why), []).append(one)
+    said = []
+    for (loss, why), several in found.items():
+        places = list(dict.fromkeys(_place(one.group) for one in several))
+        where = listed(places) if len(places) <= NAMED else f"{listed(places[:1])} and {len(places) - 1} more"
+        what = (
+            f"{loss_name(loss)} {why} {_metrics(one.metric for one in several)} on" if loss else "there is no cell of"
+        )
+        said.append(f"{what} {where}")
+    return said
+
+
+def _number(test: Test) -> str:
+    """Return the number of a test with its metric, such as ``+0.30 i2t average recall``."""
+    number = number_text(test.difference, signed=test.measures == "difference", decimals=2)
+    # A difference by two metrics, of the best by the first, is in the second.
+    return f"ρ = {number}" if test.measures == "correlation" else f"{number} {measured(test.metric.split(', ')[-1])}"
 
 
 def _subject(test: Test) -> str:
-    return " against ".join(printed(loss) if " " not in loss else loss for loss in test.subject.split(" - "))
+    return " against ".join(loss_name(loss) if " " not in loss else loss for loss in test.subject.split(" - "))
 
 
-def _group(test: Test) -> str:
-    dataset, model = test.group
-    return "all cells" if dataset == "all" else f"{printed(PurePath(dataset).name)} with {printed(model)}"
+def _metrics(names: Iterable[str]) -> str:
+    """Return metrics as a list; a metric of both directions has its name once."""
+    ways: dict[str, list[str]] = {}
+    for name in map(measured, names):
+        way, _, rest = name.partition(" ") if name.startswith(("i2t ", "t2i ")) else ("", "", name)
+        if way not in ways.setdefault(rest, []):
+            ways[rest].append(way)
+    return listed(f"{way[0]} {rest}".strip() if len(way) == 1 else f"{rest} (i2t, t2i)" for rest, way in ways.items())
 
 
 def _of_page(claims: Claims, findings: Sequence[Finding], cells: int) -> Answer:
     counts = Counter(finding.outcome for finding in findings)
-    words = {Outcome.HOLDS: "hold", Outcome.CONTRADICTED: "are contradicted", Outcome.NOT_SHOWN: "are not shown"}
-    said = listed(
-        f"{counts[outcome]} {words.get(outcome, 'were not run here')}" for outcome in Outcome if counts[outcome]
-    )
+    said = listed(f"{counts[one]} {WORDS[one][counts[one] > 1]}" for one in Outcome if counts[one])
     columns = [
         Column("id", "claim", hidden=True),
         Column("number", "#", unit="count"),
-        Column("statement", "claim"),
-        Column("where", "in the paper"),
-        Column("tests", "tests", unit="count"),
-        Column("p", "p", unit="p"),
+        Column("statement", "claim", folds=True),
+        Column("where", "in the paper", hidden=True),
         Column("verdict", "answer"),
+        Column("p", "p", unit="p"),
+        Column("decides", "weakest test"),
+        Column("tests", "tests", unit="count"),
     ]
     rows: list[Sequence[Cell]] = [
         (
@@ -79,23 +133,23 @@ def _of_page(claims: Claims, findings: Sequence[Finding], cells: int) -> Answer:
             one.claim.number,
             one.claim.statement,
             one.claim.where,
-            len(one.tests) or None,
+            str(one.outcome),
             one.p,
-            one.outcome,
+            "" if one.weakest is None else _number(one.weakest),
+            len(one.tests) or None,
         )
         for one in findings
     ]
-    level = share_text(claims.level)
     return Answer(
         key="claims",
         dataset="",
         question=f"Which claims of {claims.source} hold here?",
-        headline=f"Of {len(findings)} claims {said} ({count_text(cells, 'cell')}).",
+        headline=f"Of {count_text(len(findings), 'claim')} {said} ({count_text(cells, 'cell')}).",
         numbers={str(outcome): counts[outcome] for outcome in Outcome},
         table=table_of(columns, rows),
         notes=(
             "A claim holds where every test of its form is significant; p is Holm-adjusted over the claims.",
-            f"A page without any true claim calls one of them true in at most {level} of pages.",
+            f"A page without any true claim calls one of them true in at most {share_text(claims.level)} of pages.",
         ),
     )
 
@@ -108,34 +162,48 @@ def _of_claim(finding: Finding) -> Answer:
         Column("model", "model"),
         Column("metric", "metric"),
         Column("subject", "compared"),
-        Column("difference", "value", unit="number"),
+        *(
+            Column(name, heading, unit="", signed=name == "difference", decimals=2)
+            for name, heading in (("difference", "difference"), ("mean", "mean"), ("correlation", "Spearman's ρ"))
+        ),
         Column("p", "p", unit="p"),
     ]
     rows: list[Sequence[Cell]] = [
-        (printed(test.group[0]), printed(test.group[1]), test.metric, _subject(test), test.difference, test.p)
+        (
+            *map(printed, test.group),
+            _metrics(test.metric.split(", ")),
+            _subject(test),
+            *(test.difference if test.measures == name else None for name in ("difference", "mean", "correlation")),
+            test.p,
+        )
         for test in ordered[:SHOWN]
     ]
     rest = len(ordered) - SHOWN
     more = (f"{count_text(rest, 'further test')} with smaller p-values.",) if rest > 0 else ()
-    asked = (f"Asked: {'; '.join(_asked(part) for part in claim.holds_if)}.",)
+    missing = tuple(f"Also, {sentence}." for sentence in _lacks(finding.missing)[1:])
+    asked = (f"Asked ({claim.where}): {'; '.join(map(_asked, claim.holds_if))}.",)
     return Answer(
         key=claim.id,
         dataset="",
         question=claim.statement,
         headline=sentence_of(finding),
         verdict=str(finding.outcome),
+        closest=claim.id,
         numbers={"p": finding.p, "p_against": finding.p_against},
-        table=table_of(columns, rows),
-        notes=(*asked, *((claim.note,) if claim.note else ()), *more),
+        table=table_of(columns, rows) if rows else None,
+        notes=(*asked, *((claim.note,) if claim.note else ()), *missing, *more),
     )
 
 
 def _asked(part: Part) -> str:
-    """Return the form of a part in a few words."""
-    bounds: dict[str, Any] = {"by": part.by or None, "margin": part.margin, "than": part.than}
-    about = " ".join(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None)
-    losses = listed(map(printed, part.against or part.losses)) if part.against or part.losses else ""
-    where = listed(map(printed, part.models)) if part.models else ""
-    words = (printed(part.loss) if part.loss else "", part.kind.replace("_", " "), losses, about)
-    said = " ".join(word for word in words if word)
-    return f"{said} in {', '.join(part.metrics)}" + (f", with {where}" if where else "")
+    """Return what a part asks in words."""
+    where = listed([*map(printed, part.datasets), *map(printed, part.models)]) if part.datasets or part.models else ""
+    said = ASKED[part.kind].format(
+        loss=loss_name(part.loss) if part.loss else "",
+        others=listed(map(loss_name, part.against)) if part.against else "",
+        losses=listed(map(loss_name, part.losses)) if part.losses else "",
+        metrics=_metrics(part.metrics),
+        and_metrics=_metrics(part.and_metrics) if part.and_metrics else "",
+        **{"by": part.by, "margin": part.margin or 0.0, "than": part.than or 0.0},
+    )
+    return said.replace(" by more than 0 ", " ") + (f", with {where}" if where else "")

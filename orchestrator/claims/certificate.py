@@ -1,41 +1,137 @@
-"""A certificate: the questions, the answers, and digests of all they rest on, so that nobody can move the questions."""
+"""A certificate: the questions as they were fixed before training, the answers, and digests of all they rest on.
+
+``questions.json`` is written before the first training. Its SHA-256 goes into the experiment's description, which the
+first record of the journal holds, and into the certificate: ``sha256sum questions.json`` checks it. A second start with
+other questions is refused, so that nobody can move the questions after the answers.
+"""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from orchestrator.claims.answers import answers_of
+from orchestrator.claims.cells import confirmed_cells, published_cells
 from orchestrator.claims.claims import Claims
-from orchestrator.claims.engine import Cells, Finding
+from orchestrator.claims.engine import Cells, Finding, decide
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.journalled import experiment_of
+from orchestrator.journal.history import History
 from orchestrator.machines.environment import describe_environment
+from orchestrator.reference.published import DATASETS, study_dataset
+from orchestrator.report.render import write_sections
+from orchestrator.results.answer import Answer
+from orchestrator.results.summary import Summary
+from orchestrator.results.tables import Result, published_tables, tables_of
+from trainables.errors import ConfigError
+from trainables.files import read_state, write_whole
 
-FORMAT = 1
+FORMAT = 2
+QUESTIONS, CERTIFICATE, PAGE = "questions.json", "certificate.json", "certificate.html"
 
 
-def certificate(claims: Claims, findings: Sequence[Finding], cells: Cells, data: Mapping[str, str]) -> dict[str, Any]:
-    """Return the certificate of a page as plain values for JSON.
+@dataclass(frozen=True)
+class Certified:
+    """Claims with their answers.
+
+    Attributes:
+        findings: The answer to each claim.
+        answers: The same as answers, the page's first.
+        content: The certificate as plain values for JSON.
+    """
+
+    findings: Sequence[Finding]
+    answers: Sequence[Answer]
+    content: Mapping[str, Any]
+
+
+def digest_of(values: Any) -> str:
+    """Return the SHA-256 of plain values as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def fix_questions(claims: Claims, experiment: Experiment, folder: Path) -> Experiment:
+    """Write the questions into the folder of their experiment, or check that they are those that were fixed there.
+
+    Returns:
+        The experiment, with the SHA-256 of the questions' file in its description.
+
+    Raises:
+        ConfigError: If other questions were fixed there.
+    """
+    path = folder / QUESTIONS
+    seeds = None if experiment.confirm is None else experiment.confirm.seeds
+    cells = {"datasets": list(experiment.datasets), "models": list(experiment.models), "seeds": seeds}
+    asked = {"format": FORMAT, "claims": claims.model_dump(mode="json"), "cells": cells}
+    if path.exists():
+        fixed = read_state(path)
+        if {name: fixed.get(name) for name in asked} != asked:
+            raise ConfigError(
+                f"{path}: other claims, datasets, models or seeds were fixed there; name another --output"
+            )
+    else:
+        # A journal will lie here, which decides what a resume runs: nobody else may enter.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        settings = experiment.to_dict()
+        write_whole(path, json.dumps({**asked, "fixed": now, "experiment": settings}, indent=1, sort_keys=True) + "\n")
+    about = f"Claims of {claims.source}. SHA-256 of {QUESTIONS}: {_file_digest(path)}"
+    return experiment.model_copy(update={"description": about})
+
+
+def forget_questions(folder: Path) -> None:
+    """Remove the questions of an experiment that was refused before its journal began."""
+    if sorted(path.name for path in folder.glob("*")) == [QUESTIONS]:
+        (folder / QUESTIONS).unlink()
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def certify_confirmed(claims: Claims, histories: Sequence[History], folder: Path) -> Certified:
+    """Answer claims from confirmed experiments, and write certificate and page.
 
     Args:
         claims: The claims.
-        findings: The answer to each.
-        cells: The cells that were run.
-        data: Dataset -> digest of its files.
-
-    Returns:
-        ``claims_digest``, the SHA-256 of the claims as they were asked, and for each claim its form, answer and tests.
+        histories: Histories of the experiments that have the cells.
+        folder: Where ``certificate.json`` and ``certificate.html`` are written, beside ``questions.json`` if there.
     """
-    asked = json.dumps(claims.model_dump(mode="json"), sort_keys=True)
+    cells = confirmed_cells(histories, claims.losses)
+    tables = tables_of([Result(Summary(history)) for history in histories], with_published=True, cocos=True)
+    sections = {"The papers' tables": tables}
+    if not any(study_dataset(dataset) in DATASETS.values() for dataset, _ in cells):
+        sections["As published"] = published_tables(claims.papers)
+    return _written(claims, cells, sections, [_experiment(history) for history in histories], folder)
+
+
+def certify_published(claims: Claims, folder: Path) -> Certified:
+    """Answer claims from the papers' own tables, and write certificate and page."""
+    return _written(claims, published_cells(claims), {"As published": published_tables(claims.papers)}, [], folder)
+
+
+def _written(
+    claims: Claims,
+    cells: Cells,
+    tables: Mapping[str, Sequence[Answer]],
+    experiments: Sequence[Mapping[str, Any]],
+    folder: Path,
+) -> Certified:
+    findings = decide(claims, cells)
+    answers = answers_of(claims, findings, sum(map(len, cells.values())))
     environment = describe_environment()
-    return {
+    content: dict[str, Any] = {
         "format": FORMAT,
         "claims": claims.name,
         "source": claims.source,
         "level": claims.level,
-        "claims_digest": hashlib.sha256(asked.encode()).hexdigest(),
-        "data": dict(data),
+        "claims_digest": digest_of(claims.model_dump(mode="json")),
+        "questions": _questions(folder),
         "code": environment["git_revision"],
         "versions": dict(environment["versions"]),
+        "experiments": list(experiments),
         "findings": [_finding(one) for one in findings],
         "cells": [
             {
@@ -50,6 +146,41 @@ def certificate(claims: Claims, findings: Sequence[Finding], cells: Cells, data:
             for loss, measures in losses.items()
         ],
     }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / CERTIFICATE, json.dumps(content, indent=1) + "\n")
+    questions = content["questions"]
+    fixed = f"{questions['fixed'][:16].replace('T', ' ')} UTC" if questions else "not before training"
+    facts = [
+        ("claims", str(len(findings)), ""),
+        ("cells", str(sum(map(len, cells.values()))), ""),
+        ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else ""),
+        ("code", str(content["code"])[:12], ""),
+    ]
+    sections = [("", "", "", answers), *((heading, "", "", found) for heading, found in tables.items() if found)]
+    write_sections(claims.name, "Claims of a paper", sections, folder / PAGE, facts=facts)
+    return Certified(findings, answers, content)
+
+
+def _questions(folder: Path) -> dict[str, str] | None:
+    """Return when the questions of a folder were fixed, and the digest of their file; ``None`` without questions."""
+    path = folder / QUESTIONS
+    return {"fixed": read_state(path)["fixed"], "sha256": _file_digest(path)} if path.exists() else None
+
+
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _experiment(history: History) -> dict[str, Any]:
+    """Return what an experiment rests on: digests of its settings and data, its code and its versions."""
+    settings = experiment_of(history).to_dict()
+    return {
+        "name": settings["name"],
+        "settings_digest": digest_of(settings),
+        "data": dict(history.data),
+        "code": history.environment["git_revision"],
+        "versions": dict(history.environment["versions"]),
+    }
 
 
 def _finding(found: Finding) -> dict[str, Any]:
@@ -61,6 +192,6 @@ def _finding(found: Finding) -> dict[str, Any]:
         "answer": str(found.outcome),
         "p": found.p,
         "p_against": found.p_against,
-        "missing": list(found.missing),
+        "missing": [asdict(one) for one in found.missing],
         "tests": [asdict(test) for test in found.tests],
     }

@@ -11,17 +11,58 @@ hold. A part compares, in every group (dataset and model) that it selects and in
     below       the mean of a loss is below ``than``
     same_best   the loss with the highest mean in ``metrics`` has the highest mean in ``and_metrics``
     opposed     over the losses, ranks in ``metrics`` and in ``and_metrics`` run against each other
+
+A loss may be named with its setting: ``nt_xent`` is the loss at its published setting, ``nt_xent(best)`` the best
+setting of its search, and ``polynomial_self(degree=2)`` the best of the settings that were searched with this degree.
 """
 
+import re
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from orchestrator.experiment.yaml_files import STRICT, find_file, read_yaml, validate
 
 Kind = Literal["beats", "best", "not_better", "alike", "above", "below", "same_best", "opposed"]
+
+BEST = "best"
+"""In the place of a setting: the best setting of the search, whatever it is."""
+
+_SETTING = re.compile(r"\w+(?:\((?:best|\w+=[\w.+-]+(?:, ?\w+=[\w.+-]+)*)\))?")
+
+
+def setting_of(name: str) -> tuple[str, Mapping[str, float | str] | None]:
+    """Return the loss that a part names and its setting; ``None`` is the published setting, empty the best of all.
+
+    Example:
+        >>> setting_of("nt_xent"), setting_of("warp(rank_weight=constant)"), setting_of("polynomial_self(degree=2)")
+        (('nt_xent', None), ('warp', {'rank_weight': 'constant'}), ('polynomial_self', {'degree': 2.0}))
+    """
+    loss, _, inside = name.removesuffix(")").partition("(")
+    if not inside:
+        return loss, None
+    pairs = [] if inside == BEST else [pair.strip().split("=") for pair in inside.split(",")]
+    return loss, {key: _value(text) for key, text in pairs}
+
+
+def _value(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _checked(name: str) -> str:
+    if not _SETTING.fullmatch(name):
+        raise ValueError(f"{name!r}: a loss is named like nt_xent, nt_xent(best) or polynomial_self(degree=2)")
+    return name
+
+
+LossSetting = Annotated[str, AfterValidator(_checked)]
+"""A loss, with or without a setting."""
 
 AGAINST = ("beats", "best", "not_better", "alike")
 """Kinds that compare a loss with others."""
@@ -32,7 +73,7 @@ class Part(BaseModel):
 
     Attributes:
         kind: What is asked, see the module's docstring.
-        loss: The loss that the part is about; empty for ``same_best`` and ``opposed``.
+        loss: The loss that the part is about, with or without a setting; none for ``same_best`` and ``opposed``.
         against: The losses with which it is compared.
         metrics: Metrics of the test split or of COCOS, without a prefix.
         and_metrics: The metrics beside ``metrics``, as many, for ``same_best`` and ``opposed``.
@@ -46,11 +87,11 @@ class Part(BaseModel):
 
     model_config = STRICT
     kind: Kind
-    loss: str = ""
-    against: tuple[str, ...] = ()
+    loss: LossSetting = ""
+    against: tuple[LossSetting, ...] = ()
     metrics: Annotated[tuple[str, ...], Field(min_length=1)]
     and_metrics: tuple[str, ...] = ()
-    losses: tuple[str, ...] = ()
+    losses: tuple[LossSetting, ...] = ()
     models: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     by: Annotated[float, Field(ge=0)] = 0.0
@@ -105,14 +146,16 @@ class Claims(BaseModel):
         name: Name of the file's claims.
         source: The paper.
         level: How often a page without any true claim may call one of its claims true, in (0, 0.5).
-        experiment: Keys of the experiment that runs the cells at the published settings, as in an experiment file,
-            without its datasets, models and confirmation.
+        papers: The papers in whose tables ``certify --published`` looks; see ``reference/README.md``.
+        experiment: Keys of the experiment that runs the cells, as in an experiment file, without its datasets;
+            ``models`` are those of a certificate that names none.
         claims: The claims.
     """
 
     model_config = STRICT
     name: str
     source: str
+    papers: tuple[str, ...] = ()
     experiment: dict[str, Any] = {}
     level: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
@@ -124,6 +167,13 @@ class Claims(BaseModel):
             if len(set(values)) < len(values):
                 raise ValueError(f"two claims have the same {key}")
         return self
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Every loss of which a claim needs a cell, with its setting."""
+        return tuple(
+            dict.fromkeys(loss for claim in self.claims for part in claim.holds_if for loss in part.all_losses)
+        )
 
 
 def shipped_claims() -> dict[str, Path]:

@@ -24,10 +24,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 
 from orchestrator.claims.claims import Claim, Claims, Part
+from orchestrator.reference.published import study_dataset
 from orchestrator.results.statistics import Measure, holm
 
 RELABELLINGS = 9999
@@ -63,6 +65,7 @@ class Test:
         metric: Metric of the test, of a correlation both.
         subject: The loss that the test is about, and its opponent if there is one.
         difference: Measured difference, mean or correlation, in the metric's unit.
+        measures: What ``difference`` is: ``difference``, ``mean`` or ``correlation``.
         p: One-sided p-value with which the part of the claim holds.
         p_against: One-sided p-value with which its opposite holds.
     """
@@ -73,6 +76,24 @@ class Test:
     difference: float
     p: float
     p_against: float
+    measures: str = "difference"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a claim needs and no cell has.
+
+    Attributes:
+        group: Dataset and model; the named ones where there is no such group at all.
+        loss: The loss with its setting; empty where the group is missing.
+        metric: The metric; empty where the group is missing.
+        why: ``lacks``, or ``has a single run of``, which has no spread.
+    """
+
+    group: Group
+    loss: str = ""
+    metric: str = ""
+    why: str = "lacks"
 
 
 @dataclass(frozen=True)
@@ -85,7 +106,7 @@ class Finding:
         tests: Its tests; empty where a cell is missing.
         p: The largest p-value of its tests, Holm-adjusted over the claims of the page; ``None`` without tests.
         p_against: The smallest p-value of an opposite, corrected in the same way; ``None`` without tests.
-        missing: The cells that the claim needs and that are not there.
+        missing: What the claim needs and is not there.
     """
 
     claim: Claim
@@ -93,7 +114,7 @@ class Finding:
     tests: tuple[Test, ...] = ()
     p: float | None = None
     p_against: float | None = None
-    missing: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
     @property
     def weakest(self) -> Test | None:
@@ -109,19 +130,17 @@ def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[Finding]:
         cells: The cells that were run.
         seed: Seed of the relabellings.
     """
-    generator = np.random.default_rng(seed)
-    made = {claim.id: _tests_of(claim, cells, generator) for claim in claims.claims}
-    tested = [claim for claim in claims.claims if not isinstance(made[claim.id], str)]
-    tests = {claim.id: found for claim in tested if not isinstance(found := made[claim.id], str)}
+    made = {claim.id: _tests_of(claim, cells, seed) for claim in claims.claims}
+    tests = {name: found for name, (found, missing) in made.items() if not missing}
     largest = {name: max(test.p for test in found) for name, found in tests.items()}
     against = {name: min(1.0, min(t.p_against for t in found) * len(found)) for name, found in tests.items()}
     p = dict(zip(largest, holm(list(largest.values())), strict=True))
     opposite = dict(zip(against, holm(list(against.values())), strict=True))
     findings = []
     for claim in claims.claims:
-        found = made[claim.id]
-        if isinstance(found, str):
-            findings.append(Finding(claim, Outcome.NOT_RUN, missing=tuple(found.split("; "))))
+        found, missing = made[claim.id]
+        if missing:
+            findings.append(Finding(claim, Outcome.NOT_RUN, missing=tuple(missing)))
             continue
         outcome = Outcome.NOT_SHOWN
         if p[claim.id] <= claims.level:
@@ -132,40 +151,41 @@ def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[Finding]:
     return findings
 
 
-def _tests_of(claim: Claim, cells: Cells, generator: np.random.Generator) -> list[Test] | str:
-    """Return the tests of a claim, or the cells that are missing, separated by semicolons."""
+def _tests_of(claim: Claim, cells: Cells, seed: int) -> tuple[list[Test], list[Missing]]:
+    """Return the tests of a claim, and what is missing."""
     tests: list[Test] = []
-    missing: dict[str, None] = {}
+    missing: dict[Missing, None] = {}
     for part in claim.holds_if:
         groups = [group for group in cells if _selects(part, group)]
-        if not groups:
-            named = " and ".join([*part.datasets, *part.models]) or "any dataset and model"
-            missing[f"no cell with {named}"] = None
-            continue
         lacking = list(_lacking(part, groups, cells))
         missing |= dict.fromkeys(lacking)
         if not lacking:
-            tests += _tests_of_part(part, groups, cells, generator)
-    return "; ".join(missing) if missing else tests
+            tests += _tests_of_part(part, groups, cells, seed)
+    return tests, list(missing)
 
 
 def _selects(part: Part, group: Group) -> bool:
     dataset, model = group
-    return (not part.datasets or dataset in part.datasets) and (not part.models or model in part.models)
+    known = {dataset, study_dataset(dataset)}
+    return (not part.datasets or bool(known & set(part.datasets))) and (not part.models or model in part.models)
 
 
-def _lacking(part: Part, groups: Sequence[Group], cells: Cells) -> Iterator[str]:
-    for dataset, model in groups:
+def _lacking(part: Part, groups: Sequence[Group], cells: Cells) -> Iterator[Missing]:
+    if not groups:
+        yield Missing((" or ".join(part.datasets), " or ".join(part.models)))
+    for group in groups:
         for loss in part.all_losses:
-            measures = cells[dataset, model].get(loss, {})
+            measures = cells[group].get(loss, {})
             for metric in (*part.metrics, *part.and_metrics):
-                if metric not in measures or measures[metric].seeds < FEWEST_SEEDS:
-                    yield f"{dataset}, {model}, {loss}: {metric}"
+                if metric not in measures:
+                    yield Missing(group, loss, metric)
+                elif measures[metric].seeds < FEWEST_SEEDS:
+                    yield Missing(group, loss, metric, "has a single run of")
 
 
-def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells, generator: np.random.Generator) -> list[Test]:
+def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells, seed: int) -> list[Test]:
     if part.kind == "opposed":
-        return [_opposed(part, groups, cells, generator)]
+        return [_opposed(part, groups, cells, seed)]
     tests: list[Test] = []
     for group in groups:
         measures = cells[group]
@@ -185,7 +205,7 @@ def _of_metric(part: Part, group: Group, metric: str, measures: Mapping[str, Map
         sign = 1 if part.kind == "above" else -1
         gap, error, freedom = loss.mean - part.than, _error(loss), loss.seeds - 1
         p, against = _one_sided(sign * gap, error, freedom), _one_sided(-sign * gap, error, freedom)
-        return [Test(group, metric, part.loss, loss.mean, p, against)]
+        return [Test(group, metric, part.loss, loss.mean, p, against, "mean")]
     tests: list[Test] = []
     for other in part.against:
         tests += _against(part, group, metric, f"{part.loss} - {other}", (loss, measures[other][metric]))
@@ -231,47 +251,45 @@ def _same_best(part: Part, group: Group, measures: Mapping[str, Mapping[str, Mea
     return tests
 
 
-def _opposed(part: Part, groups: Sequence[Group], cells: Cells, generator: np.random.Generator) -> Test:
+def _opposed(part: Part, groups: Sequence[Group], cells: Cells, seed: int) -> Test:
     """Return the permutation test of the mean rank correlation over groups and pairs of metrics."""
-    blocks = [
-        [_ranks([cells[group][loss][metric].mean for loss in part.losses]) for metric in pair]
-        for group in groups
-        for pair in zip(part.metrics, part.and_metrics, strict=True)
-    ]
-    first = np.array([block[0] for block in blocks])
-    second = np.array([block[1] for block in blocks])
-    # All metrics of a group are relabelled together: they are measured on the same trainings.
-    orders = np.broadcast_to(np.arange(len(part.losses)), (RELABELLINGS, len(groups), len(part.losses)))
-    shuffled_orders = np.repeat(generator.permuted(orders, axis=2), len(part.metrics), axis=1)
-    correlation = float(_correlation(first, second))
-    shuffled = _correlation(
-        first, np.take_along_axis(np.broadcast_to(second, shuffled_orders.shape), shuffled_orders, 2)
-    )
+    pairs = list(zip(part.metrics, part.and_metrics, strict=True))
+    count = len(part.losses)
+    # Entry (i, j) of a group's table is the share of the correlation that loss i of the first order and loss j of the
+    # second have; the metrics of a group are relabelled together, because they are measured on the same trainings.
+    tables = np.zeros((len(groups), count, count))
+    for table, group in zip(tables, groups, strict=True):
+        for pair in pairs:
+            first, second = (_ranks([cells[group][loss][metric].mean for loss in part.losses]) for metric in pair)
+            table += np.outer(first, second) / (len(groups) * len(pairs))
+    shuffled = tables.ravel()[_relabellings(seed, len(groups), count)].sum(1)
+    correlation = float(np.trace(tables, axis1=1, axis2=2).sum())
     below = float(((shuffled <= correlation + 1e-12).sum() + 1) / (RELABELLINGS + 1))
     above = float(((shuffled >= correlation - 1e-12).sum() + 1) / (RELABELLINGS + 1))
+    subject = f"{len(groups) * len(pairs)} orders of {count} losses"
     metric = f"{part.metrics[0]}, {part.and_metrics[0]}"
-    return Test(("all", "all"), metric, f"{len(blocks)} orders of {len(part.losses)} losses", correlation, below, above)
+    return Test(("all", "all"), metric, subject, correlation, below, above, "correlation")
+
+
+@lru_cache(maxsize=4)
+def _relabellings(seed: int, groups: int, count: int) -> np.ndarray:
+    """Return the entries of the groups' tables that random relabellings of the losses add up.
+
+    Returns:
+        Shape (relabellings, groups x count), intp.
+    """
+    blocks = np.broadcast_to(np.arange(count), (RELABELLINGS, groups, count))
+    orders = np.random.default_rng(seed).permuted(blocks, axis=2)
+    rows = np.arange(groups)[:, None] * count + np.arange(count)
+    return np.asarray((rows * count + orders).reshape(RELABELLINGS, groups * count), dtype=np.intp)
 
 
 def _ranks(values: Sequence[float]) -> np.ndarray:
-    from scipy.stats import rankdata
-
-    return np.asarray(rankdata(values), dtype=np.float64)
-
-
-def _correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the mean over the rows of Spearman's correlation of tables of ranks; a constant row counts as 0.
-
-    Args:
-        first: Ranks, shape (rows, losses).
-        second: Ranks, shape (..., rows, losses).
-
-    Returns:
-        Shape (...).
-    """
-    x, y = first - first.mean(-1, keepdims=True), second - second.mean(-1, keepdims=True)
-    scale = np.sqrt((x**2).sum(-1) * (y**2).sum(-1))
-    return np.asarray(np.where(scale > 0, (x * y).sum(-1) / np.where(scale > 0, scale, 1.0), 0.0).mean(-1))
+    """Return the ranks around their mean, ties shared, scaled to the length 1; zeros where all values are equal."""
+    column = np.asarray(values, dtype=np.float64)
+    signs = np.sign(column[:, None] - column).sum(1)
+    length = math.sqrt(float(signs @ signs))
+    return np.asarray(signs / length if length else signs)
 
 
 def _error(*measures: Measure) -> float:

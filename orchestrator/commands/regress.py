@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from orchestrator.claims.cells import cells_experiment
+from orchestrator.claims.claims import load_claims
+from orchestrator.commands.certify import ClaimsName, Models, Seeds, names_of
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
 from orchestrator.machines.cluster import Cluster, ignored_address
 from orchestrator.regression.accepted import default_path
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 class SuiteFirst(TyperGroup):
     """A group whose first word is a suite unless it is a command: ``regress scenes-quick`` is ``regress run ...``.
 
-    So ``regress --help`` explains ``regress SUITE``, with all of its options, and names the other command.
+    So ``regress --help`` explains ``regress SUITE``, with all of its options, and names the other commands.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -65,6 +68,7 @@ SuiteName = Annotated[
 Reference = Annotated[
     Path | None, typer.Option(help="Accepted results; by default SUITE.accepted.json beside the suite.")
 ]
+Due = Annotated[str | None, typer.Option(help="Do nothing if the last result is younger, e.g. 24h.")]
 REGRESSION = 5
 """Exit code where a baseline got worse or a training failed."""
 
@@ -72,7 +76,7 @@ REGRESSION = 5
 @app.command(
     cls=Unnamed,
     epilog='To accept the newest rerun as the reference: orchestrator regress accept SUITE --why "..." (see '
-    "orchestrator regress accept --help).",
+    "orchestrator regress accept --help). To rerun the claims of a paper: orchestrator regress claims CLAIMS.",
 )
 def run(
     suite: SuiteName,
@@ -83,7 +87,7 @@ def run(
     tracking_uri: TrackingUri = None,
     address: Address = None,
     storage: Storage = None,
-    if_due: Annotated[str | None, typer.Option(help="Do nothing if the last result is younger, e.g. 24h.")] = None,
+    if_due: Due = None,
     max_seeds: Annotated[int | None, typer.Option(min=2, help="Add seeds, up to this total, if inconclusive.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Copy the JUnit XML to this file.")] = None,
     report: Annotated[Path | None, typer.Option(help="Copy the HTML page to this file.")] = None,
@@ -145,6 +149,56 @@ def accept(
     accepted = write(chosen, output, target, why=why, who=who, restart_drift=restart_drift)
     seeds = min(len(runs.values) for runs in accepted.cells.values())
     say(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")
+
+
+@app.command()
+def claims(
+    name: ClaimsName,
+    datasets: Annotated[str, typer.Option(help="Datasets on which the claims are asked, separated by commas.")],
+    models: Models = "",
+    seeds: Seeds = 5,
+    overrides: Overrides = None,
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    reference: Annotated[
+        Path | None, typer.Option(help="Accepted certificate.json; by default CLAIMS.accepted.json in this folder.")
+    ] = None,
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    if_due: Due = None,
+    as_json: Json = False,
+) -> None:
+    """Train the cells of claims again, and compare the answers with an accepted certificate.
+
+    Exit code 5: a claim that held is contradicted, or was not run. The same command resumes an interrupted rerun.
+    """
+    from orchestrator.regression.claims import ClaimsRequest, rerun_claims
+
+    asked = load_claims(name)
+    request = ClaimsRequest(
+        claims=asked,
+        experiment=cells_experiment(asked, names_of(datasets), names_of(models), seeds, overrides or []),
+        reference=reference or Path(f"{asked.name}.accepted.json"),
+        data_root=data_root,
+        output=output,
+        tracking_uri=tracking_uri,
+        cluster=Cluster(address, storage),
+        if_due=None if if_due is None else seconds_of(if_due),
+    )
+    done = rerun_claims(request, quiet=as_json)
+    if as_json:
+        print(json.dumps({**done.content, "due": done.was_due}, indent=2))
+    else:
+        about, *others = done.answers
+        show([about, *(other for other in others if other.verdict not in QUIET)])
+        for file in ("report.html", "certificate.html", "certificate.json"):
+            say(f"{file}: {done.directory / file}")
+    if done.is_alarm:
+        problem = notify(f"{asked.name}: {done.answers[0].headline}", done.content)
+        if problem is not None:
+            say(f"warning: {problem}", error=True)
+        raise typer.Exit(REGRESSION)
 
 
 def command_line(arguments: Sequence[str]) -> str:

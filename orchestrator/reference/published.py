@@ -11,6 +11,9 @@ from types import MappingProxyType
 RETRIEVAL, TRIPLET_COCOS, NT_XENT_COCOS, SMOOTH_AP_COCOS = 1, 2, 3, 4
 """Numbers of the tables of Bleeker and de Rijke (2022)."""
 
+BLEEKER = "Bleeker2022"
+"""Name of the paper of these tables, as ``other_papers.SOURCES`` names others."""
+
 DATASETS = {"Flickr30k": "flickr30k", "MS-COCO": "coco"}
 SYNONYMS = {"mscoco": "coco", "coco2014": "coco", "f30k": "flickr30k", "f8k": "flickr8k"}
 """Other names of datasets, in lower-case letters and digits -> the names of published rows."""

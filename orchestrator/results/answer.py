@@ -47,6 +47,7 @@ class Column:
         group: Heading above the headings of several columns, such as ``i2t``; may be empty.
         latex: Heading in LaTeX where it differs; may be empty.
         decimals: Digits after the point; ``None`` for those of the unit.
+        folds: Whether the texts are sentences, which a narrow terminal folds at words.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Column:
     latex: str = ""
     decimals: int | None = None
     hidden: bool = False
+    folds: bool = False
 
 
 @dataclass(frozen=True)

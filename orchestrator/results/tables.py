@@ -20,6 +20,7 @@ from orchestrator.journal.points import Point, best_points
 from orchestrator.journal.reader import read_history
 from orchestrator.reference.other_papers import SOURCES, other_rows
 from orchestrator.reference.published import (
+    BLEEKER,
     NT_XENT_COCOS,
     RETRIEVAL,
     SMOOTH_AP_COCOS,
@@ -281,6 +282,19 @@ def tables_of(results: Sequence[Result], *, with_published: bool = False, cocos:
     classes = [layout_table(CLASSES_LAYOUT, by_class)] if by_class else []
     further = cocos_tables(rows, with_published=with_published) if cocos else []
     return [replace(retrieval, notes=notes), *classes, *further]
+
+
+def published_tables(papers: Iterable[str]) -> list[Answer]:
+    """Return the tables of some papers by themselves, without empty tables."""
+    layouts = (RETRIEVAL_LAYOUT, TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT)
+    tables = []
+    for layout in layouts:
+        printed_rows = published_rows(layout.published) if BLEEKER in papers and layout.published else ()
+        others = other_rows() if layout.published == RETRIEVAL else ()
+        rows = [_row_of_published(row) for row in (*printed_rows, *(one for one in others if one.number in papers))]
+        table = layout_table(layout, [replace(row, published=False) for row in rows])
+        tables += [replace(table, notes=(*table.notes, *_published_notes(layout, rows)))] if rows else []
+    return tables
 
 
 def _state(result: Result) -> list[str]:

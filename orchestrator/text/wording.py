@@ -42,6 +42,22 @@ METRICS = {
 }
 """Ending of a metric -> what it measures."""
 
+MEASURED = {
+    "average_recall": "average recall",
+    "map5": "mAP@5",
+    "negatives_per_query": "negatives a query",
+    "negatives_per_query_half_epsilon": "negatives a query at ε/2",
+    "negatives_per_query_twice_epsilon": "negatives a query at 2ε",
+    "negatives_per_batch": "negatives a batch",
+    "queries_without_gradient": "queries without gradient",
+    "share_without_gradient": "share without gradient",
+    "meanr": "mean rank",
+    "medr": "median rank",
+    "negative_weight": "weight of negatives",
+    "positive_weight": "weight of the positive",
+}
+"""Name of a metric without its direction -> its name in a sentence."""
+
 SMALLEST_P = 0.001
 
 
@@ -220,6 +236,20 @@ def metric_meaning(metric: str, *chances: float) -> str:
 def metric_name(metric: str) -> str:
     """Return a metric without its split: ``rsum`` of ``test/rsum``."""
     return metric.partition("/")[2] or metric
+
+
+def measured(metric: str) -> str:
+    """Return a metric of the test split, or a COCOS count, in the field's words.
+
+    Example:
+        >>> measured("i2t_average_recall"), measured("t2i_r5"), measured("start_i2t_share_without_gradient")
+        ('i2t average recall', 't2i R@5', 'i2t share without gradient at the start')
+    """
+    name = metric.removeprefix("start_")
+    way, _, rest = name.partition("_") if name.startswith(("i2t_", "t2i_")) else ("", "", name)
+    rank = rest[1:] if rest.startswith("r") and rest[1:].isdigit() else ""
+    words = f"R@{rank}" if rank else MEASURED.get(rest, rest.replace("_", " "))
+    return " ".join(word for word in (way, words, "at the start" if name != metric else "") if word)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ class Grid:
         headings: A heading for each text column.
         latex: The heading of each text column in LaTeX, where it differs; else empty.
         numeric: Whether each text column holds numbers, which are aligned to the right.
+        folds: Whether each text column holds sentences, which may be folded at words.
         rows: A text for each text column of each row.
     """
 
@@ -24,6 +25,7 @@ class Grid:
     headings: tuple[str, ...]
     latex: tuple[str, ...]
     numeric: tuple[bool, ...]
+    folds: tuple[bool, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
@@ -31,7 +33,7 @@ def grid(table: Table) -> Grid:
     """Return the texts of a table without its hidden columns; an interval may have a text column of its own."""
     places = [place for place, column in enumerate(table.columns) if not column.hidden]
     apart = {place for place in places if table.columns[place].shows == "apart" and _has_interval(table, place)}
-    groups, headings, latex, numeric = [], [], [], []
+    groups, headings, latex, numeric, folds = [], [], [], [], []
     for place in places:
         column = table.columns[place]
         for heading in (column.heading, *((INTERVAL,) if place in apart else ())):
@@ -39,6 +41,7 @@ def grid(table: Table) -> Grid:
             headings.append(heading)
             latex.append(column.latex if heading == column.heading else "")
             numeric.append(column.unit != TEXT)
+            folds.append(column.folds)
     rows = []
     for row in table.rows:
         texts: list[str] = []
@@ -46,7 +49,7 @@ def grid(table: Table) -> Grid:
             texts.append(cell_text(row[place], table.columns[place]))
             texts += [_interval(row[place], table.columns[place])] if place in apart else []
         rows.append(tuple(texts))
-    return Grid(tuple(groups), tuple(headings), tuple(latex), tuple(numeric), tuple(rows))
+    return Grid(tuple(groups), tuple(headings), tuple(latex), tuple(numeric), tuple(folds), tuple(rows))
 
 
 def cell_text(cell: Cell, column: Column) -> str:

@@ -11,6 +11,9 @@ from orchestrator.views.grid import INTERVAL, grid
 TICKS = 4
 """Approximate number of ticks of an axis."""
 
+BRIEF = 16
+"""Most characters of the texts of a column that is as narrow as its texts."""
+
 MARGIN = 6.0
 """Percent of an axis on either side of the intervals."""
 
@@ -37,7 +40,7 @@ class PageColumn:
 
     Attributes:
         group: Heading above the headings of several columns; may be empty.
-        kind: ``text``, ``number``, ``verdict`` or ``axis``.
+        kind: ``text``, ``text brief``, ``number``, ``verdict`` or ``axis``.
         texts: A text for each row.
         axis: The intervals of a column of kind ``axis``; ``None`` for others.
     """
@@ -59,7 +62,8 @@ def page_columns(table: Table) -> list[PageColumn]:
         width = 2 if column.shows == "apart" and shown.headings[place + 1 : place + 2] == (INTERVAL,) else 1
         for heading in shown.headings[place : place + width]:
             texts = [row[place] for row in shown.rows]
-            columns.append(PageColumn(heading, shown.groups[place], kind, texts))
+            brief = " brief" if kind == "text" and all(len(text) <= BRIEF for text in texts) else ""
+            columns.append(PageColumn(heading, shown.groups[place], kind + brief, texts))
             place += 1
         axis = _axis([row[index] for row in table.rows], column) if column.shows == "apart" else None
         if axis is not None:

@@ -1,7 +1,8 @@
 """Answers as lines of text: whole in a pipe, in parts on a narrow terminal, in few lines at the end of a search.
 
-On a terminal nothing is cut off: a table that is too wide has its longest column of texts as lines below, and the rest
-of its columns in parts. Only the end of a search is short; ``orchestrator summarise`` shows what it leaves out.
+On a terminal nothing is cut off: a table that is too wide has its sentences folded at words, or else its longest column
+of texts as lines below, and the rest of its columns in parts. Only the end of a search is short; ``orchestrator
+summarise`` shows what it leaves out.
 """
 
 import re
@@ -30,6 +31,9 @@ STYLES = {
     "tie": "yellow",
     "untested": "yellow",
     "unconfirmed": "yellow",
+    "holds": "green",
+    "contradicted": "red",
+    "not shown": "yellow",
 }
 """Text of a verdict -> style of its cell."""
 
@@ -44,6 +48,9 @@ LONGEST, SHORTEST = 40, 12
 
 SCREEN = 15
 """Most lines of the end of a search, on a terminal of 100 columns."""
+
+NARROWEST = 30
+"""Fewest columns of a terminal into which a sentence of a table is folded."""
 
 MOST_ROWS, BEST_ROWS = 8, 6
 """Most rows of a table at the end of a search, and how many are shown of a longer table."""
@@ -88,8 +95,22 @@ def table_lines(whole: Grid, width: int | None = None) -> list[Text]:
     """Return a table as lines, in parts where it is wider than ``width``."""
     if width is None or width_of(whole) <= width:
         return _drawn(whole)
+    for place in (place for place, folds in enumerate(whole.folds) if folds):
+        room = _widths(whole, [place])[0] - (width_of(whole) - width)
+        if room >= NARROWEST:
+            return _drawn(_folded(whole, place, room))
     common, parts, below = narrowed(whole, width)
     return [*([Text(common, "italic")] if common else []), *(line for part in parts for line in _drawn(part)), *below]
+
+
+def _folded(whole: Grid, place: int, room: int) -> Grid:
+    """Return a table whose texts in one column are folded at words; a text of several lines takes as many rows."""
+    rows = []
+    for row in whole.rows:
+        first, *rest = textwrap.wrap(row[place], room) or [""]
+        rows.append((*row[:place], first, *row[place + 1 :]))
+        rows += [tuple(line if column == place else "" for column in range(len(row))) for line in rest]
+    return replace(whole, rows=tuple(rows))
 
 
 def width_of(table: Grid) -> int:
@@ -133,7 +154,7 @@ def _packed(whole: Grid, keys: Sequence[int], columns: Sequence[int], width: int
 def _part(whole: Grid, columns: Sequence[int]) -> Grid:
     chosen = {
         name: tuple(getattr(whole, name)[column] for column in columns)
-        for name in ("groups", "headings", "latex", "numeric")
+        for name in ("groups", "headings", "latex", "numeric", "folds")
     }
     return Grid(**chosen, rows=tuple(tuple(row[column] for column in columns) for row in whole.rows))
 

@@ -20,6 +20,7 @@ from trainables.errors import ConfigError
 
 BENCHMARKS = {
     "installed": "what the core and the extras weigh, beside an installation of everything",
+    "claims": "how often the engine of certify says holds, on the paper's tables and on simulated pages",
     "losses": "the losses and the metrics beside naive references",
     "cross_attention": "a training step and an evaluation of SCAN beside a loop over captions",
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",

@@ -268,9 +268,14 @@ def test_the_first_steps_are_counted_and_nothing_else_changes(data: Dataset, los
         for steps in (3, 0)
     )
     assert not any(name.startswith("cocos_start/") for name in with_counts[1])
+    half, usual, twice = (
+        with_counts[0][f"cocos/i2t_negatives_per_query{name}"] for name in ("_half_epsilon", "", "_twice_epsilon")
+    )
+    assert half >= usual >= twice
     start = {name for name in with_counts[0] if name.startswith("cocos_start/")}
     assert {f"cocos_start/{name}" for name in ("i2t_negatives_per_query", "t2i_gradient_share_hardest5")} <= start
-    assert [{name: value for name, value in epoch.items() if name not in start} for epoch in with_counts] == without
+    added = start | {name for name in with_counts[0] if "_epsilon" in name}
+    assert [{name: value for name, value in epoch.items() if name not in added} for epoch in with_counts] == without
 
 
 def test_the_first_step_is_counted_on_the_first_batch_of_the_untrained_model(data: Dataset) -> None:

@@ -1,16 +1,21 @@
 """``orchestrator certify``: the claims of the paper's own tables, of a confirmation, and what it refuses."""
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
-from orchestrator.claims.cells import confirmed_cells
+from orchestrator.claims.answers import answers_of
+from orchestrator.claims.cells import cells_experiment, confirmed_cells, published_cells
+from orchestrator.claims.certificate import fix_questions, forget_questions
 from orchestrator.claims.claims import load_claims
+from orchestrator.claims.engine import decide
 from orchestrator.cli import main
-from orchestrator.commands.certify import cells_experiment
 from orchestrator.journal.ledger import Ledger
+from orchestrator.views.terminal import lines_of
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from trainables.errors import ConfigError
 
 
 def call(*arguments: str) -> int:
@@ -19,22 +24,69 @@ def call(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_the_claims_of_the_papers_tables_are_answered_without_training(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("ecir-2022", "--published") == 0
+def test_the_claims_of_the_papers_tables_are_answered_without_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("ecir-2022", "--published", "--output", str(tmp_path)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "Of 14 claims 12 hold and 2 were not run here (16 cells)."
-    assert any(line.startswith("Claim 3 holds in 8 tests, p < 0.001.") for line in lines)
+    assert any(line.startswith("Claim 9 was not run here: Triplet SH lacks share without gradient") for line in lines)
+    page = (tmp_path / "published-ecir-2022" / "certificate.html").read_text()
+    for heading in ("Contributing samples of hinge losses", "Contributing samples of SmoothAP", "Spearman’s ρ"):
+        assert heading.replace("’", "&#39;") in page
+    assert "i2t_average_recall" not in page
 
 
-def test_the_certificate_holds_questions_answers_and_digests(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("ecir-2022", "--published", "--json") == 0
+def test_a_paper_of_single_runs_says_why_its_claims_were_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("universal-weighting", "--published", "--output", str(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "Of 5 claims 5 were not run here" in said
+    assert "Polynomial (self), degree = 2 has a single run of rsum on Flickr30k with SCAN" in said
+
+
+def test_the_table_of_claims_fits_a_terminal_of_100_columns_with_whole_sentences() -> None:
+    claims = load_claims("ecir-2022")
+    about, *_ = answers_of(claims, decide(claims, published_cells(claims)), 16)
+    lines = [line.plain for line in lines_of(about, 100)]
+    table = lines[2 : -len(about.notes)]
+    assert max(map(len, table)) <= 100
+    said = " ".join(" ".join(line[5:38].split()) for line in table[1:])
+    assert all(claim.statement in said for claim in claims.claims)
+    assert sum(" holds " in line for line in table) == 12
+
+
+def test_the_certificate_holds_questions_answers_and_digests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("ecir-2022", "--published", "--json", "--output", str(tmp_path)) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found == json.loads((tmp_path / "published-ecir-2022" / "certificate.json").read_text())
     assert len(found["claims_digest"]) == 64 and found["level"] == 0.05
     by_id = {finding["id"]: finding for finding in found["findings"]}
     assert by_id["triplet-sh-beats-triplet"]["answer"] == "holds"
     assert by_id["triplet-sh-beats-triplet"]["holds_if"][0]["kind"] == "beats"
     assert by_id["thresholds-change-little"]["missing"]
     assert {cell["dataset"] for cell in found["cells"]} == {"flickr30k", "coco"}
+
+
+def test_the_questions_are_fixed_before_training_and_cannot_be_moved(tmp_path: Path) -> None:
+    claims = load_claims("ecir-2022")
+    experiment = cells_experiment(claims, ["pets"], ["vsepp"], 5, [])
+    folder = tmp_path / experiment.name
+    ready = fix_questions(claims, experiment, folder)
+    content = (folder / "questions.json").read_bytes()
+    assert hashlib.sha256(content).hexdigest() in ready.description
+    assert fix_questions(claims, experiment, folder).description == ready.description
+    assert (folder / "questions.json").read_bytes() == content
+    easier = claims.model_copy(update={"level": 0.2})
+    with pytest.raises(ConfigError, match="other claims, datasets, models or seeds were fixed there"):
+        fix_questions(easier, experiment, folder)
+    with pytest.raises(ConfigError, match="other claims"):
+        fix_questions(claims, cells_experiment(claims, ["pets"], ["vsepp"], 6, []), folder)
+    forget_questions(folder)
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -71,6 +123,10 @@ def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path)
         repeats = [add_repeat(ledger, candidate, seed, 100 + seed, value) for seed, value in enumerate(values)]
         open_test(ledger, repeats)
     ledger.close()
-    measure = confirmed_cells([ledger.history])["pets", "vsepp"]["nt_xent"]["rsum"]
+    names = ["nt_xent", "nt_xent(best)", "nt_xent(temperature=0.05)", "nt_xent(temperature=0.2)"]
+    cell = confirmed_cells([ledger.history], names)["pets", "vsepp"]
+    measure = cell["nt_xent"]["rsum"]
     assert (measure.mean, measure.seeds) == (53.0, 3)
     assert measure.sample_std == pytest.approx(3.6055512)
+    assert cell["nt_xent(best)"]["rsum"].mean == cell["nt_xent(temperature=0.05)"]["rsum"].mean == 81.0
+    assert "nt_xent(temperature=0.2)" not in cell

@@ -58,12 +58,14 @@ def test_the_columns_of_people_come_in_their_order_with_the_interval_behind_its_
     rows = (("a-0", "A", Quantity(3.0, 0.5, 2.0, 4.0), "winner"), ("b-0", "B", Quantity(1.0), "worse"))
     shown = page_columns(Table(columns, rows))
     assert [(column.heading, column.kind) for column in shown] == [
-        ("loss", "text"),
+        ("loss", "text brief"),
         ("mean ± sd", "number"),
         ("95 % CI", "number"),
         ("", "axis"),
         ("verdict", "verdict"),
     ]
+    (long,) = page_columns(Table(columns[1:2], (("A",), ("a name of many words",))))
+    assert long.kind == "text"
     assert [list(column.texts) for column in shown[:3]] == [["A", "B"], ["3.0 ± 0.5", "1.0"], ["[2.0, 4.0]", "–"]]
 
 

@@ -1,0 +1,77 @@
+"""Whether the engine of ``certify`` says *holds* where it should, on the paper's tables and on simulated pages.
+
+    python -m tests.benchmarks claims [--pages 1000] [--shuffles 200]
+
+The first row counts the claims that come out as *holds* of those that the paper's tables can answer. The second counts
+the claims about losses that hold on a page whose rows are exchanged, in the mean. The others are shares of simulated
+pages, in percent, with a false *holds*: all losses alike and every count on its bound; or some losses truly better, as
+in the paper, and others equal to the best in one cell, in two models, or everywhere (``tests/support/claim_pages.py``).
+"""
+
+import argparse
+from collections.abc import Iterator
+
+import numpy as np
+
+from orchestrator.claims.cells import published_cells
+from orchestrator.claims.claims import Claims
+from orchestrator.claims.engine import Cells, Outcome, decide
+from tests.benchmarks.rows import Row
+from tests.support.claim_pages import (
+    Truth,
+    answerable_claims,
+    equal_in,
+    false_claims,
+    false_holds,
+    shuffled,
+    truth_of_the_paper,
+    without_effects,
+)
+
+COMPARISONS = ("best", "beats", "opposed")
+"""Kinds of claims that depend on which loss has which row."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
+    parser.add_argument("--pages", type=int, default=1000, help="of each row, simulated")
+    parser.add_argument("--shuffles", type=int, default=200, help="pages of exchanged rows")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """Ask the paper's tables, exchanged tables, and simulated pages."""
+    claims, paper = answerable_claims(), truth_of_the_paper()
+    cells = published_cells(claims)
+    found, count = len(held(claims, cells)), len(claims.claims)
+    yield Row("the paper's tables: claims that hold", "", found, count, "claims that the paper draws from its tables")
+    generator = np.random.default_rng([options.seed, 1])
+    compare = {claim.id for claim in claims.claims if claim.holds_if[0].kind in COMPARISONS}
+    left = [len(held(claims, shuffled(cells, generator)) & compare) for _ in range(options.shuffles)]
+    note = f"at most {max(left)} on a page"
+    yield Row("exchanged rows: claims that hold", "", float(np.mean(left)), len(compare), "claims of losses", note=note)
+    for number, (case, truth) in enumerate(truths(paper).items(), start=2):
+        generator = np.random.default_rng([options.seed, number])
+        false, right = false_holds(claims, truth, options.pages, generator)
+        share, error = 100 * false / options.pages, 100 * np.sqrt(0.05 * 0.95 / options.pages)
+        above = "; ABOVE" if share > 100 * claims.level + 2 * error else ""
+        wrong = len(false_claims(claims, truth))
+        note = f"{wrong} claims false; of {count - wrong} true ones {right:.1f} hold{above}"
+        yield Row(case, "%", share, 100 * claims.level, "level of the page", note=note)
+
+
+def truths(paper: Truth) -> dict[str, Truth]:
+    """Return the simulated truths by their names."""
+    everywhere = len(paper)
+    return {
+        "no effect: all losses alike": without_effects(paper),
+        "NT-Xent, Triplet equal in one cell": equal_in(paper, ("triplet", "nt_xent"), 1, ("i2t_average_recall",)),
+        "NT-Xent equal in two of four": equal_in(paper, ("nt_xent",), 2),
+        "NT-Xent equal everywhere": equal_in(paper, ("nt_xent",), everywhere),
+        "all but SmoothAP equal everywhere": equal_in(paper, ("triplet", "nt_xent"), everywhere),
+    }
+
+
+def held(claims: Claims, cells: Cells) -> set[str]:
+    """Return the claims that hold over cells."""
+    return {one.claim.id for one in decide(claims, cells) if one.outcome is Outcome.HOLDS}
