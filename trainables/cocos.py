@@ -45,11 +45,9 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.losses.contributions import Contributions
-from trainables.losses.directions import Direction, directions
-from trainables.losses.negatives import with_hardest
-from trainables.losses.nt_xent import NTXent
-from trainables.losses.smooth_ap import SmoothAP
+from trainables.losses.contrastive import NTXent
+from trainables.losses.directions import Contributions, Direction, directions, with_hardest
+from trainables.losses.ranking import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest
 
 Convention = Literal["paper", "published"]

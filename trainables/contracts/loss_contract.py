@@ -15,6 +15,7 @@ from torch import Tensor
 from trainables.contracts.findings import BrokenError, Finding, PerhapsMeantError
 from trainables.errors import ConfigError, PluginError
 from trainables.losses import Loss, build_loss, loss_class
+from trainables.losses.parameters import loss_shape, stack_losses
 
 STEP = 1e-5
 """Step of finite differences, in units of similarity."""
@@ -185,9 +186,6 @@ def pickling(name: str, points: list[Mapping[str, Any]]) -> None:
 
 def stacking(name: str, points: list[Mapping[str, Any]]) -> None:
     """Check that fused trials get the values and gradients that each trial gets alone."""
-    # Imported here because it imports the losses' package.
-    from trainables.losses.stacked import loss_shape, stack_losses
-
     default = build_loss(name)
     alike = [build_loss(name, **point) for point in points]
     losses = [default, *(loss for loss in alike if loss_shape(loss) == loss_shape(default))]

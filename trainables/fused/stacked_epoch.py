@@ -13,8 +13,8 @@ from trainables.data.batches import Batch
 from trainables.errors import DivergedError, PluginError
 from trainables.evaluation import similarities
 from trainables.losses import Loss
+from trainables.losses.parameters import loss_shape, stack_losses
 from trainables.losses.plugin_loss import place_of_loss
-from trainables.losses.stacked import loss_shape, stack_losses
 from trainables.models.stack import clip_gradients, gather_weights, hand_out_gradients, stack_models
 from trainables.optimizers import StackedParameters, join_optimizers
 from trainables.seeding import RandomStream

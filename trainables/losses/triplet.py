@@ -3,9 +3,9 @@
     L    = sum over queries q, positives p and negatives n of q:  [margin + s_qn - s_qp]+
     L_SH = sum over queries q and positives p of q:               [margin + max_n s_qn - s_qp]+
 
-L can be limited to the k hardest negatives of each query (``trainables.losses.negatives``); for k = 1 it is L_SH to the
-last bit. Both losses are sums over both directions, never averaged: the gradient grows with the batch. The literature
-sometimes calls L_SH "semi-hard"; here the hardest negative may score above the positive. At cost 0 the gradient is 0.
+L can be limited to the k hardest negatives of each query (``directions.counted_negatives``); for k = 1 it is L_SH to
+the last bit. Both losses are sums over both directions, never averaged: the gradient grows with the batch. Papers
+sometimes call L_SH "semi-hard"; here the hardest negative may score above the positive. At cost 0 the gradient is 0.
 
 A selective loss takes the hardest negative only where its gradient does not vanish (SelHN):
 
@@ -32,9 +32,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.losses.contributions import Contributions
-from trainables.losses.directions import Direction, directions
-from trainables.losses.negatives import Negatives, counted_negatives, require_negatives
+from trainables.losses.directions import (
+    Contributions,
+    Direction,
+    Negatives,
+    counted_negatives,
+    directions,
+    require_negatives,
+)
 from trainables.losses.parameters import Parameter, per_query, per_score, require_not_negative
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.trainables.losses.batches import one_to_one
-from trainables.losses.circle import Circle
+from trainables.losses.pair_weights import Circle
 
 
 def test_a_batch_to_read() -> None:

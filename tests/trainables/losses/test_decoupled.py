@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.trainables.losses.batches import batches, one_to_one, random_cosines
-from trainables.losses.decoupled import Decoupled
-from trainables.losses.nt_xent import NTXent
+from trainables.losses.contrastive import Decoupled, NTXent
 
 
 @settings(max_examples=30, deadline=None)

@@ -10,7 +10,7 @@ from search_spaces import SPACES
 from search_spaces.space import Asked, FixedPoint
 from tests.trainables.losses.batches import five_each, one_to_one, random_cosines
 from trainables.losses import build_loss
-from trainables.losses.gradient_weights import GradientWeights
+from trainables.losses.pair_weights import GradientWeights
 
 PAIRS = 6
 CONSTANT = {"triplet_weight": "constant", "pair_weight": "constant"}

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tests.trainables.losses.batches import batches, one_to_one
 from trainables.losses.directions import directions
-from trainables.losses.multi_similarity import MultiSimilarity
+from trainables.losses.pair_weights import MultiSimilarity
 
 
 @settings(max_examples=50, deadline=None)

@@ -14,9 +14,8 @@ from tests.trainables.losses.test_losses import value_and_gradient
 from trainables.cocos import count_contributions
 from trainables.errors import ConfigError
 from trainables.losses import build_loss
-from trainables.losses.directions import directions
-from trainables.losses.negatives import with_hardest
-from trainables.losses.stacked import loss_shape, stack_losses
+from trainables.losses.directions import directions, with_hardest
+from trainables.losses.parameters import loss_shape, stack_losses
 
 WITH_NEGATIVES: dict[str, dict[str, Any]] = {
     "triplet": {},

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.trainables.losses.batches import batches, one_to_one
-from trainables.losses.nt_xent import NTXent
+from trainables.losses.contrastive import NTXent
 
 
 @settings(max_examples=30, deadline=None)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.trainables.losses.batches import five_each, one_to_one, random_cosines
-from trainables.losses.sigmoid import Sigmoid
+from trainables.losses.contrastive import Sigmoid
 
 
 def test_pairs_are_counted_as_published() -> None:

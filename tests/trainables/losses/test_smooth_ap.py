@@ -7,7 +7,7 @@ from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from tests.trainables.losses.batches import STRUCTURES, batches
-from trainables.losses.smooth_ap import SmoothAP
+from trainables.losses.ranking import SmoothAP
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trainables.losses import Loss, build_loss
-from trainables.losses.stacked import loss_shape, stack_losses
+from trainables.losses.parameters import loss_shape, stack_losses
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.trainables.losses import oracle
 from tests.trainables.losses.batches import five_each, one_to_one, random_cosines
-from trainables.losses.warp import WARP
+from trainables.losses.ranking import WARP
 
 QUERIES = 12_000
 SCORES = torch.tensor([0.3, 0.1, 0.2, 0.25, -0.9, -0.8, -0.7, 0.9], dtype=torch.float64)

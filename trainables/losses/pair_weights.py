@@ -1,4 +1,27 @@
-"""A loss that is defined by its gradient: by the weight of each triplet and of each pair.
+"""Losses that weigh each pair by its own similarity: circle, Multi-Similarity, and weights in place of a loss.
+
+Circle loss, pairwise: each similarity is weighted by how far it is from its optimum.
+
+    a_p = [1 + margin - s_p]+ ,   a_n = [s_n + margin]+         (constants to the gradient)
+    l_q = log(1 + sum over negatives n of exp(scale a_n (s_n - margin))
+                * sum over positives p of exp(-scale a_p (s_p - (1 - margin))))
+    L   = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q )
+
+A positive should reach 1 - margin and a negative fall to margin. A query without negatives has l_q = 0. The weights a_p
+and a_n are constants to the gradient, as in the authors' code.
+
+Multi-Similarity loss: pairs are mined by comparison with their query's hardest pair, then weighted softly.
+
+    P_q = positives of q with  s - epsilon < max over negatives of q      (all positives without epsilon)
+    N_q = negatives of q with  s + epsilon > min over positives of q
+    l_q = 1/alpha log(1 + sum over P_q of exp(-alpha (s - base)))
+        + 1/beta  log(1 + sum over N_q of exp( beta (s - base)))
+    L   = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q )
+
+A query keeps a positive exactly if it keeps a negative. The published loss is defined within one modality; here queries
+and candidates are of different modalities. The choice of pairs is a constant to the gradient.
+
+A loss that is defined by its gradient: by the weight of each triplet and of each pair.
 
 With s_p a positive of a query q, N the negatives that count (the k hardest, or all), D_n = s_n - s_p:
 
@@ -23,6 +46,11 @@ rising parabola of ``polynomial_relative`` (hardest, linear, constant), and ``po
 of its hinges are active (hardest, constant, linear).
 
 References:
+    [Sun2020] Sun et al., Circle Loss: A Unified Perspective of Pair Similarity Optimization, section 3.
+        arXiv:2002.10857
+    [Wang2019] Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning, section 4.
+        arXiv:1904.06627
+    [MSCode] https://github.com/msight-tech/research-ms-loss: alpha 2, beta 40, base 0.5, epsilon 0.1
     [Xuan2023] Xuan and Chen, Dissecting Deep Metric Learning Losses for Image-Text Retrieval (GOAL), WACV 2023.
         arXiv:2210.13188
     [GOALCode] https://github.com/microsoft/VSE_Gradient/blob/ba3eb69/Gradient/gradient.py: triplet weights con, nca and
@@ -34,11 +62,18 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from trainables.errors import ConfigError
-from trainables.losses.contributions import Contributions
-from trainables.losses.directions import Direction, directions
-from trainables.losses.negatives import ALL, Negatives, counted_negatives, require_negatives
+from trainables.losses.directions import (
+    ALL,
+    Contributions,
+    Direction,
+    Negatives,
+    counted_negatives,
+    directions,
+    require_negatives,
+)
 from trainables.losses.parameters import (
     Parameter,
     per_query,
@@ -47,6 +82,138 @@ from trainables.losses.parameters import (
     require_finite_number,
     require_not_negative,
 )
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Circle loss with pairs for labels, in both directions [Sun2020]; any number of positives per query.
+
+    Attributes:
+        margin: Relaxation, >= 0, typical 0.25 to 0.4; a number or shape (...).
+        scale: Sharpness (gamma), > 0, typical 32 to 256; a number or shape (...).
+
+    Example:
+        >>> import torch
+        >>> round(float(Circle(margin=0.0, scale=1.0)(torch.zeros(2, 2), torch.eye(2, dtype=torch.bool))), 4)
+        1.3133
+    """
+
+    margin: Parameter = 0.4
+    scale: Parameter = 80.0
+
+    def __post_init__(self) -> None:
+        require_not_negative("margin", self.margin)
+        require_above_zero("scale", self.scale)
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return (self._mean(i2t) + self._mean(t2i)) / 2
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """A pair's weight is a_p or a_n, times its share of its sum, times sigmoid of the logarithm of the product.
+
+        Differentiate l_q at fixed a_p and a_n; the factor ``scale`` is left out. Without negatives all weights are 0.
+        """
+        pull, push = self._weights(direction)
+        pulls, pushes = self._logits(direction)
+        total = (pulls.logsumexp(-1) + pushes.logsumexp(-1)).sigmoid() * direction.negatives.any(-1)
+        positive = total[..., None] * pulls.softmax(-1) * pull
+        negative = (total[..., None] * pushes.softmax(-1) * push).masked_fill(~direction.negatives, 0.0)
+        return Contributions(direction.rows(negative), direction.of_pairs(positive))
+
+    def _mean(self, direction: Direction) -> Tensor:
+        pulls, pushes = self._logits(direction)
+        costs = -logsigmoid(-(pulls.logsumexp(-1) + pushes.logsumexp(-1)))
+        return costs.masked_fill(~direction.negatives.any(-1), 0.0).mean(-1)
+
+    def _logits(self, direction: Direction) -> tuple[Tensor, Tensor]:
+        """Return the exponents of positives and negatives, shape (..., Q, M), -inf for other pairs.
+
+        The exponents of negatives are 0 in a row without negatives: a row of -inf alone would have a gradient of NaN.
+        """
+        margin, scale = (per_score(value, direction.scores) for value in (self.margin, self.scale))
+        pull, push = self._weights(direction)
+        pulls = (-scale * pull * (direction.scores - (1 - margin))).masked_fill(~direction.positives, -torch.inf)
+        other = torch.where(direction.negatives.any(-1, keepdim=True), -torch.inf, 0.0).to(pulls.dtype)
+        return pulls, torch.where(direction.negatives, scale * push * (direction.scores - margin), other)
+
+    def _weights(self, direction: Direction) -> tuple[Tensor, Tensor]:
+        """Return a_p and a_n of each pair, shape (..., Q, M)."""
+        scores, margin = direction.scores.detach(), per_score(self.margin, direction.scores)
+        return (1 + margin - scores).relu(), (scores + margin).relu()
+
+
+@dataclass(frozen=True)
+class MultiSimilarity:
+    """Multi-Similarity loss, in both directions [Wang2019]; any number of positives per query.
+
+    Attributes:
+        alpha: Sharpness on the positives, > 0; a number or shape (...).
+        beta: Sharpness on the negatives, > 0; a number or shape (...).
+        base: Similarity above which a negative, and below which a positive, weighs much; a number or shape (...).
+        epsilon: Margin of the mining, >= 0; a number or shape (...); ``None`` keeps all pairs.
+
+    Example:
+        >>> import torch
+        >>> loss = MultiSimilarity(alpha=1.0, beta=1.0, base=0.0, epsilon=None)
+        >>> round(float(loss(torch.eye(2), torch.eye(2, dtype=torch.bool))), 4)
+        1.0064
+    """
+
+    alpha: Parameter = 2.0
+    beta: Parameter = 40.0
+    base: Parameter = 0.5
+    epsilon: Parameter | None = 0.1
+
+    def __post_init__(self) -> None:
+        require_above_zero("alpha", self.alpha)
+        require_above_zero("beta", self.beta)
+        require_finite_number("base", self.base)
+        if self.epsilon is not None:
+            require_not_negative("epsilon", self.epsilon)
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return (self._mean(i2t) + self._mean(t2i)) / 2
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """Weights of mined pairs: exp(beta (s - base)) and exp(-alpha (s - base)) over 1 + their sum."""
+        pull, push = (
+            (exponents - _log_one_plus_sum(exponents)[..., None]).exp() for exponents in self._exponents(direction)
+        )
+        return Contributions(direction.rows(push), direction.of_pairs(pull))
+
+    def _mean(self, direction: Direction) -> Tensor:
+        pull, push = (_log_one_plus_sum(exponents) for exponents in self._exponents(direction))
+        alpha, beta = (per_query(value, direction.scores) for value in (self.alpha, self.beta))
+        return (pull / alpha + push / beta).mean(-1)
+
+    def _exponents(self, direction: Direction) -> tuple[Tensor, Tensor]:
+        """Return the exponents of positives and negatives, shape (..., Q, M); -inf for pairs that are not mined."""
+        above = direction.scores - per_score(self.base, direction.scores)
+        positives, negatives = self._mined(direction)
+        pull = (-per_score(self.alpha, above) * above).masked_fill(~positives, -torch.inf)
+        push = (per_score(self.beta, above) * above).masked_fill(~negatives, -torch.inf)
+        return pull, push
+
+    def _mined(self, direction: Direction) -> tuple[Tensor, Tensor]:
+        """Return which positives and which negatives are kept, shape (..., Q, M)."""
+        if self.epsilon is None:
+            return direction.positives, direction.negatives
+        scores, epsilon = direction.scores, per_score(self.epsilon, direction.scores)
+        hardest = direction.hardest_negative()[..., None]
+        lowest = scores.masked_fill(~direction.positives, torch.inf).amin(-1, keepdim=True)
+        # "not above" rather than "below": a pair with NaN must be kept, so that the loss is NaN.
+        return direction.positives & ~(scores - epsilon >= hardest), direction.negatives & ~(scores + epsilon <= lowest)
+
+
+def _log_one_plus_sum(exponents: Tensor) -> Tensor:
+    """Return log(1 + sum of exp) over the last dimension."""
+    # The 1 is written as exp(0), so that the gradient of a row of -inf alone is 0 and not NaN.
+    return torch.cat([torch.zeros_like(exponents[..., :1]), exponents], -1).logsumexp(-1)
+
 
 TRIPLET_WEIGHTS = ("constant", "linear", "softmax", "circle")
 PAIR_WEIGHTS = ("constant", "linear", "sigmoid")
