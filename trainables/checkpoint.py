@@ -1,4 +1,5 @@
-"""Checkpoints: written whole or not at all, verified before use, and unable to run code.
+"""The report of a trial at the end of each epoch, and checkpoints: written whole or not at all, verified before use,
+and unable to run code.
 
 A checkpoint is a directory such as ``epoch_0007``. ``state.pt`` resumes the trial after the epoch in the directory's
 name; ``best.pt`` is the model of the best epoch so far, with all data needed for its evaluation. ``manifest.json``,
@@ -12,14 +13,39 @@ import os
 import pickle
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trainables.config import TrialConfig
-from trainables.errors import CheckpointError
+from trainables.errors import CheckpointError, DivergedError, PluginError
 from trainables.files import aside, read_state, take_place, write_whole
-from trainables.reports import EpochReport
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One finished epoch.
+
+    Attributes:
+        epoch: Number of epochs trained so far, from 1.
+        metrics: Finite numbers under the names of the glossary: ``train/loss``, ``val/i2t_r1`` ... ``val/rsum``,
+            ``val/rsum_best``, ``time/epoch_seconds``, and ``cocos/...`` where due.
+        is_best: Whether this epoch has the highest selection metric so far (the first of equals).
+        save: Writes ``state.pt`` (to resume after this epoch) and ``best.pt`` (the model of the best epoch, to
+            evaluate) into a directory that exists. Must be called before the next report is requested.
+    """
+
+    epoch: int
+    metrics: Mapping[str, float]
+    is_best: bool
+    save: Callable[[Path], None]
+
+
+Outcome = EpochReport | DivergedError | PluginError
+"""Result of one of several trials after an epoch: its report, or the error that ended it."""
+
 
 FORMAT = 1
 STATE = "state.pt"

@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
-from trainables.model_parameters import FEATURES, check_model_parameters
+from trainables.model_parameters import FEATURES, check_model_parameters, check_weights
 from trainables.plugins.in_use import find_owner
 
 TEXT = "text"

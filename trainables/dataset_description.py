@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from trainables.chance import chance_rsum
 from trainables.config import TEXT
 from trainables.data.cache import default_cache, remembered
 from trainables.data.corpus import SPLITS, Corpus
@@ -26,8 +25,9 @@ from trainables.data.source import Source, find_source
 from trainables.data.tokenizers import REASONS, Tokenizer
 from trainables.data.vocabulary import THRESHOLD, UNKNOWN, VocabularyName
 from trainables.errors import DataError
-from trainables.judgements.beside_dataset import find_judgement_files, load_judgements
-from trainables.judgements.judgements import JudgementCounts
+from trainables.judgements import JudgementCounts
+from trainables.judgements.files import find_judgement_files, load_judgements
+from trainables.ranks import chance_rsum
 
 UNKNOWN_SHARE = 1 / 3
 """Share of unknown tokens from which on a dataset is doubtful."""

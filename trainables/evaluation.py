@@ -1,6 +1,6 @@
 """Evaluation of a model: encode a split, compare every image with every caption, count ranks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,28 +8,27 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.checkpoint import BEST, read_file
-from trainables.class_metrics import class_metrics, rank_classmates
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
 from trainables.data.tokenizers import ENGLISH
-from trainables.devices import choose_device
 from trainables.errors import CheckpointError
-from trainables.judgements.judged_metrics import JudgedRanks
-from trainables.judgements.judged_ranking import rank_judged
-from trainables.judgements.judgements import Judgements
+from trainables.judgements import Integers, JudgedQueries, Judgements, Pairs
+from trainables.judgements.judged_metrics import TOP, DirectionRanks, JudgedRanks
 from trainables.losses import Loss, NotANumberError
-from trainables.metrics import metrics_in_folds, metrics_of_ranks
+from trainables.metrics import class_metrics, metrics_in_folds, metrics_of_ranks, rank_classmates
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.positive_ranks import Scores, rank_by_scores
 from trainables.ranks import Ranks
 from trainables.representations import Gallery, is_finite
+from trainables.seeding import choose_device
 
 CHUNK = 512
 """Number of images or captions encoded at a time; limits memory and changes no result."""
@@ -109,7 +108,7 @@ def rank_checkpoint(
         data: The dataset that the model was trained on.
         splits: Names of the splits to evaluate.
         judgements: Split -> judgements, see ``judgements.beside_dataset``.
-        device: See ``trainables.devices``.
+        device: See ``trainables.seeding``.
 
     Raises:
         CheckpointError: If the checkpoint is damaged, or was trained on another dataset.
@@ -237,3 +236,77 @@ def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Any:
     with model.computing():
         encoded = model.gather(model.encode_captions(*split.captions(part)) for part in order.split(CHUNK))
     return encoded[order.argsort().to(split.device)]
+
+
+QUERIES_AT_A_TIME = 256
+"""Queries at a time; limits memory and changes no number."""
+
+
+def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
+    """Return the ranks that scores give to the candidates that fit.
+
+    Args:
+        scores: Scores of all images and captions of the split.
+        judgements: Judgements of the split.
+    """
+    return JudgedRanks(
+        judgements.name,
+        judgements.digest,
+        _rank_direction(scores.between, judgements.i2t, scores),
+        _rank_direction(lambda captions, images: scores.between(images, captions).T, judgements.t2i, scores),
+    )
+
+
+def _rank_direction(
+    ask: Callable[[Tensor, Tensor], Tensor], direction: JudgedQueries, scores: Scores
+) -> DirectionRanks:
+    """Rank the candidates of one direction, whose ``ask`` gives the scores of queries with candidates."""
+    queries, gallery = (_placed(places, scores.device) for places in (direction.queries, direction.gallery))
+    parts: list[tuple[Integers, ...]] = []
+    for first in range(0, len(queries), QUERIES_AT_A_TIME):
+        rows = slice(first, first + QUERIES_AT_A_TIME)
+        # Scores round: a wrong candidate within rounding of a right one is a tie, and ranks first.
+        parts.append(_rank_block(ask(queries[rows], gallery), direction, first, scores.tolerance))
+    positions, annotated, condensed, known = (np.concatenate(part) for part in zip(*parts, strict=True))
+    counts = np.bincount(direction.positives[0], minlength=len(queries)).astype(np.int32)
+    return DirectionRanks(direction.owners, counts, positions, annotated, condensed, known)
+
+
+def _rank_block(scores: Tensor, direction: JudgedQueries, first: int, tolerance: float) -> tuple[Integers, ...]:
+    """Return positions, annotated ranks, condensed positions and known candidates of some queries."""
+    positives = _mask(direction.positives, scores, first)
+    annotated = _mask(direction.annotated, scores, first)
+    positions = _positions(scores, positives, ~positives, tolerance)
+    own = _positions(scores, annotated, ~annotated, tolerance)
+    best = np.cumsum([0, *annotated.sum(1).tolist()])[:-1]
+    nothing = np.empty(0, dtype=np.int32)
+    if direction.judged is None:
+        return positions, own[best], nothing, nothing
+    judged = _mask(direction.judged, scores, first)
+    top = scores.topk(min(TOP, scores.shape[1])).indices
+    known = judged.gather(1, top).sum(1).cpu().numpy().astype(np.int32)
+    return positions, own[best], _positions(scores, positives, judged & ~positives, tolerance), known
+
+
+def _placed(places: NDArray[np.int32], device: torch.device) -> Tensor:
+    return torch.from_numpy(places.astype(np.int64)).to(device)
+
+
+def _mask(pairs: Pairs, scores: Tensor, first: int) -> Tensor:
+    """Return which candidates belong to some pairs, bool, in the shape of the scores of queries from the first on."""
+    low, high = np.searchsorted(pairs[0], [first, first + len(scores)])
+    rows, columns = torch.from_numpy(pairs[:, low:high].astype(np.int64)).to(scores.device)
+    mask = torch.zeros_like(scores, dtype=torch.bool)
+    mask[rows - first, columns] = True
+    return mask
+
+
+def _positions(scores: Tensor, positives: Tensor, against: Tensor, tolerance: float) -> Integers:
+    """Return the positions of positives among the candidates that they are ranked with, query after query."""
+    counts = positives.sum(1)
+    best = scores.masked_fill(~positives, -torch.inf).topk(int(counts.max())).values
+    others = scores.masked_fill(~against, -torch.inf).sort(1).values
+    harder = others.shape[1] - torch.searchsorted(others, best - tolerance)
+    place = torch.arange(1, best.shape[1] + 1, device=scores.device)
+    found: Integers = (harder + place)[place <= counts[:, None]].cpu().numpy().astype(np.int32)
+    return found

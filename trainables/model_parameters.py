@@ -1,4 +1,4 @@
-"""The input features and the parameters of each model, checked before torch is imported.
+"""The input features and the parameters of each model, and the names of backbones, checked before torch is imported.
 
 A model's parameters are keyword arguments of its constructor. This module has the names and accepted values, so that
 wrong ``model_parameters`` of a config are refused before a search starts.
@@ -8,11 +8,64 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TypeGuard
 
-from trainables.backbone_names import BACKBONES
 from trainables.errors import ConfigError
 from trainables.plugins.in_use import NameTable
+
+# fmt: off
+BACKBONES = (
+    "alexnet",
+    "convnext_base", "convnext_large", "convnext_small", "convnext_tiny",
+    "densenet121", "densenet161", "densenet169", "densenet201",
+    "efficientnet_b0", "efficientnet_b1", "efficientnet_b2",
+    "efficientnet_b3", "efficientnet_b4", "efficientnet_b5", "efficientnet_b6",
+    "efficientnet_b7", "efficientnet_v2_l", "efficientnet_v2_m", "efficientnet_v2_s",
+    "googlenet", "inception_v3", "maxvit_t",
+    "mnasnet0_5", "mnasnet0_75", "mnasnet1_0", "mnasnet1_3",
+    "mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small",
+    "regnet_x_16gf", "regnet_x_1_6gf", "regnet_x_32gf",
+    "regnet_x_3_2gf", "regnet_x_400mf", "regnet_x_800mf", "regnet_x_8gf",
+    "regnet_y_128gf", "regnet_y_16gf", "regnet_y_1_6gf", "regnet_y_32gf",
+    "regnet_y_3_2gf", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_8gf",
+    "resnet101", "resnet152", "resnet18", "resnet34", "resnet50",
+    "resnext101_32x8d", "resnext101_64x4d", "resnext50_32x4d",
+    "shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "shufflenet_v2_x1_5", "shufflenet_v2_x2_0",
+    "squeezenet1_0", "squeezenet1_1",
+    "swin_b", "swin_s", "swin_t", "swin_v2_b", "swin_v2_s", "swin_v2_t",
+    "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn",
+    "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16", "vit_l_32",
+    "wide_resnet101_2", "wide_resnet50_2",
+)
+# fmt: on
+"""Names of all backbones, sorted within a family of networks."""
+
+
+def check_backbone(name: str) -> None:
+    """Refuse a name that torchvision does not have.
+
+    Raises:
+        ConfigError: If the name is unknown; the message has the most similar names.
+    """
+    if name not in BACKBONES:
+        nearest = get_close_matches(name, BACKBONES, n=5, cutoff=0)
+        raise ConfigError(f"backbone must be a classifier of torchvision, got {name!r}; nearest: {', '.join(nearest)}")
+
+
+def check_weights(weights: str, key: str) -> None:
+    """Refuse weights that are neither a known word nor an existing file.
+
+    Args:
+        weights: ``DEFAULT``, ``none`` or a path.
+        key: Name of the weights in the message.
+
+    Raises:
+        ConfigError: If there is no such file.
+    """
+    if weights not in ("DEFAULT", "none") and not Path(weights).is_file():
+        raise ConfigError(f"{key} must be DEFAULT, none or a state-dict file; there is no file {weights}")
+
 
 FEATURES: NameTable[str] = NameTable(
     "models",

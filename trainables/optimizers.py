@@ -184,7 +184,7 @@ class StackedParameters:
     """The learned hyper-parameters of K trials of one kind of loss, as numbers of shape (K,).
 
     The numbers and gradients of the trials become views of the stacked numbers and gradients, as with stacked models
-    (see ``trainables.models.stack``).
+    (see ``trainables.fused``).
     """
 
     def __init__(self, loss: object, members: list[LearnedParameters]) -> None:

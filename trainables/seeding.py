@@ -1,4 +1,4 @@
-"""Randomness: every random number is a function of a seed and of the number's purpose.
+"""Randomness, and the device of a trial: every random number is a function of a seed and of the number's purpose.
 
 Each purpose has its own random stream: the batch order of epoch 7 does not depend on whether epochs 1 to 6 were trained
 in this process, in another process, or before a crash, so a resumed trial needs no saved generator. Torch is imported
@@ -8,6 +8,8 @@ only to be seeded, because this module also draws the seeds of a search, which c
 import hashlib
 import os
 from typing import TYPE_CHECKING
+
+from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -83,3 +85,24 @@ class RandomStream:
             torch.cuda.set_rng_state(state, self._device)
         else:
             torch.set_rng_state(state)
+
+
+def choose_device(name: str = "auto") -> "torch.device":
+    """Return the device with a name; ``auto`` is a GPU if this machine has a GPU, else the CPU.
+
+    Raises:
+        ConfigError: If the name is no device, or this machine lacks the device.
+    """
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"--device must be auto, cpu, cuda or cuda:N, got {name!r}") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"--device must be auto, cpu, cuda or cuda:N, got {name!r}")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"--device {name}: this machine has {torch.cuda.device_count()} GPUs; use --device cpu")
+    return device

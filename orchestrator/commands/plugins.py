@@ -20,13 +20,12 @@ from orchestrator.commands.options import Json, Plugins
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, say
 from search_spaces.declared import declared_bounds
-from trainables.errors import ConfigError, UserError
+from trainables.errors import LABELS, ConfigError, UserError
 from trainables.extras import require
-from trainables.plugins.blame import LABELS
 from trainables.plugins.plugin import Plugin, installed_plugins, read_installed
 
 if TYPE_CHECKING:
-    from trainables.contracts.findings import Finding
+    from trainables.contracts import Finding
 
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -173,7 +172,7 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
         from orchestrator.studies.sampler_contract import check_sampler
 
         return check_sampler(name)
-    from trainables.contracts.findings import check_format
+    from trainables.contracts import check_format
 
     return check_format(name)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.extraction.interrupted import KEPT, ExtractionInterruptedError
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.processes import sigterm_as_ctrl_c
-from trainables.backbone_names import check_backbone, check_weights
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.features import images_digest
 from trainables.data.pictures.images import check_links, list_images
@@ -19,6 +18,7 @@ from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.files import make_writable
+from trainables.model_parameters import check_backbone, check_weights
 
 if TYPE_CHECKING:
     from trainables.data.extract import Encoder, Plan, ShardResult
@@ -42,7 +42,7 @@ class ExtractionRequest:
         data_root: Where datasets lie; no image outside it is read.
         out: Where the features go; ``None`` for the dataset's own folder.
         split: Extract, and write rows for, the images of this split alone; ``None`` for all images.
-        backbone: A name of ``trainables.backbone_names.BACKBONES``.
+        backbone: A name of ``trainables.model_parameters.BACKBONES``.
         weights: ``DEFAULT`` (torchvision's), ``none`` (untrained) or a state-dict file.
         features: A key of ``KINDS``.
         augmentations: Random crops of each image beside its centre, >= 0.
@@ -257,9 +257,8 @@ def load_encoder(request: ExtractionRequest) -> "Encoder":
 
 
 def _make_encoder(request: ExtractionRequest, backbone: Any) -> "Encoder":
-    from trainables.devices import choose_device
     from trainables.models.backbones import make_encoder
-    from trainables.seeding import make_deterministic
+    from trainables.seeding import choose_device, make_deterministic
 
     device = choose_device(request.device)
     make_deterministic(device)

@@ -63,7 +63,7 @@ def extract_text(
         dimensions: Features of each caption, for ``tfidf-svd``, >= 1.
         seed: Seed of the decomposition, >= 0.
         out: Where the files go; ``None`` for the dataset's own folder.
-        device: Device of a sentence encoder; see ``trainables.devices``.
+        device: Device of a sentence encoder; see ``trainables.seeding``.
         tokenizer: For ``tfidf-svd``: a name of ``tokenizers.find_tokenizer``; ``None`` infers it from the captions.
 
     Raises:
@@ -92,7 +92,7 @@ def extract_text(
             about["tokenizer"] = cut.identity
     else:
         from trainables.data.sentence_encoder import encode_sentences
-        from trainables.devices import choose_device
+        from trainables.seeding import choose_device
 
         features = encode_sentences(captions, folder, str(choose_device(device)))
         about |= {"extractor": "sentence-encoder", "folder": folder.name}

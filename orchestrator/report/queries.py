@@ -79,7 +79,7 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
         data: The dataset that the model was trained on.
         source: Source of the dataset's image files.
         split: ``val``, or ``test`` if the test split has been opened.
-        device: See ``trainables.devices``.
+        device: See ``trainables.seeding``.
 
     Raises:
         CheckpointError: If the checkpoint is damaged or was trained on another dataset.
@@ -87,8 +87,8 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
     import torch
 
     from trainables.data.resident import ResidentSplit
-    from trainables.devices import choose_device
     from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+    from trainables.seeding import choose_device
 
     model, _ = load_best(checkpoint, data)
     where = choose_device(device)

@@ -29,8 +29,7 @@ from orchestrator.text.wording import (
     printed,
     setting_text,
 )
-from trainables.chance import chance_rsum
-from trainables.ranks import Ranks
+from trainables.ranks import Ranks, chance_rsum
 
 UNCONFIRMED, RUNNING = "unconfirmed", "running"
 """Verdicts of the best of a search before a confirmation, and of a trial that is still trained."""

@@ -23,6 +23,7 @@ from orchestrator.results.candidates import DatasetVerdict, weakest
 from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.statistics import Sample
 from orchestrator.text.wording import number_text, share_text
+from trainables.judgements import TITLES
 from trainables.judgements.judged_metrics import (
     CONDENSED,
     RECALLS,
@@ -32,7 +33,6 @@ from trainables.judgements.judged_metrics import (
     parts_of,
     query_values,
 )
-from trainables.judgements.judgements import TITLES
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ExperimentStarted
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.studies.study import Studies
-from trainables.contracts.findings import BrokenError, Finding, PerhapsMeantError
+from trainables.contracts import BrokenError, Finding, PerhapsMeantError
 from trainables.errors import PluginError
 
 TRIALS = 16

@@ -16,8 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import PastTrial, Range, StudySoFar, StudySpace, Values
 from search_spaces.sampling import State
-from trainables.errors import PluginError
-from trainables.plugins.blame import Blaming
+from trainables.errors import Blaming, PluginError
 from trainables.plugins.offers import Offer
 from trainables.seeding import derive_seed
 

@@ -20,12 +20,12 @@ from tests.benchmarks.flickr8k import load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
 from trainables.config import Precision, TrainingConfig, TrialConfig
-from trainables.cost.memory import GpuMeter, measure_peak
+from trainables.cost import GpuMeter, measure_peak
 from trainables.data.dataset import Dataset
-from trainables.devices import choose_device
 from trainables.evaluation import evaluate
 from trainables.losses import LOSSES
 from trainables.model_parameters import FEATURES
+from trainables.seeding import choose_device
 from trainables.trial import Trial, train_epoch
 
 CASES = [

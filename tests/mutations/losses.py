@@ -185,7 +185,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="judged ranks know no ties within the tolerance",
-        file="trainables/judgements/judged_ranking.py",
+        file="trainables/evaluation.py",
         old="best - tolerance",
         new="best",
         tests="tests/trainables/judgements/test_judged_metrics.py"
@@ -193,7 +193,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="judged ranks leave out the tolerance of the scores",
-        file="trainables/judgements/judged_ranking.py",
+        file="trainables/evaluation.py",
         old="first, scores.tolerance)",
         new="first, 0.0)",
         tests="tests/trainables/judgements/test_judged_metrics.py"

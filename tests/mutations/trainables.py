@@ -173,14 +173,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="ties with wrong candidates are won by judged positives",
-        file="trainables/judgements/judged_ranking.py",
+        file="trainables/evaluation.py",
         old="torch.searchsorted(others, best - tolerance)",
         new="torch.searchsorted(others, best - tolerance, right=True)",
         tests="tests/trainables/judgements/test_judged_metrics.py",
     ),
     Mutation(
         name="a single expert decides whether a pair fits",
-        file="trainables/judgements/flickr8k.py",
+        file="trainables/judgements/files.py",
         old="median(scores) >= 3",
         new="max(scores) >= 3",
         tests="tests/trainables/judgements/test_reading.py",
@@ -285,14 +285,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="padding attends",
-        file="trainables/models/cross_attention.py",
+        file="trainables/models/scan.py",
         old=".masked_fill(~in_context[..., None, None], -torch.inf)",
         new="",
         tests="tests/trainables/models/test_cross_attention.py",
     ),
     Mutation(
         name="the lengths of attended vectors are those of the queries",
-        file="trainables/models/cross_attention.py",
+        file="trainables/models/scan.py",
         old="gram = contexts @ contexts.mT",
         new="gram = torch.eye(contexts.shape[-2], dtype=contexts.dtype)",
         tests="tests/trainables/models/test_cross_attention.py",
@@ -327,7 +327,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="trials of one process train on the data of the first",
-        file="trainables/fused/trials.py",
+        file="trainables/fused.py",
         old="if other.data is data and not",
         new="if not",
         tests="tests/trainables/test_training_steps.py::test_trials_that_share_a_process_train_each_on_its_own_data",

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.chance import chance_rsum
 from trainables.metrics import retrieval_metrics
+from trainables.ranks import chance_rsum
 
 
 def counted_recall(candidates: int, positives: int, places: int) -> float:

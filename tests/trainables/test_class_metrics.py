@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.chance import chance_rsum
-from trainables.class_metrics import class_metrics, rank_classmates
+from trainables.metrics import class_metrics, rank_classmates
 from trainables.positive_ranks import BlockScores
+from trainables.ranks import chance_rsum
 
 PLACES = (1, 2, 4, 5, 8, 10)
 
@@ -46,7 +46,7 @@ def test_chunks_change_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = torch.nn.functional.normalize(torch.randn(50, 8, generator=torch.Generator().manual_seed(0)), dim=-1)
     labels = torch.arange(10).repeat(5)
     whole = rank_classmates(BlockScores(vectors, vectors), labels)
-    monkeypatch.setattr("trainables.class_metrics.QUERIES_AT_A_TIME", 7)
+    monkeypatch.setattr("trainables.metrics.QUERIES_AT_A_TIME", 7)
     assert rank_classmates(BlockScores(vectors, vectors), labels).tolist() == whole.tolist()
 
 

@@ -7,14 +7,13 @@ import pytest
 import torch
 
 from tests.trainables.scenes_folder import pixel_config, write_scenes
-from trainables.checkpoint import save_epoch
+from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, open_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.evaluation import evaluate_checkpoint
 from trainables.models import build_model
 from trainables.optimizers import adjust_optimizer, build_optimizer
-from trainables.reports import EpochReport
 from trainables.trial import run_trial
 
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.cost import fused_pace
-from trainables.cost.fused_pace import choose_fusion, measure_rates
-from trainables.cost.pace import Pace
+from trainables import cost
+from trainables.cost import Pace, choose_fusion, measure_rates
 from trainables.models import VSEPP
 
 CPU = torch.device("cpu")
@@ -26,8 +25,8 @@ CPU = torch.device("cpu")
 def test_more_trials_are_tried_while_they_pay(
     monkeypatch: pytest.MonkeyPatch, seconds: dict[int, float], rates: dict[int, float]
 ) -> None:
-    monkeypatch.setattr(fused_pace, "measure_pace", lambda *ignored: Pace("cpu", 19, 1.0, 0.0))
-    monkeypatch.setattr(fused_pace, "_step_seconds", lambda trials: seconds[len(trials)])
+    monkeypatch.setattr(cost, "measure_pace", lambda *ignored: Pace("cpu", 19, 1.0, 0.0))
+    monkeypatch.setattr(cost, "_stacked_step_seconds", lambda trials: seconds[len(trials)])
     found = measure_rates(tiny_config(), tiny_dataset(), CPU, tuple(seconds))
     assert {trials: rate / found[1] for trials, rate in found.items()} == pytest.approx(rates)
 

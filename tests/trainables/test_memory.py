@@ -8,41 +8,27 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.cost.memory import measure_peak
-
-
-class StepMeter:
-    """Counts the steps of optimisers instead of bytes."""
-
-    def __init__(self) -> None:
-        self.steps = -1
-
-    def reset(self) -> None:
-        assert self.steps == -1
-        self.steps = 0
-
-    def peak(self) -> int:
-        return self.steps
-
-    def count(self, *ignored: object) -> None:
-        self.steps += 1
+from trainables.cost import STEPS, Rehearsal
+from trainables.trial import Trial
 
 
 @pytest.fixture
-def meter() -> Iterator[StepMeter]:
-    made = StepMeter()
-    hook = register_optimizer_step_post_hook(made.count)
-    yield made
+def taken() -> Iterator[list[None]]:
+    """An entry for each step of an optimiser."""
+    steps: list[None] = []
+    hook = register_optimizer_step_post_hook(lambda *ignored: steps.append(None))
+    yield steps
     hook.remove()
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_so_many_steps_are_measured(meter: StepMeter, steps: int) -> None:
-    config = tiny_config(batch_size=8)
-    assert measure_peak(config, tiny_dataset(), torch.device("cpu"), meter, steps) == steps
+def test_so_many_steps_are_measured(taken: list[None], steps: int) -> None:
+    Rehearsal(Trial(tiny_config(batch_size=8), tiny_dataset(), torch.device("cpu"))).whole(steps)
+    assert len(taken) == steps
 
 
-def test_a_rehearsal_that_diverges_is_measured_all_the_same(meter: StepMeter) -> None:
+def test_a_rehearsal_that_diverges_is_measured_all_the_same(taken: list[None]) -> None:
     data = tiny_dataset()
     data.splits["train"].features[:] = math.nan
-    assert measure_peak(tiny_config(batch_size=8), data, torch.device("cpu"), meter) == 0
+    Rehearsal(Trial(tiny_config(batch_size=8), data, torch.device("cpu"))).whole(STEPS)
+    assert not taken

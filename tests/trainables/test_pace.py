@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.cost import pace
-from trainables.cost.pace import Pace, count_steps, measure_pace
+from trainables import cost
+from trainables.cost import Pace, count_steps, measure_pace
 from trainables.data.batches import epoch_batches
 from trainables.data.resident import ResidentSplit
 
@@ -39,9 +39,9 @@ def test_steps_and_evaluation_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
         def evaluation(self) -> None:
             now[0] += 5
 
-    monkeypatch.setattr(pace, "Trial", lambda *ignored: None)
-    monkeypatch.setattr(pace, "Rehearsal", Slow)
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(cost, "Trial", lambda *ignored: None)
+    monkeypatch.setattr(cost, "Rehearsal", Slow)
+    monkeypatch.setattr(cost.time, "monotonic", lambda: now[0])
     found = measure_pace(tiny_config(batch_size=30), tiny_dataset(), torch.device("cpu"), steps=4)
     assert found == Pace("cpu", steps=10, step_seconds=2.0, evaluation_seconds=5.0)
     assert found.epoch_seconds == 25.0
@@ -60,8 +60,8 @@ def test_short_work_is_timed_again(
     def work() -> None:
         now[0] += left.pop(0)
 
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
-    assert pace.quickest(work) == pytest.approx(found)
+    monkeypatch.setattr(cost.time, "monotonic", lambda: now[0])
+    assert cost.quickest(work) == pytest.approx(found)
     assert len(seconds) - len(left) == times
 
 

@@ -13,7 +13,7 @@ from orchestrator.experiment.plugins import load_plugins
 from tests.support.plugins import plugins_gone_afterwards, write_plugin
 from tests.trainables.models.test_cross_attention import attention, expected
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
-from trainables.checkpoint import save_epoch
+from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrialConfig
 from trainables.contracts.model_contract import check_model
 from trainables.data.dataset import Dataset
@@ -21,7 +21,6 @@ from trainables.data.resident import ResidentSplit
 from trainables.evaluation import evaluate, evaluate_checkpoint, load_best, rank_checkpoint
 from trainables.metrics import retrieval_metrics
 from trainables.models import RetrievalModel, build_model, pair_model
-from trainables.reports import EpochReport
 from trainables.serving.packed import GALLERY, write_retriever
 from trainables.serving.retriever import Retriever
 from trainables.trial import run_trial

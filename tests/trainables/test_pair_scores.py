@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trainables.losses import NotANumberError
 from trainables.metrics import metrics_in_folds, retrieval_metrics
-from trainables.pair_scores import PairScores
+from trainables.models.pair_model import PairScores
 from trainables.positive_ranks import rank_by_scores, rank_similarity
 from trainables.representations import PackedSets, Sets, converted, from_tensors, is_finite, to_tensors
 

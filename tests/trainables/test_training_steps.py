@@ -15,7 +15,7 @@ from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
 from trainables.evaluation import evaluate
-from trainables.fused.trials import FusedTrials
+from trainables.fused import FusedTrials
 from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
 from trainables.optimizers import SGD, AdamW, build_optimizer

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.checkpoint import BEST, read_file, save_epoch
+from trainables.checkpoint import BEST, EpochReport, read_file, save_epoch
 from trainables.cocos import count_contributions
 from trainables.config import Change, TrainingConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate_checkpoint, similarities
 from trainables.optimizers import AdamW, adjust_optimizer, build_optimizer
-from trainables.reports import EpochReport
 from trainables.trial import Trial, run_trial
 
 

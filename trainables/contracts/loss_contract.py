@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.contracts.findings import BrokenError, Finding, PerhapsMeantError
+from trainables.contracts import BrokenError, Finding, PerhapsMeantError
 from trainables.errors import ConfigError, PluginError
 from trainables.losses import Loss, build_loss, loss_class
 from trainables.losses.parameters import loss_shape, stack_losses

@@ -7,16 +7,15 @@ import torch
 from torch import Tensor
 
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.contracts.findings import BrokenError, Finding
+from trainables.contracts import BrokenError, Finding
 from trainables.data.dataset import Dataset, Split
 from trainables.data.text_files import Strings
 from trainables.data.vocabulary import SPECIAL, Vocabulary
-from trainables.errors import ConfigError, PluginError
+from trainables.errors import Blaming, ConfigError, PluginError
 from trainables.model_parameters import FEATURES
 from trainables.models import build_model
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.plugins.blame import Blaming
 from trainables.representations import Sets
 
 IMAGES, SIZE, WORDS, LONGEST = 6, 12, 20, 7

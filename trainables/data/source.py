@@ -15,8 +15,7 @@ from trainables.data.corpus import SPLITS, Corpus, cut_captions
 from trainables.data.formats import clip_retrieval, coco, flickr, karpathy, precomputed
 from trainables.data.more_formats import clips, labels, msrvtt
 from trainables.data.npy_files import SAFETENSORS
-from trainables.errors import DataError
-from trainables.plugins.blame import Blaming
+from trainables.errors import Blaming, DataError
 from trainables.plugins.in_use import offered, owner_of, run_offer, use_installed
 from trainables.plugins.plugin import Plugin
 

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainables.errors import DataError
-from trainables.judgements.judgements import Integers
+from trainables.judgements import Integers
 from trainables.ranks import pack_integers, unpack_integers
 
 TOP = 10

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from trainables.errors import ConfigError
+from trainables.errors import Blaming, ConfigError
 from trainables.losses.contrastive import Decoupled, NTXent, Sigmoid
 from trainables.losses.directions import Contributions, Direction, NotANumberError
 from trainables.losses.pair_weights import Circle, GradientWeights, MultiSimilarity
@@ -21,7 +21,6 @@ from trainables.losses.plugin_loss import make_loss
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
 from trainables.losses.ranking import WARP, SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
-from trainables.plugins.blame import Blaming
 from trainables.plugins.in_use import NameTable, find_owner, run_offer
 
 __all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "build_loss", "loss_class"]

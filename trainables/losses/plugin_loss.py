@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.errors import PluginError
+from trainables.errors import Blaming, PluginError
 from trainables.losses.directions import directions
-from trainables.plugins.blame import Blaming
 from trainables.plugins.offers import Offer, as_dataclass
 
 PLACE = "__icr_place__"

@@ -2,14 +2,13 @@
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.errors import PluginError
+from trainables.errors import Blaming, PluginError
 from trainables.models.head import HeadModel
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.scan import SCAN
 from trainables.models.vsepp import VSEPP
 from trainables.models.vsrn import VSRN
 from trainables.models.wsabie import WSABIE
-from trainables.plugins.blame import Blaming
 from trainables.plugins.in_use import NameTable, find_owner, run_offer
 
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from trainables.backbone_names import check_backbone
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
+from trainables.model_parameters import check_backbone
 from trainables.seeding import seed_torch
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -90,7 +90,7 @@ def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0, grid: 
     """Make a network of torchvision without its last layer, in eval mode.
 
     Args:
-        name: A name of ``trainables.backbone_names.BACKBONES``.
+        name: A name of ``trainables.model_parameters.BACKBONES``.
         weights: ``DEFAULT``: torchvision's best weights; ``none``: untrained weights, drawn from the seed; else a
             state-dict file, in which the last layer may have any size or be missing.
         seed: Seed of untrained weights.

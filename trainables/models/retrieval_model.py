@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from trainables.config import Precision, TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.errors import Blaming
 from trainables.models.layers import computing, in_full
-from trainables.plugins.blame import Blaming
 from trainables.positive_ranks import BlockScores, Scores
 from trainables.representations import Sets
 
@@ -27,7 +27,7 @@ class RetrievalModel(nn.Module, ABC):
         crop_size: Side in pixels of the crops that the model reads; 0 where it reads features.
         precision: Precision of ``computing``.
         can_stack: Whether the model also works with parameters of shape (K, ...) of K stacked models
-            (``trainables.models.stack``). Features, captions and vectors then have a leading dimension too: K, or 1
+            (``trainables.fused``). Features, captions and vectors then have a leading dimension too: K, or 1
             where all models share them.
         stacked_settings: Attributes that may differ between stacked models: numbers, which become tensors (K, 1, 1).
         quick_pairs: Number of pairs of an image and a caption that are compared in about a second.

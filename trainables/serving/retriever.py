@@ -21,11 +21,11 @@ from trainables.config import TrialConfig
 from trainables.data.pictures.pixels import center_crop, decode
 from trainables.data.tfidf import read_extractor
 from trainables.data.vocabulary import UNKNOWN
-from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import evaluating
 from trainables.models.backbones import build_backbone, make_encoder, weights_digest
 from trainables.representations import Gallery, converted, from_tensors
+from trainables.seeding import choose_device
 from trainables.serving.packed import (
     GALLERY,
     MODEL,
@@ -78,7 +78,7 @@ class Retriever:
 
         Args:
             folder: Folder of ``packed.write_retriever``.
-            device: See ``trainables.devices``.
+            device: See ``trainables.seeding``.
             trust_plugins: Run the packed code of a plug-in's model; a warning names the plug-in.
 
         Raises:

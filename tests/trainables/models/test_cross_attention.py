@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from trainables.models import cross_attention
-from trainables.models.cross_attention import AGGREGATIONS, NORMS, Attention
-from trainables.models.scan import SCAN
+from trainables.models import scan
+from trainables.models.scan import AGGREGATIONS, NORMS, SCAN, Attention
 from trainables.representations import Sets
 
 LENGTHS = torch.tensor([3, 1, 5, 2, 5])
@@ -133,7 +132,7 @@ def test_blocks_change_neither_similarities_nor_gradients(
 
     whole = computed()
     for name, value in {"GROUP": 2, "BLOCK": 20, "KEPT": kept}.items():
-        monkeypatch.setattr(cross_attention, name, value)
+        monkeypatch.setattr(scan, name, value)
     for got, wanted in zip(computed(), whole, strict=True):
         torch.testing.assert_close(got, wanted, atol=1e-12, rtol=0)
     inside = torch.arange(5) < LENGTHS[:, None]

@@ -1,25 +1,115 @@
-"""One epoch of K trials on one stacked model: the steps that ``train_epoch`` takes for one trial."""
+"""Several trials trained at once in one process; trials of one shape are trained as one stacked model.
+
+A trial on features uses a small part of a GPU, and much of its time is spent on launching kernels. K trials whose
+models have equal shapes take one forward and one backward pass over parameters of shape (K, ...). Otherwise each trial
+is independent: each trial has its own loss, optimiser, schedule, clipping, metrics and checkpoints, and can diverge,
+end or be replaced while the other trials continue. Up to rounding, the result of a trial is the result of training it
+alone, because its batches and draws depend only on its own seed and epoch.
+
+Trials may be at different epochs; trials with equal seed and epoch have equal batches, which are gathered once. Trials
+that cannot be stacked are trained one after another.
+
+Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of the
+single models become views of these tensors, so that an optimiser or a constraint that changes a single model also
+changes the stacked model, and nothing is copied.
+"""
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, groupby
+from pathlib import Path
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from trainables.checkpoint import EpochReport, Outcome
+from trainables.config import TrialConfig
 from trainables.data.batches import Batch
-from trainables.errors import DivergedError, PluginError
+from trainables.data.dataset import Dataset
+from trainables.errors import Blaming, DivergedError, PluginError
 from trainables.evaluation import similarities
 from trainables.losses import Loss
 from trainables.losses.parameters import loss_shape, stack_losses
 from trainables.losses.plugin_loss import place_of_loss
-from trainables.models.stack import clip_gradients, gather_weights, hand_out_gradients, stack_models
+from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import StackedParameters, join_optimizers
-from trainables.seeding import RandomStream
-from trainables.step_losses import steps_unread
-from trainables.trial import Trial
+from trainables.seeding import RandomStream, choose_device
+from trainables.trial import Trial, steps_unread
+
+T = TypeVar("T")
+
+
+class FusedTrials:
+    """The trials of one process, each with a name that the caller chooses.
+
+    Args:
+        device: Name of the device, see ``trainables.seeding``.
+    """
+
+    def __init__(self, device: str = "auto") -> None:
+        self._device = choose_device(device)
+        self._trials: dict[str, Trial] = {}
+
+    def add(self, name: str, config: TrialConfig, data: Dataset, resume: Path | None = None) -> EpochReport | None:
+        """Add a trial; return the report of its checkpoint if the trial is resumed, see ``run_trial``.
+
+        Raises:
+            CheckpointError: If ``resume`` is damaged or belongs to another trial.
+        """
+        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.crop_size)
+        beside = None if config.training.finetune else next(neighbours, None)
+        trial = Trial(config, data, self._device, is_new=resume is None, beside=beside)
+        report = None if resume is None else trial.restore(resume)
+        self._trials[name] = trial
+        return report
+
+    def remove(self, name: str) -> None:
+        """Remove a trial if it has not been removed yet."""
+        self._trials.pop(name, None)
+
+    def run_epoch(self, names: Iterable[str]) -> dict[str, Outcome]:
+        """Train some trials for their next epoch; a trial that diverges, or whose plug-in fails, is removed.
+
+        Returns:
+            Each trial's report, or the error that ended it; ``time/train_seconds`` is its share of the common time.
+        """
+        shapes: dict[Hashable, dict[str, Trial]] = {}
+        for name in names:
+            trial = self._trials[name]
+            trial.begin_epoch()
+            shapes.setdefault(stack_shape(trial), {})[name] = trial
+        outcomes: dict[str, Outcome] = {}
+        for trials in shapes.values():
+            outcomes |= zip(trials, run_together(list(trials.values())), strict=True)
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, Exception):
+                self.remove(name)
+        return outcomes
+
+
+def run_together(trials: list[Trial]) -> list[Outcome]:
+    """Train and evaluate trials of one shape for the epoch that they have begun."""
+    started = time.monotonic()
+    losses = train_stacked(trials) if len(trials) > 1 else [_or_error(trials[0].train)]
+    each = (time.monotonic() - started) / len(trials)
+    return [
+        loss if isinstance(loss, Exception) else _or_error(partial(trial.end_epoch, loss, each))
+        for trial, loss in zip(trials, losses, strict=True)
+    ]
+
+
+def _or_error(work: Callable[[], T]) -> T | DivergedError | PluginError:
+    try:
+        with Blaming():
+            return work()
+    except (DivergedError, PluginError) as error:
+        return error
 
 
 def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | PluginError]:
@@ -246,3 +336,62 @@ class StackedEpoch:
 def _batches_of(trial: Trial) -> tuple[int, int]:
     """Return seed and epoch, which decide a trial's batches within a stack."""
     return trial.config.seed, trial.epoch
+
+
+def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:
+    """Return the stacked model, on the device of the models; the models' parameters and statistics become its views.
+
+    Args:
+        models: At least one model, all of one class that ``can_stack``, with parameters of equal shapes. All other
+            attributes except statistics and stacked settings are taken from the first model.
+    """
+    # The first model's parameters are not copied, because they are replaced.
+    stacked = deepcopy(models[0], {id(parameter): parameter for parameter in models[0].parameters()})
+    singles = [_changing(model) for model in models]
+    for name, first in singles[0].items():
+        values = torch.stack([single[name].detach() for single in singles])
+        owner, _, attribute = name.rpartition(".")
+        is_learned = isinstance(first, nn.Parameter)
+        setattr(stacked.get_submodule(owner), attribute, nn.Parameter(values) if is_learned else values)
+        for single, value in zip(singles, values.unbind(), strict=True):
+            single[name].data = value
+    for setting in stacked.stacked_settings:
+        numbers = torch.tensor([getattr(model, setting) for model in models], device=values.device)
+        setattr(stacked, setting, numbers[:, None, None])
+    return stacked
+
+
+def _changing(model: RetrievalModel) -> dict[str, Tensor]:
+    """Return name -> tensor that training changes: parameters, and the statistics of batch norms."""
+    found: dict[str, Tensor] = dict(model.named_parameters())
+    for name, module in model.named_modules():
+        if isinstance(module, nn.BatchNorm1d):
+            found |= {f"{name}.{statistic}": values for statistic, values in module.named_buffers()}
+    return found
+
+
+def hand_out_gradients(stacked: RetrievalModel, models: Sequence[RetrievalModel]) -> None:
+    """Set each single model's gradients to views of its part of the stacked model's gradients."""
+    for name, parameter in stacked.named_parameters():
+        gradients: tuple[Tensor | None, ...] = (None,) * len(models)
+        if parameter.grad is not None:
+            gradients = parameter.grad.unbind()
+        for model, gradient in zip(models, gradients, strict=True):
+            model.get_parameter(name).grad = gradient
+
+
+def gather_weights(model: RetrievalModel) -> None:
+    """Move the weights of a GRU into one piece of memory again, which cuDNN needs for a single model."""
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):
+            module.flatten_parameters()
+
+
+@torch.no_grad()
+def clip_gradients(stacked: RetrievalModel, limit: float) -> None:
+    """Scale the gradients of each model down to a norm of at most ``limit``, like ``clip_grad_norm_``."""
+    gradients = [parameter.grad for parameter in stacked.parameters() if parameter.grad is not None]
+    norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
+    scales = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(scales.view(-1, *[1] * (gradient.dim() - 1)))
