@@ -20,10 +20,9 @@ from trainables.data.dataset import (
     tokenizer_of,
 )
 from trainables.data.features import inspect_features
-from trainables.data.pictures.images import check_images, list_images
+from trainables.data.pictures import check_images, list_images
 from trainables.data.source import Source, find_source
-from trainables.data.tokenizers import REASONS, Tokenizer
-from trainables.data.vocabulary import THRESHOLD, UNKNOWN, VocabularyName
+from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
 from trainables.judgements import JudgementCounts
 from trainables.judgements.files import find_judgement_files, load_judgements

@@ -14,9 +14,8 @@ from torch import Tensor
 from trainables.checkpoint import BEST, read_file
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.config import TrialConfig
-from trainables.data.batches import Batch
+from trainables.data.batches import Batch, ResidentSplit
 from trainables.data.dataset import Dataset, Split
-from trainables.data.resident import ResidentSplit
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import CheckpointError
 from trainables.judgements import Integers, JudgedQueries, Judgements, Pairs

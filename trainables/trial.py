@@ -18,9 +18,8 @@ from torch import Tensor
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, write_file
 from trainables.cocos import ContributionStatistics, Spread, count_contributions
 from trainables.config import LEARNED, TrialConfig
-from trainables.data.batches import Batch, epoch_batches
+from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
-from trainables.data.resident import ResidentSplit
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
 from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions, similarities

@@ -13,7 +13,7 @@ from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.features import images_digest
-from trainables.data.pictures.images import check_links, list_images
+from trainables.data.pictures import check_links, list_images
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
@@ -218,7 +218,7 @@ def _prepare(
     import torchvision
 
     from trainables.data.extract import Plan
-    from trainables.data.pictures.pixels import resized_side
+    from trainables.data.pictures import resized_side
     from trainables.models.backbones import build_backbone, weights_digest
 
     backbone = build_backbone(request.backbone, request.weights, seed=request.seed)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
 from trainables.data.cache import default_cache
-from trainables.data.caption_features import captions_digest
 from trainables.data.corpus import Image
 from trainables.data.dataset import tokenizer_of
+from trainables.data.features import captions_digest
 from trainables.data.source import find_source
-from trainables.data.tfidf import NAME, extractor_path, fit_tfidf
+from trainables.data.text_features import NAME, extractor_path, fit_tfidf
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import ConfigError
 from trainables.files import write_whole
@@ -91,7 +91,7 @@ def extract_text(
         if cut != ENGLISH:
             about["tokenizer"] = cut.identity
     else:
-        from trainables.data.sentence_encoder import encode_sentences
+        from trainables.data.text_features import encode_sentences
         from trainables.seeding import choose_device
 
         features = encode_sentences(captions, folder, str(choose_device(device)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainables.data.pictures.images import find_image, image_folders, link_problem
+from trainables.data.pictures import find_image, image_folders, link_problem
 from trainables.errors import DataError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
     """
     import torch
 
-    from trainables.data.resident import ResidentSplit
+    from trainables.data.batches import ResidentSplit
     from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
     from trainables.seeding import choose_device
 
@@ -186,7 +186,7 @@ def _data_uri(path: Path) -> str:
     """Return an image file as a small JPEG; empty for an unreadable file, of which the page shows the name."""
     import PIL.Image
 
-    from trainables.data.pictures.pixels import decode
+    from trainables.data.pictures import decode
 
     try:
         image = decode(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.report.queries import embedded_picture
 from orchestrator.report.render import stylesheet, templates
-from trainables.data.pictures.images import image_folders
+from trainables.data.pictures import image_folders
 from trainables.errors import DataError
 from trainables.files import write_whole
 

@@ -220,8 +220,7 @@ def measure_checkpoint(
     directory = resolve_checkpoint(path)
     config = read_config(directory)
     data = open_dataset(config, data_root)
-    from trainables.data.batches import epoch_batches
-    from trainables.data.resident import ResidentSplit
+    from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
     from trainables.losses.parameters import with_values

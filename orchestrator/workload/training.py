@@ -194,7 +194,7 @@ class TrainablesWorkload:
     def _text_extractor(self, config: TrialConfig) -> Path | None:
         """Return the file of the extractor of the captions' features; ``None`` if there is none."""
         from trainables.data.source import find_source
-        from trainables.data.tfidf import extractor_file
+        from trainables.data.text_features import extractor_file
 
         if not config.reads_text_features:
             return None

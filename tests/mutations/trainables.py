@@ -271,7 +271,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="the words of other splits are in the vocabulary",
-        file="trainables/data/vocabulary.py",
+        file="trainables/data/tokenizers.py",
         old='{"train": ("train",)',
         new='{"train": ("train", "val", "test")',
         tests="tests/trainables/data/test_dataset.py",

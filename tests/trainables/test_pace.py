@@ -8,8 +8,7 @@ import torch
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables import cost
 from trainables.cost import Pace, count_steps, measure_pace
-from trainables.data.batches import epoch_batches
-from trainables.data.resident import ResidentSplit
+from trainables.data.batches import ResidentSplit, epoch_batches
 
 
 @pytest.mark.parametrize("batches", ["pairs", "images"])

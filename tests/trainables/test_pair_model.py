@@ -16,8 +16,8 @@ from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrialConfig
 from trainables.contracts.model_contract import check_model
+from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset
-from trainables.data.resident import ResidentSplit
 from trainables.evaluation import evaluate, evaluate_checkpoint, load_best, rank_checkpoint
 from trainables.metrics import retrieval_metrics
 from trainables.models import RetrievalModel, build_model, pair_model

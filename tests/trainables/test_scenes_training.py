@@ -7,9 +7,8 @@ import torch
 
 from tests.trainables.scenes_folder import pixel_config, write_scenes
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import pair_batches
+from trainables.data.batches import ResidentSplit, pair_batches
 from trainables.data.dataset import open_dataset
-from trainables.data.resident import ResidentSplit
 from trainables.losses import build_loss
 from trainables.models import build_model
 from trainables.optimizers import build_optimizer

@@ -11,9 +11,8 @@ from tests.trainables.tiny import suited, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.cocos import count_contributions
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import image_batches
+from trainables.data.batches import ResidentSplit, image_batches
 from trainables.data.dataset import Dataset, Split, data_notes
-from trainables.data.resident import ResidentSplit
 from trainables.errors import ConfigError
 from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
 from trainables.fused import FusedTrials

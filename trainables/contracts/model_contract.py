@@ -10,7 +10,7 @@ from trainables.config import TrainingConfig, TrialConfig
 from trainables.contracts import BrokenError, Finding
 from trainables.data.dataset import Dataset, Split
 from trainables.data.text_files import Strings
-from trainables.data.vocabulary import SPECIAL, Vocabulary
+from trainables.data.tokenizers import SPECIAL, Vocabulary
 from trainables.errors import Blaming, ConfigError, PluginError
 from trainables.model_parameters import FEATURES
 from trainables.models import build_model

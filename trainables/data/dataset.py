@@ -17,9 +17,9 @@ import numpy as np
 
 from trainables.config import PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
 from trainables.data.cache import default_cache, remembered, writing_to
-from trainables.data.caption_features import check_caption_features, rows_of_captions
 from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
 from trainables.data.features import (
+    check_caption_features,
     check_features,
     check_values,
     check_views,
@@ -28,17 +28,26 @@ from trainables.data.features import (
     open_features,
     open_views,
     row_of_images,
+    rows_of_captions,
     sidecars,
     view_files,
 )
-from trainables.data.pictures.crops import ImageFiles, find_image_files
-from trainables.data.pictures.images import check_links, link_problem
+from trainables.data.pictures import ImageFiles, check_links, find_image_files, link_problem
 from trainables.data.prepared import VERSION, Rows, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
+from trainables.data.text_features import NAME as TFIDF
 from trainables.data.text_files import Strings, read_json
-from trainables.data.tfidf import NAME as TFIDF
-from trainables.data.tokenizers import ENGLISH, REASONS, RULE, Tokenizer, find_tokenizer, infer_tokenizer
-from trainables.data.vocabulary import SPLITS_OF, Vocabulary, VocabularyName
+from trainables.data.tokenizers import (
+    ENGLISH,
+    REASONS,
+    RULE,
+    SPLITS_OF,
+    Tokenizer,
+    Vocabulary,
+    VocabularyName,
+    find_tokenizer,
+    infer_tokenizer,
+)
 from trainables.errors import ConfigError, DataError
 from trainables.files import alone, read_state, write_whole
 from trainables.model_parameters import check_identity

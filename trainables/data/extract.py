@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data.npy_files import map_array
-from trainables.data.pictures.pixels import center_crop, decode, random_crop
+from trainables.data.pictures import center_crop, decode, random_crop
 from trainables.data.text_files import read_json
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole

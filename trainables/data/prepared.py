@@ -19,8 +19,7 @@ import numpy as np
 from trainables.data.cache import whole_directory
 from trainables.data.corpus import SPLITS, Corpus, Image
 from trainables.data.text_files import Strings
-from trainables.data.tokenizers import Tokenizer
-from trainables.data.vocabulary import END, SPLITS_OF, START, Vocabulary
+from trainables.data.tokenizers import END, SPLITS_OF, START, Tokenizer, Vocabulary
 from trainables.files import read_state
 
 VERSION = 1

@@ -32,7 +32,7 @@ import numpy as np
 
 from trainables.data.corpus import Corpus, Image
 from trainables.data.dataset import Split, file_digest
-from trainables.data.pictures.images import link_problem
+from trainables.data.pictures import link_problem
 from trainables.data.source import Source, find_source
 from trainables.data.text_files import read_json, read_lines, whole_number
 from trainables.errors import DataError

@@ -21,11 +21,10 @@ from safetensors.torch import save_file
 
 from trainables.checkpoint import BEST, read_file
 from trainables.config import LEARNED, TrialConfig
+from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset, Split
-from trainables.data.resident import ResidentSplit
 from trainables.data.text_files import Strings
-from trainables.data.tokenizers import ENGLISH, Tokenizer
-from trainables.data.vocabulary import Vocabulary
+from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
 from trainables.errors import CheckpointError, ConfigError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import read_state, write_whole

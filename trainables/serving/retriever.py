@@ -18,9 +18,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trainables.config import TrialConfig
-from trainables.data.pictures.pixels import center_crop, decode
-from trainables.data.tfidf import read_extractor
-from trainables.data.vocabulary import UNKNOWN
+from trainables.data.pictures import center_crop, decode
+from trainables.data.text_features import read_extractor
+from trainables.data.tokenizers import UNKNOWN
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import evaluating
 from trainables.models.backbones import build_backbone, make_encoder, weights_digest

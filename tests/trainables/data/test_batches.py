@@ -8,9 +8,8 @@ import torch
 
 from tests.trainables.tiny import tiny_dataset
 from trainables.config import TrainingConfig
-from trainables.data.batches import Batch, epoch_batches, order_pairs, pair_batches
+from trainables.data.batches import Batch, ResidentSplit, epoch_batches, order_pairs, pair_batches
 from trainables.data.dataset import Split
-from trainables.data.resident import ResidentSplit
 from trainables.seeding import generator
 
 CPU = torch.device("cpu")

@@ -11,11 +11,9 @@ import torch
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.config import PIXELS, TrainingConfig
-from trainables.data.batches import epoch_batches
+from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset, load_dataset
-from trainables.data.pictures.crops import CropReader, ImageFiles
-from trainables.data.pictures.pixels import center_crop, decode
-from trainables.data.resident import ResidentSplit
+from trainables.data.pictures import CropReader, ImageFiles, center_crop, decode
 from trainables.errors import DataError
 from trainables.seeding import generator
 

@@ -12,7 +12,7 @@ from tests.support.commands import run_command as main
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.data.corpus import SPLIT_ALIASES
 from trainables.data.dataset import load_dataset
-from trainables.data.dumps import read_dump
+from trainables.data.foreign_features import read_dump
 from trainables.errors import DataError
 
 SIZE = 4

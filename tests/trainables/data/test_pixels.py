@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from trainables.data.pictures.pixels import (
+from trainables.data.pictures import (
     AREA,
     ASPECT,
     FORMATS,
@@ -224,7 +224,7 @@ def test_the_largest_picture_takes_the_memory_that_is_documented(tmp_path: Path,
     side = int(MOST_PIXELS**0.5)
     PIL.Image.new(mode, (side, side)).save(tmp_path / "largest.png")
     script = (
-        "import resource, sys; from pathlib import Path; from trainables.data.pictures.pixels import decode\n"
+        "import resource, sys; from pathlib import Path; from trainables.data.pictures import decode\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "decode(Path(sys.argv[1]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
@@ -239,7 +239,7 @@ def test_nothing_but_the_message_is_said_of_a_picture_that_is_too_large(tmp_path
     """In a process of its own, whose filters of warnings are those of a user."""
     write_png(tmp_path / "large.png", 13_000, 13_000, 8, 0, zlib.compress(b""))
     script = (
-        "import sys; from pathlib import Path; from trainables.data.pictures.pixels import decode, DataError\n"
+        "import sys; from pathlib import Path; from trainables.data.pictures import decode, DataError\n"
         "try: decode(Path(sys.argv[1]))\n"
         "except DataError: pass"
     )

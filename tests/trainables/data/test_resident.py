@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from tests.benchmarks.flickr8k import generate
-from trainables.data import resident
+from trainables.data import batches
+from trainables.data.batches import ResidentSplit, copy_rows
 from trainables.data.features import open_features, open_views
 from trainables.data.npy_files import read_rows
-from trainables.data.resident import ResidentSplit, copy_rows
 
 ROWS = np.array([3, 0, 3, 6])
 VIEWS = np.array([1, 0, 0, 1])
@@ -37,7 +37,7 @@ def test_rows_are_those_of_the_array_mapped_or_not(path: Path) -> None:
 @pytest.mark.parametrize("at_once", [1, 2, 100])
 def test_rows_are_copied_in_parts_as_float16(path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     array = open_features(path)
-    monkeypatch.setattr(resident, "COPIED_BYTES", at_once * array[0].nbytes)
+    monkeypatch.setattr(batches, "COPIED_BYTES", at_once * array[0].nbytes)
     copied = copy_rows(array, ROWS, torch.device("cpu"))
     assert torch.equal(copied, torch.from_numpy(np.load(path)[ROWS]).to(torch.float16))
 
@@ -50,9 +50,9 @@ def test_small_features_are_kept_in_memory_and_large_ones_read_from_their_file(
     size, asked = len(ROWS) * split.features[0].nbytes, torch.tensor([2, 0, 2, 1])
     found = []
     for limit in (size, size - 1):
-        monkeypatch.setattr(resident, "IN_MEMORY_BYTES", limit)
+        monkeypatch.setattr(batches, "IN_MEMORY_BYTES", limit)
         reads = Mock(wraps=read_rows)
-        monkeypatch.setattr(resident, "read_rows", reads)
+        monkeypatch.setattr(batches, "read_rows", reads)
         placed = ResidentSplit(split, torch.device("cpu"))
         reads.reset_mock()
         found.append((placed.images(asked), placed.images(asked, draw=1), placed.images(asked, draw=2)))

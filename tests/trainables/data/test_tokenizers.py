@@ -19,7 +19,7 @@ from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import data_notes, load_dataset, open_dataset
-from trainables.data.tfidf import fit_tfidf, read_extractor
+from trainables.data.text_features import fit_tfidf, read_extractor
 from trainables.data.tokenizers import CHARACTERS, ENGLISH, WORDS, infer_tokenizer, tokenize_characters, tokenize_words
 from trainables.dataset_description import describe
 from trainables.errors import CheckpointError, ConfigError, DataError

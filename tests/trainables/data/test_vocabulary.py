@@ -5,8 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nltk.tokenize import word_tokenize
 
+from trainables.data.tokenizers import END, SPECIAL, START, UNKNOWN, Vocabulary
 from trainables.data.tokenizers import tokenize_english as tokenize
-from trainables.data.vocabulary import END, SPECIAL, START, UNKNOWN, Vocabulary
 
 WORDS = (
     "a dog the DOG cannot gonna wanna gimme gotta lemme t-shirt two-year-old -x x- a--b can't it's , . .. ... ,, U.S."

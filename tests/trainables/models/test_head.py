@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.config import TrialConfig
 from trainables.contracts.model_contract import CHECKS, check_model
-from trainables.data.resident import ResidentSplit
+from trainables.data.batches import ResidentSplit
 from trainables.errors import ConfigError
 from trainables.evaluation import evaluate
 from trainables.fused import FusedTrials

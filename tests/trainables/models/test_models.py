@@ -5,9 +5,8 @@ import torch
 
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.config import TrialConfig
-from trainables.data.batches import Batch, pair_batches
+from trainables.data.batches import Batch, ResidentSplit, pair_batches
 from trainables.data.dataset import Dataset
-from trainables.data.resident import ResidentSplit
 from trainables.losses import build_loss
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 from trainables.models import MODELS, build_model

@@ -1,4 +1,4 @@
-"""Features of captions without a network: weighted counts of words on their principal directions.
+"""Features of captions: weighted counts of words on their principal directions, or a local sentence encoder.
 
 With n(t, c) how often word t is in caption c, N captions in the train split, N_t of which hold t,
 
@@ -168,3 +168,27 @@ def extractor_file(features: Path) -> Path | None:
     if hashlib.sha256(path.read_bytes()).hexdigest() != read_json(told).get("extractor_digest"):
         raise DataError(f"{path}: did not make {features.name}, says {told.name}; make the features again")
     return path
+
+
+def encode_sentences(captions: Sequence[str], folder: Path, device: str) -> np.ndarray:
+    """Return the features of captions by a model of the package sentence-transformers, (len(captions), D), float32.
+
+    Code that a model's folder brings along is not run.
+
+    Args:
+        captions: As written.
+        folder: Folder of the model, as ``SentenceTransformer.save`` writes it.
+        device: ``cpu`` or ``cuda:N``.
+
+    Raises:
+        MissingExtraError: If the package is not installed.
+        ConfigError: If the folder holds no such model.
+    """
+    require("sentences", "--text FOLDER")
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        model = SentenceTransformer(str(folder), device=device, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ConfigError(f"--text {folder}: holds no sentence encoder: {str(error).splitlines()[0]}") from None
+    return np.asarray(model.encode(list(captions), show_progress_bar=False), dtype=np.float32)

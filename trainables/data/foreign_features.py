@@ -1,6 +1,7 @@
-"""Features of images and captions that another program saved in one file, such as zero-shot features of open_clip.
+"""Features that other programs computed: in one file of both sides, or in a file for each clip.
 
-The file holds a dict of two matrices, saved by ``torch.save``, ``numpy.savez`` or safetensors:
+A file of both sides, such as zero-shot features of open_clip, holds a dict of two matrices, saved by ``torch.save``,
+``numpy.savez`` or safetensors:
 
     image_features   (I, D), also called image_embeds, image_embeddings or img_emb
     text_features    (C, D), also called text_embeds, text_embeddings or text_emb
@@ -8,6 +9,10 @@ The file holds a dict of two matrices, saved by ``torch.save``, ``numpy.savez`` 
 and optionally ``image_ids`` (also ``filenames`` or ``image_paths``): I texts, which name the image of each row. Other
 entries, such as ``logit_scale`` or labels, are not read. Rows come in the order in which the dataset lists its images,
 or the images of one split, and their captions. Loading a file runs no code.
+
+A clip has a file ``ID.npy`` of the features of its frames, shape (frames, D), which give a mean and a set of frames. Of
+F frames, the R frames at (r + 1/2) F / R, rounded down, are taken: the middles of R equal parts. Where F < R some
+frames are taken again. The mean is over all F frames.
 
 References:
     [Ilharco2021] Ilharco et al., OpenCLIP, https://github.com/mlfoundations/open_clip, README.md: ``encode_image`` and
@@ -24,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from trainables.data.corpus import Image
+from trainables.data.npy_files import map_array
 from trainables.errors import DataError
 
 IMAGES = ("image_features", "image_embeds", "image_embeddings", "img_emb")
@@ -161,3 +167,45 @@ def _ids(path: Path, entries: Mapping[str, Any]) -> tuple[str, ...]:
     if not isinstance(listed, list | tuple) or not all(isinstance(image, str | int) for image in listed):
         raise DataError(f"{path}: {name} must be a list of texts, got {value!r:.60}")
     return tuple(str(image) for image in listed)
+
+
+def pick_frames(frames: int, count: int) -> np.ndarray:
+    """Return the numbers of the frames that are taken, shape (count,), int64, ascending.
+
+    Example:
+        >>> pick_frames(9, 3).tolist(), pick_frames(2, 4).tolist()
+        ([1, 4, 7], [0, 0, 1, 1])
+    """
+    return ((np.arange(count) + 0.5) * frames / count).astype(np.int64)
+
+
+def pool_clips(images: Sequence[Image], folder: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of each clip's frames, (clips, D), and ``count`` of its frames, (clips, count, D), float32.
+
+    Args:
+        images: The clips, in the order of the rows.
+        folder: Folder with ``ID.npy`` of each clip.
+        count: Frames of a clip that are kept, >= 1.
+
+    Raises:
+        DataError: If files are missing, damaged, or of another width; the message names each file.
+    """
+    means, sets, problems = [], [], []
+    width: int | None = None
+    for image in images:
+        path = folder / f"{image.id}.npy"
+        try:
+            frames = map_array(path)
+        except DataError as error:
+            problems += error.problems
+            continue
+        if frames.ndim != 2 or 0 in frames.shape or frames.shape[1] != (width or frames.shape[1]):
+            wanted = f"(frames, {width})" if width else "(frames, D)"
+            problems.append(f"{path}: features of frames must have shape {wanted}, got {frames.shape}")
+            continue
+        width = frames.shape[1]
+        means.append(frames.mean(0, dtype=np.float32))
+        sets.append(frames[pick_frames(len(frames), count)].astype(np.float32))
+    if problems:
+        raise DataError(problems)
+    return np.stack(means), np.stack(sets)
