@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from search_spaces.space import POSITIVE, Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values, is_number
+from search_spaces.space import POSITIVE, Domain, LossSpace, Range, SpaceError, Values, is_number
 
 
 def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Range | Values]:
@@ -36,12 +36,7 @@ def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[
         SpaceError: If a bound is refused.
     """
     bounds = declared_bounds(declared)
-
-    def suggest(trial: Trial, within: Bounds) -> dict[str, Any]:
-        return {name: bound.suggest(trial, name) for name, bound in within.items()}
-
     return LossSpace(
-        suggest=suggest,
         bounds=bounds,
         published=({name: defaults[name] for name in bounds},),
         parameters={name: _domain(default, bounds.get(name)) for name, default in defaults.items()},

@@ -55,7 +55,8 @@ def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSp
 
 def _suggest(suggest: Callable[[Trial, Bounds], dict[str, Any]], trial: Trial, bounds: Bounds) -> dict[str, Any]:
     """Suggest the parameters of a loss, and the number of negatives."""
-    return {**suggest(trial, bounds), NAME: bounds[NAME].suggest(trial, NAME)}
+    rest = {name: bound for name, bound in bounds.items() if name != NAME}
+    return {**suggest(trial, rest), NAME: bounds[NAME].suggest(trial, NAME)}
 
 
 def _relevant(

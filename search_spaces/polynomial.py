@@ -8,7 +8,7 @@ w is a slope that is nowhere negative on the domain and has the mean 1 there; ``
 slope of degree 0 to 3, and no other slope. ``trainables.feasibility`` gives the domains: [-gate, 2] for Delta, or [-1,
 2] without a gate; [-1, 1] for similarities. For a joint hinge only the sum of the two constants matters, so
 ``negative_margin`` is 0; ``lift`` and ``balance`` follow from two rules about similarities that are all equal
-(``search_spaces.alike``). With separate hinges, or where a study names ``balance``, ``lift`` is 0 and ``balance`` is
+(``search_spaces.shapes``). With separate hinges, or where a study names ``balance``, ``lift`` is 0 and ``balance`` is
 searched.
 
 The scale matters because gradients are clipped by their norm. A loss that is a mean over the P positive pairs of a
@@ -30,10 +30,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from search_spaces import alike, bernstein, shapes
-from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF
-from search_spaces.negatives import with_negatives
-from search_spaces.sides import (
+from search_spaces import bernstein, shapes
+from search_spaces.bernstein import (
+    BERNSTEIN_RELATIVE,
+    BERNSTEIN_SELF,
     DEGREES,
     NUMBER,
     RELATIVE,
@@ -43,6 +43,7 @@ from search_spaces.sides import (
     can_be_triplet,
     check,
 )
+from search_spaces.negatives import with_negatives
 from search_spaces.space import (
     POSITIVE,
     Asked,
@@ -111,7 +112,7 @@ def polynomial(
         for side in sides
     ]
     if "push" in beside:
-        pair = alike.polynomials(scale, margin, degree, found_shapes, beside["push"])
+        pair = shapes.balanced_polynomials(scale, margin, degree, found_shapes, beside["push"])
         return dict(zip([side.name for side in sides], pair, strict=True))
     found: dict[str, Any] = {}
     for side, shape in zip(sides, found_shapes, strict=True):

@@ -237,7 +237,7 @@ LATEST = 3
 """Version of the default bounds; a search resumes with the bounds of the version with which it began.
 
 1: the bounds of release 0.1. 2: polynomials are scale x (margin + shape), and bounds are wider. 3: two polynomials
-around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.alike``).
+around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.shapes``).
 """
 
 
@@ -249,6 +249,11 @@ def by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
 def _no_twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Return no points: most losses never equal another loss."""
     return ()
+
+
+def suggest_each(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest every parameter that has bounds: in most spaces all of them exist."""
+    return {name: bound.suggest(trial, name) for name, bound in bounds.items()}
 
 
 def _all(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
@@ -280,10 +285,10 @@ class LossSpace:
     """All that a search needs to know about one loss.
 
     Attributes:
-        suggest: Function of a trial and bounds that returns the loss's parameters.
         bounds: Default bounds.
         published: Suggested parameters with which the loss was published; among the first trials of every study.
         parameters: Parameters of the loss's constructor, with their domains.
+        suggest: Function of a trial and bounds that returns the loss's parameters.
         searched: Suggested parameters that the constructor does not have, with their domains.
         relevant: Function of bounds and fixed parameters that returns the bounds that then matter.
         check: Refuses combinations of the constructor's parameters.
@@ -295,10 +300,10 @@ class LossSpace:
         switches: Searched parameters whose values decide which other parameters exist.
     """
 
-    suggest: Callable[[Trial, Bounds], dict[str, Any]]
     bounds: Bounds
     published: tuple[Mapping[str, Any], ...]
     parameters: Mapping[str, Domain]
+    suggest: Callable[[Trial, Bounds], dict[str, Any]] = suggest_each
     searched: Mapping[str, Domain] = field(default_factory=dict)
     relevant: Callable[[Bounds, Mapping[str, Any]], Bounds] = _all
     check: Callable[[Mapping[str, Any]], None] = _nothing

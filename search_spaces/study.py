@@ -1,13 +1,127 @@
-"""The space of a study: the parameters of a loss, or a choice of losses, and settings of training and model."""
+"""The space of a study: the parameters of a loss, or a choice of losses, and settings of training and model.
+
+The default bounds of ``training`` are two decades around the published settings of VSE++, and batch sizes that fit a
+small GPU. The published lambdas of SCAN [Lee2018], 4 to 20, lie inside of their ranges; the
+radius is that of WSABIE's maps [Weston2011].
+
+References:
+    [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024; code kuanghuei/SCAN@053693f
+    [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, section 2. IJCAI 2011
+"""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from search_spaces.optimizer import optimizer
-from search_spaces.space import Bounds, FixedPoint, LossSpace, Range, Trial, Values
-from search_spaces.wsabie import model_parameters
+from search_spaces.space import Bounds, FixedPoint, LossSpace, Range, Trial, Values, suggest_each
+
+State = Literal["running", "finished", "stopped_early", "failed"]
+"""State of a trial; a trial that diverged has ``failed`` for a sampler."""
+
+
+@dataclass(frozen=True)
+class PastTrial:
+    """A trial of a study as a sampler sees it; trainings of one point are one trial with their mean values.
+
+    Attributes:
+        params: Parameter -> value, by the names of ``StudySoFar.bounds``; in a conditional space, a trial has only the
+            parameters of its point.
+        state: State of the trial.
+        values: The objectives of a trial that has finished, in the order of ``StudySoFar.directions``; else empty.
+        epochs: Epoch -> the metric so far; empty if the study has several objectives.
+    """
+
+    params: Mapping[str, Any]
+    state: State
+    values: tuple[float, ...] = ()
+    epochs: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no further epoch comes."""
+        return self.state != "running"
+
+    @property
+    def best(self) -> float | None:
+        """The value with which the trial counts, larger is better; ``None`` if it failed or has no value yet.
+
+        A finished trial counts with its first objective, any other trial with its best epoch so far.
+        """
+        if self.values:
+            return self.values[0]
+        return None if self.state == "failed" else max(self.epochs.values(), default=None)
+
+
+@dataclass(frozen=True)
+class StudySoFar:
+    """A study before its sampler suggests the point of the next trial.
+
+    Attributes:
+        bounds: Parameter -> its bounds. With ``search.loss: choose`` the loss itself is the parameter ``loss``, and the
+            parameters of a loss are called ``<loss>.<parameter>``; settings are ``training.<name>`` and
+            ``model.<name>``.
+        trials: All trials so far, in the order of their numbers: first the trials that ``warm_start_from`` took over,
+            then the trials of this search, with running trials and published points.
+        directions: ``maximize`` or ``minimize`` of each objective; the first is always maximised.
+        number: Number of the trial whose point is asked for, from 0.
+        size: How many trials the study has in the end, >= 1.
+        seed: Seed of the study, equal for all its trials.
+    """
+
+    bounds: Bounds
+    trials: Sequence[PastTrial]
+    directions: Sequence[str]
+    number: int
+    size: int
+    seed: int
+
+
+TRAINING_BOUNDS: Mapping[str, Range | Values] = {
+    "learning_rate": Range(2e-5, 2e-3, log=True),
+    "learning_rate_drop_epochs": Range(3, 30, whole=True),
+    "learning_rate_drop_factor": Range(0.05, 1.0, log=True),
+    "warmup_epochs": Range(0, 5, whole=True),
+    "weight_decay": Range(1e-6, 1e-2, log=True),
+    "gradient_clip": Range(0.2, 20.0, log=True),
+    "batch_size": Values((32, 64, 128, 256)),
+    "embedding_size": Values((256, 512, 1024)),
+}
+"""Settings of ``training`` that can be searched, with their default bounds."""
+
+
+_HEADS = Values(("linear", "mlp", "residual"))
+"""``identity`` is a baseline, and wants features of ``training.embedding_size`` dimensions."""
+
+MODEL_BOUNDS: Mapping[str, Range | Values] = {
+    "radius": Range(0.3, 10.0, log=True),
+    "cross_attention": Values(("t2i", "i2t")),
+    "raw_feature_norm": Values(("clipped_l2norm", "l2norm", "clipped_l1norm", "softmax", "no_norm")),
+    "aggregation": Values(("lse", "mean")),
+    "lambda_softmax": Range(2.0, 30.0, log=True),
+    "lambda_lse": Range(2.0, 50.0, log=True),
+    "image_head": _HEADS,
+    "caption_head": _HEADS,
+    "hidden_size": Values((128, 256, 512)),
+}
+"""Default bounds of ``model_parameters``; the values of other parameters must be listed."""
+
+USUAL: Mapping[str, Any] = {
+    "radius": 1.0,
+    "region_norm": "features",
+    "norm_before_reasoning": True,
+    "pooling": None,
+    "cross_attention": "t2i",
+    "raw_feature_norm": "clipped_l2norm",
+    "aggregation": "lse",
+    "lambda_softmax": 9.0,
+    "lambda_lse": 6.0,
+    "negative_slope": 0.1,
+    "image_head": "linear",
+    "caption_head": "linear",
+    "hidden_size": None,
+}
+"""Defaults of the models' constructors, with which a study begins."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +234,8 @@ class StudySpace:
         return Suggestion(
             loss=name,
             loss_parameters=loss_parameters,
-            training=optimizer(trial, self.training),
-            model_parameters=model_parameters(trial, self.model_parameters),
+            training=suggest_each(Prefixed(trial, "training."), self.training),
+            model_parameters=suggest_each(Prefixed(trial, "model."), self.model_parameters),
         )
 
     def bounds(self) -> dict[str, Any]:

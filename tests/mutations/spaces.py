@@ -40,14 +40,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="similarities that are all alike cost nothing",
-        file="search_spaces/alike.py",
+        file="search_spaces/shapes.py",
         old="lift if lift > scale * ROUNDING else 0.0",
         new="0.0",
         tests="tests/search_spaces/test_alike.py::test_similarities_that_are_all_alike_cost_the_margin_at_least",
     ),
     Mutation(
         name="of two shapes the first is always the positives'",
-        file="search_spaces/alike.py",
+        file="search_spaces/shapes.py",
         old="if _grows_more(degree, pull_shape, push_shape):",
         new="if False:",
         tests="tests/search_spaces/test_alike.py::test_at_the_ends_push_and_pull_lead_back_inside",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 
 from orchestrator.experiment.experiment import Experiment
-from search_spaces import alike, shapes
+from search_spaces import shapes
 from search_spaces.space import FixedPoint
 from search_spaces.study import StudySpace
 from tests.support.experiments import make_experiment
@@ -52,7 +52,7 @@ def within(degree: int, two: list[dict[str, float]], widest: float) -> list[dict
     """Halve the way of two shapes to the constant slope until a balance in [1 / widest, widest] suits both."""
 
     def suits(least: float, most: float) -> bool:
-        return least > 1 / alike.FARTHEST and most < alike.FARTHEST and least < widest and most > 1 / widest
+        return least > 1 / shapes.FARTHEST and most < shapes.FARTHEST and least < widest and most > 1 / widest
 
     while not suits(*sorted(limits(degree, two))):
         constant = shapes.CONSTANT[degree]
@@ -69,7 +69,7 @@ def pairs(draw: st.DrawFn) -> tuple[float, float, int, list[dict[str, float]]]:
     least, most = limits(degree, [first, second])
     if abs(least / most - 1) < 1e-3:
         second[GROWS[degree]] /= 2
-    two = within(degree, [first, second], alike.WIDEST)
+    two = within(degree, [first, second], shapes.WIDEST)
     least, most = limits(degree, two)
     return scale, margin, degree, two if least < most else two[::-1]
 
@@ -95,7 +95,7 @@ def test_similarities_that_are_all_alike_cost_the_margin_at_least(
     point: tuple[float, float, int, list[dict[str, float]]], push: float
 ) -> None:
     scale, margin, degree, two = point
-    positive, negative = alike.polynomials(scale, margin, degree, two, push)
+    positive, negative = shapes.balanced_polynomials(scale, margin, degree, two, push)
     assert is_feasible(positive, "positive") and is_feasible(negative, "negative")
     # The margin is reached, not only kept: otherwise it would be a larger one.
     assert lowest(Polynomial(positive) + Polynomial(negative)) == pytest.approx(scale * margin, rel=1e-6)
@@ -106,8 +106,8 @@ def test_at_the_ends_push_and_pull_lead_back_inside(
     point: tuple[float, float, int, list[dict[str, float]]], push: float
 ) -> None:
     scale, margin, degree, two = point
-    two = within(degree, two, alike.FARTHEST)
-    positive, negative = alike.polynomials(scale, margin, degree, two, push)
+    two = within(degree, two, shapes.FARTHEST)
+    positive, negative = shapes.balanced_polynomials(scale, margin, degree, two, push)
     slope = (Polynomial(positive) + Polynomial(negative)).deriv()
     assert slope(-1.0) <= 1e-6 * scale and slope(1.0) >= -1e-6 * scale
 
@@ -129,12 +129,12 @@ def test_a_draw_breaks_the_rule_of_the_ends_as_rarely_and_as_far_as_the_page_say
     draws, low, high = 4_000, [], []
     for _ in range(draws):
         two = [{name: random.random() for name in shapes.CONSTANT[degree]} for _ in range(2)]
-        positive, negative = alike.polynomials(1.0, 0.2, degree, two, random.random())
+        positive, negative = shapes.balanced_polynomials(1.0, 0.2, degree, two, random.random())
         terms = [power * (a + b) for power, (a, b) in enumerate(zip_longest(positive, negative, fillvalue=0.0))][1:]
         at_low, at_high = (sum(term * x**place for place, term in enumerate(terms)) for x in (-1.0, 1.0))
         if max(at_low, -at_high) > 1e-9:
             ratios = [a / b for a, b in zip(*(shapes.ends(degree, shape) for shape in two), strict=True)]
-            assert any(not 1 / alike.FARTHEST <= ratio <= alike.FARTHEST for ratio in ratios)
+            assert any(not 1 / shapes.FARTHEST <= ratio <= shapes.FARTHEST for ratio in ratios)
             low.append(at_low)
             high.append(-at_high)
     assert broken[0] <= len(low) / draws <= broken[1]
@@ -148,16 +148,16 @@ def test_every_pair_that_keeps_both_rules_is_a_point(
     """Take a pair with a balance between its limits, found without the code: some ``push`` gives it."""
     scale, margin, degree, (first, second) = point
     least, most = limits(degree, [first, second])
-    low, high = max(least, 1 / alike.WIDEST), min(most, alike.WIDEST)
+    low, high = max(least, 1 / shapes.WIDEST), min(most, shapes.WIDEST)
     balance = low ** (1 - share) * high**share
-    positive = Polynomial(shapes.polynomial(0.0, -scale, degree, first, alike.DOMAIN))
-    negative = Polynomial(shapes.polynomial(0.0, scale * balance, degree, second, alike.DOMAIN))
-    found = alike.polynomials(scale, margin, degree, [first, second], share)
+    positive = Polynomial(shapes.polynomial(0.0, -scale, degree, first, shapes.SIMILARITIES))
+    negative = Polynomial(shapes.polynomial(0.0, scale * balance, degree, second, shapes.SIMILARITIES))
+    found = shapes.balanced_polynomials(scale, margin, degree, [first, second], share)
     assert Polynomial(found[1])(S) == pytest.approx(negative(S), rel=1e-9, abs=1e-9 * scale)
     lift = -lowest(positive + negative)
     assert Polynomial(found[0])(S) == pytest.approx(positive(S) + scale * margin + lift, rel=1e-6, abs=1e-6 * scale)
     # The order in which the two shapes are named makes no difference.
-    assert alike.polynomials(scale, margin, degree, [second, first], share) == found
+    assert shapes.balanced_polynomials(scale, margin, degree, [second, first], share) == found
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 4])
@@ -165,7 +165,7 @@ def test_every_pair_that_keeps_both_rules_is_a_point(
 def test_constant_slopes_are_the_triplet_loss_to_the_last_digit(degree: int, push: float) -> None:
     constant = shapes.CONSTANT[degree]
     expected = ((25.6, -128.0), (0.0, 128.0))
-    assert alike.polynomials(128.0, 0.2, degree, [constant, constant], push) == expected
+    assert shapes.balanced_polynomials(128.0, 0.2, degree, [constant, constant], push) == expected
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_constant_slopes_are_the_triplet_loss_to_the_last_digit(degree: int, pus
     ],
 )
 def test_push_lies_between_its_limits_on_a_logarithmic_scale(two: list[dict[str, float]], balance: float) -> None:
-    _, negative = alike.polynomials(1.0, 0.2, 2, two, 0.5)
+    _, negative = shapes.balanced_polynomials(1.0, 0.2, 2, two, 0.5)
     # The mean slope over [-1, 1].
     assert (Polynomial(negative)(1.0) - Polynomial(negative)(-1.0)) / 2 == pytest.approx(balance)
 

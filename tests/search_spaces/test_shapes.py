@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from scipy.optimize import least_squares
 
+from search_spaces.bernstein import DEGREES
 from search_spaces.shapes import CONSTANT, polynomial
-from search_spaces.sides import DEGREES
 from trainables.feasibility import DOMAINS, is_feasible
 
 DOMAIN = st.sampled_from([*sorted(set(DOMAINS.values())), (-0.2, 2.0), (2 / 9, 1.0)])

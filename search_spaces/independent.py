@@ -1,4 +1,4 @@
-"""The parameters of the ranking losses: triplet, selective, Multi-Similarity, circle, WARP and SmoothAP.
+"""The spaces of losses whose parameters do not depend on each other: of ranks, triplets and pairs, and contrastive.
 
 References:
     [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
@@ -10,6 +10,11 @@ References:
     [Sun2020] Sun et al., Circle Loss: A Unified Perspective of Pair Similarity Optimization. arXiv:2002.10857
     [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation. IJCAI 2011
     [Brown2020] Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval. arXiv:2007.12163
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
+        section 3. arXiv:2202.07474
+    [Oord2018] van den Oord et al., Representation Learning with Contrastive Predictive Coding. arXiv:1807.03748
+    [Zhai2023] Zhai et al., Sigmoid Loss for Language Image Pre-Training, section 3.2. arXiv:2303.15343
+    [Yeh2022] Yeh et al., Decoupled Contrastive Learning. arXiv:2110.06848
 """
 
 from collections.abc import Mapping
@@ -22,20 +27,14 @@ from search_spaces.space import (
     NUMBER,
     POSITIVE,
     Asked,
-    Bounds,
     LossSpace,
     Range,
-    Trial,
     by_version,
     is_number,
     one_of,
+    or_learned,
     or_null,
 )
-
-
-def triplet(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest the margin, in units of cosine similarity."""
-    return {"margin": bounds["margin"].suggest(trial, "margin")}
 
 
 def _twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
@@ -54,7 +53,6 @@ def _adapted(space: LossSpace, asked: Asked) -> LossSpace:
 
 # Similarities lie in [-1, 1]: a margin of 1 asks that even orthogonal negatives be pushed away. 0.2: [Faghri2018].
 TRIPLET_SH = LossSpace(
-    suggest=triplet,
     bounds={"margin": Range(0.05, 1.0)},
     earlier={"margin": Range(0.02, 0.8)},
     published=({"margin": 0.2},),
@@ -63,28 +61,16 @@ TRIPLET_SH = LossSpace(
 TRIPLET = replace(TRIPLET_SH, parameters={**TRIPLET_SH.parameters, NAME: COUNT_OR_ALL}, adapt=_adapted)
 
 
-def triplet_selhn(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest the margin and the threshold epsilon."""
-    return {name: bounds[name].suggest(trial, name) for name in ("margin", "epsilon")}
-
-
 # 0.2 and 0.01: [SelHNCode]. The margin has the range of the triplet losses; beyond epsilon 0.2 the mean prevails.
 TRIPLET_SELHN = LossSpace(
-    suggest=triplet_selhn,
     bounds={"margin": Range(0.02, 0.8), "epsilon": Range(0.001, 0.2, log=True)},
     published=({"margin": 0.2, "epsilon": 0.01},),
     parameters={"margin": NOT_NEGATIVE, "epsilon": NOT_NEGATIVE},
 )
 
 
-def multi_similarity(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest all four parameters."""
-    return {name: bounds[name].suggest(trial, name) for name in ("alpha", "beta", "base", "epsilon")}
-
-
 # alpha 2, beta 40, base 0.5, epsilon 0.1: [MSCode]. The ratio of two sharpnesses matters, hence the logarithms.
 MULTI_SIMILARITY = LossSpace(
-    suggest=multi_similarity,
     bounds={
         "alpha": Range(0.5, 20.0, log=True),
         "beta": Range(5.0, 200.0, log=True),
@@ -96,28 +82,16 @@ MULTI_SIMILARITY = LossSpace(
 )
 
 
-def circle(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest the relaxation margin and the scale gamma."""
-    return {name: bounds[name].suggest(trial, name) for name in ("margin", "scale")}
-
-
 # 0.4 and 80: [Sun2020] for fine-grained image retrieval; its other tasks have 0.25 with 128 and 256.
 CIRCLE = LossSpace(
-    suggest=circle,
     bounds={"margin": Range(0.0, 0.8), "scale": Range(4.0, 512.0, log=True)},
     published=({"margin": 0.4, "scale": 80.0},),
     parameters={"margin": NOT_NEGATIVE, "scale": POSITIVE},
 )
 
 
-def warp(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest the margin, in units of similarity."""
-    return {"margin": bounds["margin"].suggest(trial, "margin")}
-
-
 # 1.0 was published for scores without a bound [Weston2011]; cosines differ by 2 at most, so these bounds are lower.
 WARP = LossSpace(
-    suggest=warp,
     bounds={"margin": Range(0.05, 1.0, log=True)},
     published=({"margin": 1.0},),
     parameters={
@@ -129,16 +103,36 @@ WARP = LossSpace(
 )
 
 
-def smooth_ap(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest the temperature of the sigmoid that smooths the ranks."""
-    return {"temperature": bounds["temperature"].suggest(trial, "temperature")}
-
-
 # 0.01: [Brown2020]. Far below, the sigmoid has no gradient left; far above, it no longer ranks.
 SMOOTH_AP = LossSpace(
-    suggest=smooth_ap,
     bounds={"temperature": Range(0.001, 0.5, log=True)},
     earlier={"temperature": Range(0.001, 0.2, log=True)},
     published=({"temperature": 0.01},),
+    parameters={"temperature": POSITIVE},
+)
+
+
+# The ratio of two temperatures matters, hence the logarithm. 0.1 is the value of [Bleeker2022].
+NT_XENT = LossSpace(
+    bounds={"temperature": Range(0.005, 1.0, log=True)},
+    earlier={"temperature": Range(0.005, 0.5, log=True)},
+    published=({"temperature": 0.1},),
+    parameters={"temperature": or_learned(POSITIVE)},
+)
+
+
+# A scale of 10 and a bias of -10 are the initial values of [Zhai2023], which learns both. The bias makes up for the
+# share of negatives in a batch, -4.8 for one positive among 128, and for the scale times the cosine of a usual pair.
+SIGMOID = LossSpace(
+    bounds={"temperature": Range(0.01, 0.5, log=True), "bias": Range(-20.0, 0.0)},
+    published=({"temperature": 0.1, "bias": -10.0},),
+    parameters={"temperature": or_learned(POSITIVE), "bias": or_learned(NUMBER)},
+)
+
+
+# The range of NT-Xent, which differs from this loss only by the positive in its denominator.
+DECOUPLED = LossSpace(
+    bounds={"temperature": Range(0.005, 0.5, log=True)},
+    published=({"temperature": 0.1},),
     parameters={"temperature": POSITIVE},
 )
