@@ -146,10 +146,7 @@ def check_slope(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
 def can_be_triplet(loss: str, parameters: Mapping[str, Any], fixed: Mapping[str, Any]) -> bool:
     """Say whether a polynomial loss, with its fixed parameters, can equal the hardest-negative triplet loss.
 
-    Args:
-        loss: The other loss.
-        parameters: Parameters of the other loss.
-        fixed: Fixed parameters; a gate narrower than the margin would end the hinge before.
+    A fixed gate that is narrower than the margin would end the hinge before.
     """
     gate = fixed.get("gate")
     wide = gate is None or gate >= parameters.get("margin", 0.0)

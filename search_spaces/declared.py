@@ -9,8 +9,7 @@ from search_spaces.space import POSITIVE, Domain, LossSpace, Range, SpaceError, 
 def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Range | Values]:
     """Return the bounds of parameters.
 
-    Args:
-        declared: Parameter -> ``{low, high, log, whole}`` or ``{values}``.
+    ``declared`` maps a parameter to ``{low, high, log, whole}`` or ``{values}``.
 
     Raises:
         SpaceError: If a parameter has neither a range nor values.
@@ -27,10 +26,6 @@ def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Rang
 
 def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[str, Any]) -> LossSpace:
     """Return the space of a loss; the first trial of a study takes the defaults, if these are within the bounds.
-
-    Args:
-        declared: See ``declared_bounds``.
-        defaults: Every parameter of the loss with its default.
 
     Raises:
         SpaceError: If a bound is refused.

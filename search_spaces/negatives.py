@@ -29,10 +29,7 @@ COUNT_OR_ALL = Domain(
 def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSpace:
     """Return the space of a loss for a study, which searches the number of negatives if the study asks for that.
 
-    Args:
-        space: The space for the study's other parameters.
-        asked: Settings of the study.
-        default: Number of negatives in the loss's own points: of ``published``, ``starts`` and ``twins``.
+    ``default`` is the number of negatives in the loss's own points: of ``published``, ``starts`` and ``twins``.
     """
     if NAME not in asked.names or NAME in asked.fixed:
         return space

@@ -28,11 +28,7 @@ def perturb(
 ) -> tuple[dict[str, Any], Suggestion]:
     """Return a point near another point, and its suggestion.
 
-    Args:
-        space: The space of both points.
-        point: Parameters by the names of the space.
-        kept: Names of parameters that stay as they are.
-        draw: Generator of all choices.
+    Parameters that are ``kept`` stay as they are; ``draw`` makes all choices.
     """
     near = _Near(point, kept, draw)
     suggestion = space.suggest(near)

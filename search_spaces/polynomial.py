@@ -93,11 +93,8 @@ def polynomial(
 ) -> dict[str, Any]:
     """Suggest the coefficients of each polynomial of a loss.
 
-    Args:
-        sides: The polynomials.
-        domains: Where the slope of each has its sign, by the name of its coefficients.
-        trial: Suggests the values.
-        bounds: Bounds of the parameters; empty if the coefficients are fixed.
+    ``domains`` are where the slope of each has its sign, by the name of its coefficients. Without bounds the
+    coefficients are fixed.
     """
     if "scale" not in bounds:
         return {}
@@ -143,11 +140,8 @@ def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -
 def _bounds(sides: Sequence[Side], pairs: int, *, separate: bool, balanced: bool) -> dict[str, Range | Values]:
     """Return the default bounds; the mean and the published numbers are inside for a batch of any size.
 
-    Args:
-        sides: The polynomials.
-        pairs: Positive pairs of a batch.
-        separate: Whether each polynomial has a hinge of its own.
-        balanced: Whether the balance of two polynomials follows from their shapes and ``push``.
+    ``separate``: each polynomial has a hinge of its own. ``balanced``: the balance follows from the shapes and
+    ``push``.
     """
     lowest = min(1.0, SMALLEST * pairs) * (0.5 if separate else 1.0)
     found: dict[str, Range | Values] = {"scale": Range(lowest, LARGEST * pairs, log=True), "margin": Range(0.05, 1.0)}
@@ -178,11 +172,7 @@ def _searched(sides: Sequence[Side]) -> dict[str, Domain]:
 def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: Asked) -> LossSpace:
     """Return the space of a study: of today's parameters, or of slopes if the study names slopes or coefficients.
 
-    Args:
-        sides: The polynomials.
-        slopes: The space of slopes and listed coefficients.
-        space: The space of today's parameters.
-        asked: Settings of the study.
+    ``slopes`` is the space of slopes and listed coefficients, ``space`` that of today's parameters.
     """
     earlier = sorted(asked.names & (slopes.searched.keys() - {"degree"}))
     own = sorted(asked.names & (space.searched.keys() - slopes.searched.keys()))

@@ -170,12 +170,12 @@ FARTHEST = 64.0
 def balanced_polynomials(
     scale: float, margin: float, degree: int, two_shapes: Sequence[Mapping[str, float]], push: float
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the balanced_polynomials of the positives and of the negatives.
+    """Return the polynomials of the positives and of the negatives.
 
     Args:
         scale: Mean size of the positives' slope, > 0.
         margin: Least cost of a pair whose two similarities are equal, as a multiple of ``scale``, > 0.
-        degree: Degree of both balanced_polynomials, 1 to 4.
+        degree: Degree of both polynomials, 1 to 4.
         two_shapes: Two shapes as in ``CONSTANT``, in either order.
         push: Push of the negatives, from 0, the least that the positives' pull at s = 1 allows, to 1, the most that
             the positives' pull at s = -1 allows.

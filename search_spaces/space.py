@@ -80,8 +80,7 @@ class Range:
     def at(self, share: float) -> float:
         """Return the value at a share of the way from the lower to the upper end, on the scale of the range.
 
-        Args:
-            share: From 0, the lower end, to 1; a share that is drawn uniformly gives a draw of the range.
+        A share that is drawn uniformly from [0, 1] gives a draw of the range.
 
         Example:
             >>> Range(0.01, 1.0, log=True).at(0.5)
@@ -121,8 +120,7 @@ class Range:
 class Values:
     """Listed values, which a grid takes one after the other, and from which other samplers choose.
 
-    Attributes:
-        values: The values, at least one, each once.
+    At least one value is listed, each once.
     """
 
     values: tuple[Any, ...]

@@ -126,14 +126,7 @@ USUAL: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The loss, training and model of a point of a space.
-
-    Attributes:
-        loss: The loss's name.
-        loss_parameters: Parameters of the loss's constructor.
-        training: Settings of ``TrainingConfig``.
-        model_parameters: Parameters of the model's constructor.
-    """
+    """The loss, training and model of a point of a space."""
 
     loss: str
     loss_parameters: Mapping[str, Any]
@@ -145,10 +138,7 @@ class Suggestion:
 class LossPart:
     """A loss's part of a space.
 
-    Attributes:
-        space: Space of the loss.
-        bounds: Bounds of each searched parameter.
-        fixed: Parameters that are not searched.
+    Fixed parameters are not searched.
     """
 
     space: LossSpace

@@ -120,11 +120,8 @@ def save_epoch(
 ) -> Path:
     """Write the checkpoint of a report as ``root/epoch_NNNN`` and remove all but the newest ``keep``.
 
-    Args:
-        root: Directory of a training; made if it is missing.
-        report: Report of the epoch to save.
-        keep: Number of checkpoints to keep, >= 1; several, because a crash may damage the newest checkpoint.
-        guard: Context around the renaming that makes the checkpoint appear; an error of the context prevents renaming.
+    Several, at least one, are kept, because a crash may damage the newest. ``guard`` is a context around the renaming
+    that makes the checkpoint appear; an error of the context prevents renaming.
 
     Returns:
         The checkpoint's directory.

@@ -62,10 +62,7 @@ CHANGEABLE = (
 class Interval:
     """The numbers that a setting takes, all of them finite.
 
-    Attributes:
-        minimum: The lower bound.
-        is_open: Whether the minimum itself is excluded.
-        maximum: The largest number.
+    The minimum itself is excluded if ``is_open``.
     """
 
     minimum: float

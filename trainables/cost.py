@@ -68,11 +68,7 @@ ROUNDS, ENOUGH_SECONDS = 5, 1.0
 class Pace:
     """The duration of an epoch.
 
-    Attributes:
-        device: ``cpu`` or ``cuda``.
-        steps: Number of steps of an epoch, >= 0.
-        step_seconds: Seconds of one step, >= 0.
-        evaluation_seconds: Seconds of an evaluation on val with COCOS statistics, which not every epoch has, >= 0.
+    An evaluation on val includes COCOS statistics, which not every epoch has. Seconds are >= 0.
     """
 
     device: str

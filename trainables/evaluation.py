@@ -39,10 +39,7 @@ CROPS = 32
 def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> dict[str, float]:
     """Return the metrics of a split by name (``i2t_r1`` ... ``rsum``), computed in eval mode without gradients.
 
-    Args:
-        model: Any model of this package.
-        split: Images and captions of the split.
-        folds: See ``metrics_in_folds``.
+    For ``folds`` see ``metrics_in_folds``.
 
     Raises:
         NotANumberError: If an embedding or a similarity is not finite.
@@ -81,10 +78,7 @@ def evaluate_checkpoint(
 class RankedSplit:
     """Result of a model on a split, query by query.
 
-    Attributes:
-        metrics: Metrics by name, see ``evaluate``.
-        ranks: Ranks of the positives, from which the metrics are computed.
-        judged: For each source of judgements, the ranks of the candidates that people judged to fit.
+    The metrics, see ``evaluate``, are computed from the ranks; ``judged`` has ranks for each source of judgements.
     """
 
     metrics: Mapping[str, float]
@@ -102,12 +96,7 @@ def rank_checkpoint(
 ) -> dict[str, RankedSplit]:
     """Return split -> result of a checkpoint's best model.
 
-    Args:
-        directory: The checkpoint.
-        data: The dataset that the model was trained on.
-        splits: Names of the splits to evaluate.
-        judgements: Split -> judgements, see ``judgements.beside_dataset``.
-        device: See ``trainables.seeding``.
+    Judgements are given by split, see ``judgements.files``.
 
     Raises:
         CheckpointError: If the checkpoint is damaged, or was trained on another dataset.
@@ -242,12 +231,7 @@ QUERIES_AT_A_TIME = 256
 
 
 def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
-    """Return the ranks that scores give to the candidates that fit.
-
-    Args:
-        scores: Scores of all images and captions of the split.
-        judgements: Judgements of the split.
-    """
+    """Return the ranks that scores give to the candidates that fit."""
     return JudgedRanks(
         judgements.name,
         judgements.digest,

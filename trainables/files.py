@@ -121,9 +121,7 @@ LARGEST_STATE = 16 << 20
 def read_state(path: Path, largest: int = LARGEST_STATE) -> Any:
     """Return the value in a JSON file.
 
-    Args:
-        path: The file, UTF-8.
-        largest: Largest accepted size of the file in bytes.
+    The file is UTF-8 and has at most ``largest`` bytes.
 
     Raises:
         OSError: If the file is missing or cannot be read.

@@ -46,11 +46,7 @@ T = TypeVar("T")
 
 
 class FusedTrials:
-    """The trials of one process, each with a name that the caller chooses.
-
-    Args:
-        device: Name of the device, see ``trainables.seeding``.
-    """
+    """The trials of one process, each with a name that the caller chooses."""
 
     def __init__(self, device: str = "auto") -> None:
         self._device = choose_device(device)
@@ -115,9 +111,8 @@ def _or_error(work: Callable[[], T]) -> T | DivergedError | PluginError:
 def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | PluginError]:
     """Train trials for the epoch that each trial has begun.
 
-    Args:
-        trials: Trials of one ``stack_shape``, on one device.
-        steps: Most steps to take; ``None`` takes all steps of the epoch.
+    The trials are of one ``stack_shape``, on one device. At most ``steps`` steps are taken; ``None`` takes all of the
+    epoch.
 
     Returns:
         For each trial the mean loss over its steps, or the error that ended the trial: it diverged, or its plug-in
@@ -157,12 +152,7 @@ def stack_shape(trial: Trial) -> Hashable:
 class _Group:
     """Neighbouring trials of a stack with equal batches and kind of loss; one call computes the loss of all of them.
 
-    Attributes:
-        part: Places of the trials in the stack.
-        source: Index of the trials' batch among the stack's batches.
-        loss: Stacked loss of the trials.
-        learned: Learned hyper-parameters of each trial.
-        stream: Random numbers of the loss.
+    ``part`` are the places of the trials in the stack, and ``source`` is the index of their batch among the stack's.
     """
 
     part: slice
@@ -173,11 +163,7 @@ class _Group:
 
 
 class StackedEpoch:
-    """The steps of one epoch.
-
-    Attributes:
-        steps: Number of steps taken so far.
-    """
+    """The steps of one epoch."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
         self.steps = 0
@@ -341,9 +327,8 @@ def _batches_of(trial: Trial) -> tuple[int, int]:
 def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:
     """Return the stacked model, on the device of the models; the models' parameters and statistics become its views.
 
-    Args:
-        models: At least one model, all of one class that ``can_stack``, with parameters of equal shapes. All other
-            attributes except statistics and stacked settings are taken from the first model.
+    The models are of one class that ``can_stack``, with parameters of equal shapes. All other attributes except
+    statistics and stacked settings are taken from the first model.
     """
     # The first model's parameters are not copied, because they are replaced.
     stacked = deepcopy(models[0], {id(parameter): parameter for parameter in models[0].parameters()})

@@ -90,10 +90,7 @@ def stacked_retrieval_metrics(
 ) -> dict[str, Tensor]:
     """Return the metrics of each of several trials: ``retrieval_metrics`` with leading dimensions.
 
-    Args:
-        similarity: Shape (..., I, C).
-        positives: Shape (I, C), shared by the trials.
-        map5: Divisor of AP@5.
+    ``similarity`` has the shape (..., I, C), and the trials share ``positives``, (I, C).
 
     Returns:
         The keys of ``retrieval_metrics``, each of shape (...), float64.
@@ -153,14 +150,8 @@ def metrics_in_folds(
 ) -> dict[str, float]:
     """Return the metrics of scores that are computed a block at a time, without their I x C matrix.
 
-    Args:
-        make_scores: Makes the scores of images and captions.
-        images: I vectors, or sets of vectors.
-        captions: C vectors, or sets of vectors.
-        image_of_caption: See ``embedding_metrics``.
-        folds: See ``embedding_metrics``.
-        map5: See ``embedding_metrics``.
-        chunk: See ``embedding_metrics``.
+    ``make_scores`` makes the scores of images and captions, each vectors or sets of vectors. For the other arguments
+    see ``embedding_metrics``.
 
     Raises:
         ValueError: If ``folds`` does not divide I, or ``chunk`` is below 1.
@@ -319,8 +310,7 @@ def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
 def class_metrics(ranks: Tensor) -> dict[str, float]:
     """Return the keys of ``retrieval_metrics`` without AP, and R@2, R@4 and R@8, of ranks of ``rank_classmates``.
 
-    Args:
-        ranks: Ranks from 1, shape (I,), int64.
+    Ranks are from 1, shape (I,), int64.
     """
     found = metrics_of_ranks(ranks, ranks, torch.arange(len(ranks), device=ranks.device))
     kept = {name: value for name, value in found.items() if not name.endswith("map5")}

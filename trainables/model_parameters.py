@@ -56,9 +56,7 @@ def check_backbone(name: str) -> None:
 def check_weights(weights: str, key: str) -> None:
     """Refuse weights that are neither a known word nor an existing file.
 
-    Args:
-        weights: ``DEFAULT``, ``none`` or a path.
-        key: Name of the weights in the message.
+    ``weights`` is ``DEFAULT``, ``none`` or a path; ``key`` is its name in the message.
 
     Raises:
         ConfigError: If there is no such file.
@@ -79,9 +77,7 @@ FEATURES: NameTable[str] = NameTable(
 class Accepted:
     """The values that a parameter accepts.
 
-    Attributes:
-        rule: The values in words that follow "must be".
-        accepts: Returns whether a value is accepted.
+    The rule has the values in words that follow "must be".
     """
 
     rule: str
@@ -118,9 +114,8 @@ WEIGHTS = Accepted(
 def _like(default: object, words: Sequence[object]) -> Accepted:
     """Return the domain of a parameter of a plug-in's model.
 
-    Args:
-        default: The constructor's default: a number, a word, true or false, or a list of numbers.
-        words: Accepted words, if the default is a word; empty for any word.
+    ``default`` is the constructor's: a number, a word, true or false, or a list of numbers. ``words`` are accepted if
+    it is a word; empty for any word.
     """
     if isinstance(default, bool):
         return SWITCH
@@ -179,11 +174,7 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
 def check_identity(side: str, head: str, size: int, embedding_size: int) -> None:
     """Refuse an ``identity`` head if the features have other dimensions than the joint space.
 
-    Args:
-        side: ``image`` or ``caption``.
-        head: A word of ``HEADS``.
-        size: Dimensions of the features.
-        embedding_size: Dimensions of the joint space.
+    ``side`` is ``image`` or ``caption``, and ``size`` the dimensions of its features.
 
     Raises:
         ConfigError: If the head is ``identity`` and the dimensions differ.

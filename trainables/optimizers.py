@@ -102,10 +102,7 @@ L = TypeVar("L")
 class LearnedParameter:
     """One learned hyper-parameter.
 
-    Attributes:
-        how: Parametrisation and bounds of the number.
-        raw: The number that the optimiser steps, shape ().
-        optimizer: Optimiser of ``raw``.
+    The optimiser steps ``raw``, a number of shape ().
     """
 
     how: Learnable
@@ -121,9 +118,6 @@ class LearnedParameters:
     """The hyper-parameters that a trial's loss has learned so far.
 
     A schedule can begin to learn a hyper-parameter at a later epoch, from its initial value, or fix its value later.
-
-    Attributes:
-        each: Name -> learned hyper-parameter.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -129,10 +129,8 @@ class Ranks:
 def write_ranks(path: Path, ranks: Ranks) -> None:
     """Write a file of ranks whole, or not at all.
 
-    Args:
-        path: Path with the ending ``.npz`` in an existing folder.
-        ranks: The ranks, written as the arrays ``i2t``, ``t2i``, ``image_of_caption``, ``image_ids`` and the texts
-            ``queries`` and ``split``.
+    The path ends with ``.npz``, in an existing folder. The ranks are written as the arrays ``i2t``, ``t2i``,
+    ``image_of_caption``, ``image_ids`` and the texts ``queries`` and ``split``.
     """
     buffer = io.BytesIO()
     arrays = {name: getattr(ranks, name) for name in ("i2t", "t2i", "image_of_caption")}

@@ -52,10 +52,7 @@ class RandomStream:
 
     A ``with`` block around draws continues the stream where the last block ended.
 
-    Args:
-        device: Device of the generator.
-        seed: See ``derive_seed``.
-        purpose: See ``derive_seed``.
+    For ``seed`` and ``purpose`` see ``derive_seed``.
     """
 
     def __init__(self, device: "torch.device", seed: int, *purpose: str | int) -> None:

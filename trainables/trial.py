@@ -42,11 +42,8 @@ def steps_unread(device: torch.device) -> int:
 class StepLosses:
     """Sums losses and finds the first loss that is not finite.
 
-    Args:
-        epoch: Number of the epoch, from 1.
-        unread: Number of losses that are read at once; ``None`` is ``steps_unread``. Steps after a loss that is not
-            finite are lost with the trial.
-        place: ``FILE:LINE`` of a plug-in's loss, for the message.
+    ``unread`` losses are read at once, by default ``steps_unread``; steps after a loss that is not finite are lost with
+    the trial. ``place`` is the ``FILE:LINE`` of a plug-in's loss, for the message.
     """
 
     def __init__(self, epoch: int, unread: int | None = None, place: str = "") -> None:

@@ -17,10 +17,8 @@ from trainables.plugins.in_use import run_offer
 class Finding:
     """Result of one check.
 
-    Attributes:
-        check: Name of the check.
-        status: ``ok``, ``warn`` where a violation may be intended, or ``fail``.
-        message: What is wrong and what usually causes it; with ``ok``, the statement that holds.
+    A status ``warn`` is for a violation that may be intended. The message says what is wrong and what usually causes
+    it; with ``ok``, the statement that holds.
     """
 
     check: str

@@ -27,9 +27,7 @@ TOLERANCE = 1e-4
 def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield a finding for each check of a loss.
 
-    Args:
-        name: Name of the loss.
-        points: Parameters at which the loss must be finite, such as the ends of the search space.
+    At the ``points``, parameters such as the ends of the search space, the loss must be finite.
     """
     for heading, (check, promise) in CHECKS.items():
         try:

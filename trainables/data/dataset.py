@@ -122,11 +122,7 @@ class Split:
 class Dataset:
     """A dataset that passed every check.
 
-    Attributes:
-        name: The name of its folder.
-        digest: SHA-256 over captions, splits and features, 64 hex digits; the same wherever the folder lies.
-        vocabulary: The words that have an id.
-        splits: ``train``, ``val`` and ``test``.
+    ``digest`` is the SHA-256 over captions, splits and features, 64 hex digits; the same wherever the folder lies.
     """
 
     name: str
@@ -298,12 +294,8 @@ def dataset_digest(
 ) -> str:
     """Return the SHA-256 over a dataset's captions, splits, features, the features' origins and the tokenizer.
 
-    Args:
-        source: The dataset.
-        files: The features of its images by split.
-        cache: Where digests of files are remembered.
-        texts: Split -> features of its captions, where they are read.
-        tokenizer: Cuts its captions; ``ENGLISH`` leaves the digest as it was before there were others.
+    ``files`` and ``texts`` are the features of images and captions by split. ``ENGLISH`` leaves the digest as it was
+    before there were other tokenizers.
     """
     texts = texts or {}
     everything = [*files.values(), *texts.values()]

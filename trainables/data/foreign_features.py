@@ -50,11 +50,7 @@ ALWAYS_UNPACKED = 256 << 20
 class Dump:
     """The features of one file.
 
-    Attributes:
-        path: Path of the file.
-        images: Shape (I, D), floating.
-        captions: Shape (C, E), floating.
-        image_ids: The file's name of each image; empty where the file names none.
+    Features have the shapes (I, D) and (C, E), floating; there are no ids where the file names none.
     """
 
     path: Path
@@ -182,10 +178,7 @@ def pick_frames(frames: int, count: int) -> np.ndarray:
 def pool_clips(images: Sequence[Image], folder: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of each clip's frames, (clips, D), and ``count`` of its frames, (clips, count, D), float32.
 
-    Args:
-        images: The clips, in the order of the rows.
-        folder: Folder with ``ID.npy`` of each clip.
-        count: Frames of a clip that are kept, >= 1.
+    ``folder`` has ``ID.npy`` of each clip; the clips come in the order of the rows, and ``count`` is >= 1.
 
     Raises:
         DataError: If files are missing, damaged, or of another width; the message names each file.

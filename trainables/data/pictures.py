@@ -246,10 +246,7 @@ def _random_box(width: int, height: int, random: np.random.Generator) -> tuple[i
 class ImageFiles:
     """The image files of a split.
 
-    Attributes:
-        folder: The dataset's folder.
-        names: Path of each image's file in the folder; I strings.
-        ids: The source's id of each image, for messages; I strings.
+    ``names`` are paths in the dataset's folder, and ``ids`` are the source's, for messages; I strings each.
     """
 
     folder: Path
@@ -289,10 +286,7 @@ def find_image_files(
 ) -> tuple[dict[str, ImageFiles], str]:
     """Find the file of every image of some splits.
 
-    Args:
-        folder: The dataset's folder.
-        roots: Resolved folders that no file may leave.
-        splits: File names and ids of each split's images.
+    ``splits`` has file names and ids of each split's images; no file may leave the resolved ``roots``.
 
     Returns:
         The files by split, and a SHA-256 over names and sizes: reading 20 GB of pixels would take minutes.

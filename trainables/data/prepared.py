@@ -36,9 +36,7 @@ SplitArrays = Mapping[str, np.ndarray | Strings]
 class Rows(NamedTuple):
     """Rows of the features of one split in their files.
 
-    Attributes:
-        images: Row of each image, (I,), int64.
-        captions: Row of each caption, (C,), int64; ``None`` where the captions have no features.
+    By split: (I,) of images, and (C,) of captions, int64; ``None`` where the captions have no features.
     """
 
     images: Mapping[str, np.ndarray]

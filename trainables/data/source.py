@@ -51,12 +51,7 @@ COCO_FILES = frozenset({"dataset_coco.json", *(f"captions_{split}.json" for spli
 class Source:
     """A dataset that was found and not yet read.
 
-    Attributes:
-        name: The folder's name.
-        folder: Folder of the dataset.
-        roots: Resolved folders that no file of the dataset may leave.
-        format: The format that reads the dataset.
-        files: Files with captions and splits.
+    No file of the dataset may leave the ``roots``, resolved folders. ``files`` have captions and splits.
     """
 
     name: str

@@ -175,10 +175,7 @@ def encode_sentences(captions: Sequence[str], folder: Path, device: str) -> np.n
 
     Code that a model's folder brings along is not run.
 
-    Args:
-        captions: As written.
-        folder: Folder of the model, as ``SentenceTransformer.save`` writes it.
-        device: ``cpu`` or ``cuda:N``.
+    ``folder`` is that of the model, as ``SentenceTransformer.save`` writes it; ``device`` is ``cpu`` or ``cuda:N``.
 
     Raises:
         MissingExtraError: If the package is not installed.

@@ -59,9 +59,7 @@ _JOINERS = "\u200c\u200d"
 class Tokenizer:
     """Cuts captions into tokens.
 
-    Attributes:
-        name: One of ``TOKENIZERS``, or the name of a file.
-        content: The text of a ``tokenizer.json``; ``None`` for the others.
+    The name is one of ``TOKENIZERS``, or that of a file, a ``tokenizer.json`` whose text is ``content``.
     """
 
     name: str
@@ -151,9 +149,7 @@ def infer_tokenizer(captions: Sequence[str]) -> Tokenizer:
 def find_tokenizer(name: str, folder: Path) -> Tokenizer:
     """Return the tokenizer of a name.
 
-    Args:
-        name: One of ``TOKENIZERS``, the name of a ``tokenizer.json`` in the dataset's folder, or an absolute path.
-        folder: The dataset's folder.
+    The name is one of ``TOKENIZERS``, the name of a ``tokenizer.json`` in the dataset's folder, or an absolute path.
 
     Raises:
         DataError: If there is no such file, or it is no tokenizer.
@@ -240,9 +236,7 @@ SPLITS_OF: Mapping[str, tuple[str, ...]] = {"train": ("train",), "published": ("
 class Vocabulary:
     """The words that have an id; everything else is ``<unk>``.
 
-    Attributes:
-        words: Word i has id i; the first four are ``SPECIAL``.
-        tokenizer: Cuts captions into words.
+    Word i has id i; the first four are ``SPECIAL``.
     """
 
     words: tuple[str, ...]

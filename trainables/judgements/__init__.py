@@ -44,16 +44,9 @@ class JudgedQueries:
 class Judgements:
     """The judgements of one source on one split.
 
-    Attributes:
-        name: A key of ``TITLES``, part of metric names.
-        split: ``val`` or ``test``.
-        digest: SHA-256 of the files and of the queries, 64 hex digits: ranks with equal digests can be compared.
-        files: Names of the files.
-        i2t: Images that query captions.
-        t2i: Captions that query images.
-        outside: Number of judged pairs that are not of this split.
-        refused: Number of annotated pairs that were judged not to fit; the annotation counts.
-        rule: Rule by which a pair fits, in words.
+    ``digest`` is the SHA-256 of the files and of the queries, 64 hex digits: ranks with equal digests can be compared.
+    ``outside`` counts judged pairs that are not of this split, ``refused`` annotated pairs that were judged not to fit;
+    the annotation counts. ``rule`` says in words when a pair fits.
     """
 
     name: str
@@ -94,21 +87,10 @@ class Judgements:
 class JudgementCounts:
     """Judgements of a split in numbers.
 
-    Attributes:
-        name: See ``Judgements``, and so ``files``, ``rule``, ``outside`` and ``refused``.
-        title: What people call the judgements.
-        image_queries: How many images ask for captions.
-        caption_queries: How many captions ask for images.
-        captions_retrieved_in: How many captions the images ask for.
-        images_retrieved_in: How many images the captions ask for.
-        judged_pairs: Pairs that are known to fit or not to fit, annotated pairs among them; ``None`` where only pairs
-            that fit are known.
-        positives_per_image: Mean number of captions that fit, of the images that ask.
-        annotated_per_image: Mean number of own captions among what is retrieved in, of the images that ask.
-        positives_per_caption: Mean number of images that fit, of the captions that ask.
-        annotated_per_caption: Mean number of own images, of the captions that ask.
-        judged_share: Share of all pairs of a query and a candidate that are known, in [0, 1], which is what a random
-            ranking has among its first ten; ``None`` where only pairs that fit are known.
+    Means per query are of the pairs that fit (``positives``) and of the query's own pairs (``annotated``).
+    ``judged_pairs`` are known to fit or not to fit, annotated pairs among them, and ``judged_share`` is their share of
+    all pairs, in [0, 1], which is what a random ranking has among its first ten; both are ``None`` where only pairs
+    that fit are known.
     """
 
     name: str

@@ -55,12 +55,8 @@ def _read_coco(
 ) -> Judgements | None:
     """Return the judgements of a split; ``None`` where no judged pair is of the split.
 
-    Args:
-        name: One of ``COCO_NAMES``.
-        files: The file of images, and the file of captions.
-        split: Its images are the first of ``images``.
-        images: Images of the corpus, with the ids of their captions.
-        digest: Digest of files and queries.
+    The images of the split are the first of ``images``, which have the ids of their captions. ``digest`` is that of
+    files and queries.
 
     Raises:
         DataError: If a file is no such file, or the captions have no ids.
@@ -112,11 +108,9 @@ def _coco_pairs(
 def _coco_direction(positives: np.ndarray, everything: np.ndarray, owners: np.ndarray, gallery: int) -> JudgedQueries:
     """Return a direction whose queries are those with a judged pair.
 
-    Args:
-        positives: Pairs of indices in the split, shape (2, P), in their order.
-        everything: All annotated pairs of the split, query first.
-        owners: The image of each possible query of the split.
-        gallery: How many items are retrieved in: all of the split.
+    ``positives``, pairs of indices in the split, shape (2, P), are in their order; ``everything`` are all annotated
+    pairs, query first. ``owners`` are the images of all possible queries, and ``gallery`` is the number of items that
+    are retrieved in.
     """
     queries = np.unique(positives[0])
     annotated = everything[:, np.isin(everything[0], queries)]
@@ -146,10 +140,7 @@ Named = tuple[str, str]
 def _read_flickr8k(files: Sequence[Path], split: Split, digest: str) -> Judgements | None:
     """Return the judgements of a split; ``None`` where no judged pair is of the split.
 
-    Args:
-        files: One or both of ``FLICKR8K_FILES``.
-        split: Whose images have file names.
-        digest: Digest of files and queries.
+    ``digest`` is that of files and queries.
 
     Raises:
         DataError: With every line that is none.
@@ -293,11 +284,8 @@ def load_judgements(
 ) -> dict[str, list[Judgements]]:
     """Return split -> judgements; empty where no judgements lie beside the dataset.
 
-    Args:
-        name: As for ``load_dataset``.
-        data_root: As for ``load_dataset``.
-        splits: Splits of the dataset; only judged splits are returned.
-        corpus: The dataset, if it has been read already; otherwise it is read where captions are known by ids.
+    Only judged splits are returned. ``corpus`` is the dataset, if it has been read already; otherwise it is read where
+    captions are known by ids.
 
     Raises:
         DataError: If a file of judgements is damaged, or does not belong to the dataset.

@@ -239,9 +239,7 @@ def require_negatives(name: str, value: object, *, words: tuple[str, ...] = (ALL
 def with_hardest(direction: Direction, count: Negatives) -> Direction:
     """Return a direction in which only the ``count`` hardest negatives of each query are negatives.
 
-    Args:
-        direction: A retrieval task.
-        count: See ``Negatives``. With a tensor, the negatives have the shape (..., Q, M).
+    With a tensor of counts, the negatives have the shape (..., Q, M).
     """
     if isinstance(count, str):
         return direction

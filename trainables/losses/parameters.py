@@ -162,9 +162,7 @@ def stack_losses(losses: Sequence[L], device: torch.device) -> L:
     Numbers become shape (K,). Coefficients become (K, powers), with 0 for missing powers. Words, such as ``learned``,
     and switches must be equal.
 
-    Args:
-        losses: At least one loss, all of one ``loss_shape``.
-        device: Device of the similarities.
+    The losses, one at least, are of one ``loss_shape``.
     """
     # Copied, because the constructor would check the coefficients of all trials on one domain; each loss was checked.
     columns = {name: [getattr(loss, name) for loss in losses] for name in names_of(losses[0])}

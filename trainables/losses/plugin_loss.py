@@ -30,10 +30,8 @@ def place_of_loss(loss: object) -> str:
 def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
     """Return the class of a plug-in's loss.
 
-    Args:
-        offer: A function, or a class that is called with a batch.
-        place: ``FILE:LINE`` of the definition.
-        build: ``build_loss``, which makes a pickled loss again in another process.
+    ``place`` is the ``FILE:LINE`` of the function or class, and ``build`` is ``build_loss``, which makes a pickled loss
+    again in another process.
     """
     raw = offer.thing
     if inspect.isclass(raw):
@@ -81,13 +79,7 @@ def _calling(function: Callable[..., Any], names: list[str]) -> Callable[..., An
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """Computes a plug-in's loss.
-
-    Attributes:
-        compute: The plug-in's code, given the loss and a batch.
-        place: ``FILE:LINE`` of the definition.
-        vectorised: Whether the code takes leading dimensions.
-    """
+    """Computes a plug-in's loss."""
 
     compute: Callable[..., Any]
     place: str

@@ -29,10 +29,7 @@ MODELS: NameTable[type[RetrievalModel]] = NameTable(
 def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> RetrievalModel:
     """Make the model that a config names, untrained; initial parameters come from torch's global generator.
 
-    Args:
-        config: Config with the model's name and sizes.
-        data: The dataset of the training.
-        pretrained: Whether a backbone gets the config's weights; not needed if a checkpoint is loaded afterwards.
+    Not ``pretrained``, a backbone gets no weights, because a checkpoint is loaded afterwards.
     """
     made = model_class(config.model)
     with Blaming():

@@ -61,9 +61,7 @@ class RetrievalModel(nn.Module, ABC):
     def compare(self, images: Any, captions: Any) -> Tensor:
         """Return the similarity of each image to each caption, (I, C), or (K, I, C) of stacked models, float32.
 
-        Args:
-            images: Result of ``encode_images`` or of ``gather``.
-            captions: Result of ``encode_captions`` or of ``gather``.
+        Both are results of ``encode_images`` and ``encode_captions``, or of ``gather``.
         """
         # The steps of bf16 near a cosine of 1 are too coarse for a temperature of 0.01.
         matrix: Tensor = in_full(images) @ in_full(captions).mT

@@ -45,13 +45,7 @@ from trainables.representations import Sets
 
 
 class SCAN(PairModel):
-    """Images as unit vectors of their regions, captions as unit vectors of their words.
-
-    Attributes:
-        lambda_softmax: Inverse temperature of the attention, > 0.
-        lambda_lse: Sharpness of the aggregation ``lse``, > 0.
-        negative_slope: Factor on negative products in a clipping norm, >= 0.
-    """
+    """Images as unit vectors of their regions, captions as unit vectors of their words."""
 
     can_stack = True
     stacked_settings = ("lambda_softmax", "lambda_lse")
@@ -151,9 +145,7 @@ class Attention:
     def __call__(self, images: Sets, captions: Sets) -> Tensor:
         """Return the similarity of each image to each caption, shape (I, C), or (K, I, C) of stacked sets.
 
-        Args:
-            images: Unit vectors of regions; all models have equally many images.
-            captions: Unit vectors of words.
+        All stacked models have equally many images.
         """
         order = captions.lengths.argsort(dim=-1, descending=True, stable=True)
         regions, budget, found = _Members(images.vectors, images.inside()), _Budget(KEPT), []

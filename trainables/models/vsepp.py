@@ -91,14 +91,9 @@ class VSEPP(RetrievalModel):
     ) -> None:
         """Take the sizes of features, vocabulary, joint space and word embeddings.
 
-        Args:
-            image_size: Number of features of an image (a backbone's, if given), or of a region with ``pooling``.
-            vocabulary_size: Number of words with an id.
-            embedding_size: Dimensions of the joint space.
-            word_size: Dimensions of a word embedding.
-            backbone: Network from pixels to features; ``None`` reads precomputed features.
-            pooling: ``mean``, ``max`` or ``gpo`` over regions and words; ``None`` reads global features and takes the
-                last state of a left-to-right GRU.
+        ``image_size`` is the number of features of an image (a backbone's, if given), or of a region with ``pooling``.
+        The backbone maps pixels to features; ``None`` reads precomputed features. ``pooling`` is ``mean``, ``max`` or
+        ``gpo`` over regions and words; ``None`` reads global features and takes the last state of a left-to-right GRU.
         """
         super().__init__()
         self.image_projection = nn.Linear(image_size, embedding_size)
@@ -127,8 +122,7 @@ class VSEPP(RetrievalModel):
     def encode_images(self, features: Tensor) -> Tensor:
         """Map images to unit vectors (I, embedding_size).
 
-        Args:
-            features: Stored features (I, D), or (I, R, D) with a pooling; or pixels (I, S, S, 3).
+        The input is stored features (I, D), or (I, R, D) with a pooling; or pixels (I, S, S, 3).
         """
         if self.backbone is not None:
             features, _ = self.backbone(features)

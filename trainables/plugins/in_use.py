@@ -179,10 +179,7 @@ class NameTable(Mapping[str, Entry], Generic[Entry]):
     def __init__(self, kind: str, ours: Mapping[str, Entry], make: Callable[[str, Mapping[str, Any]], Entry]) -> None:
         """Make the table.
 
-        Args:
-            kind: A kind of ``plugin.KINDS``.
-            ours: Our entries by name.
-            make: Returns the entry of an offer, given its name and its description, see ``offers.Offer.describe``.
+        ``make`` returns the entry of an offer, given its name and its description, see ``offers.Offer.describe``.
         """
         self._kind, self._ours, self._make = kind, dict(ours), make
         self._made: dict[tuple[str, str], Entry] = {}
@@ -215,9 +212,7 @@ class NameTable(Mapping[str, Entry], Generic[Entry]):
 def find_plugin(source: str, folder: Path | None = None) -> Plugin:
     """Return a plug-in with its offers; the code of the plug-in runs once, if it has not run yet.
 
-    Args:
-        source: A Python file, or the name of an installed distribution.
-        folder: Folder in which a file is looked for first, before the working directory.
+    ``source`` is a Python file, looked for in ``folder`` before the working directory, or an installed distribution.
 
     Raises:
         ConfigError: If there is no such file or distribution, or the plug-in cannot be used.

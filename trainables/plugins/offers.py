@@ -21,10 +21,7 @@ ASKED = ("study", "seed")
 def check_signature(thing: Any, name: str, place: str) -> None:
     """Refuse a sampler that cannot be made, or called for a suggestion.
 
-    Args:
-        thing: The function or class.
-        name: Name of the sampler.
-        place: ``FILE:LINE`` of the definition.
+    ``place`` is the ``FILE:LINE`` of the definition.
 
     Raises:
         ConfigError: If the sampler takes other parameters than samplers do.
@@ -94,8 +91,7 @@ class Offer:
     def describe(self, place: str) -> dict[str, Any]:
         """Return the offer as plain values, which can be stored and read without its code.
 
-        Args:
-            place: ``FILE:LINE`` of the definition.
+        ``place`` is the ``FILE:LINE`` of the definition.
 
         Raises:
             ConfigError: If the function or class does not fit its decorator; the message says what is missing.

@@ -115,9 +115,8 @@ def installed_plugins() -> dict[str, dict[str, list[str]]]:
 def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
     """Return the installed distributions that offer wanted names, each once; nothing is imported.
 
-    Args:
-        names: Kind -> wanted names.
-        chosen: Distributions that are returned in any case; names that they offer are not looked for elsewhere.
+    ``names`` are wanted names by kind. Distributions that are ``chosen`` are returned in any case, and names that they
+    offer are not looked for elsewhere.
 
     Raises:
         ConfigError: If two distributions offer one of the names.

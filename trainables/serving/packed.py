@@ -38,12 +38,7 @@ FOLDER = "plugins"
 
 
 def write_plugins(folder: Path, config: TrialConfig) -> list[dict[str, Any]]:
-    """Write the text of the plug-ins that a training depended on, and return their descriptions.
-
-    Args:
-        folder: Folder of the packed model.
-        config: Config of the training.
-    """
+    """Write the text of the plug-ins that a training depended on, and return their descriptions."""
     known = [plugin for plugin in in_use().values() if plugin.reference in config.plugins]
     for plugin in known:
         for path, text in plugin.files.items():
@@ -56,10 +51,7 @@ def write_plugins(folder: Path, config: TrialConfig) -> list[dict[str, Any]]:
 def use_packed(folder: Path, about: Mapping[str, Any], *, trust: bool) -> None:
     """Take the packed plug-in of the model into use; for a model of ours, nothing runs.
 
-    Args:
-        folder: Folder of the packed model.
-        about: Content of ``retriever.json``.
-        trust: Whether the code may run.
+    ``about`` is the content of ``retriever.json``; ``trust`` says whether the code may run.
 
     Raises:
         CheckpointError: If the code may not run, or has changed since it was packed.
@@ -216,9 +208,7 @@ def write_weights(checkpoint: Path, path: Path) -> None:
     of the metric that selected it, and ``learned`` (JSON) where the loss learned hyper-parameters: the values that the
     best model was trained with.
 
-    Args:
-        checkpoint: An ``epoch_NNNN`` directory.
-        path: Path of the file, in a folder that exists; the file appears whole or not at all.
+    ``checkpoint`` is an ``epoch_NNNN`` directory. The file appears whole or not at all, in a folder that exists.
 
     Raises:
         CheckpointError: If the checkpoint is damaged.

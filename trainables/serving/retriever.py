@@ -53,11 +53,8 @@ EXAMPLE = """a table with a column caption or image, e.g. pandas.DataFrame({"cap
 class Answer:
     """An image, or a caption with its image.
 
-    Attributes:
-        image: The source's id of the image.
-        filename: File name of the image; empty where the source has none.
-        caption: As written; empty where images were asked for.
-        score: The model's similarity to the query (mostly a cosine); larger is closer.
+    The file name is empty where the source has none, and the caption where images were asked for. The score is the
+    model's similarity to the query (mostly a cosine); larger is closer.
     """
 
     image: str
@@ -69,8 +66,7 @@ class Answer:
 class Retriever:
     """A packed model that answers queries.
 
-    Attributes:
-        about: Content of ``retriever.json``.
+    ``about`` is the content of ``retriever.json``.
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu", trust_plugins: bool = False) -> None:
@@ -114,10 +110,8 @@ class Retriever:
     def captions_for(self, image: str | Path | Sequence[float], top: int = TOP) -> list[Answer]:
         """Return the captions nearest to an image, the nearest first.
 
-        Args:
-            image: An id or file name of the gallery, features as the model reads them, or a picture file. Where no
-                features can be made of a picture, it is found in the gallery by its name, see ``recognised``.
-            top: Number of captions.
+        The image is an id or file name of the gallery, features as the model reads them, or a picture file. Where no
+        features can be made of a picture, it is found in the gallery by its name, see ``recognised``.
 
         Raises:
             DataError: If there is no such image, or features cannot be made of a picture.
@@ -136,9 +130,7 @@ class Retriever:
     def doubts_about(self, caption: str | None, answers: Sequence[Answer]) -> list[str]:
         """Return reasons to doubt the answers, a sentence each.
 
-        Args:
-            caption: The query; ``None`` where captions were asked for.
-            answers: The best first; at least one.
+        The query is ``None`` where captions were asked for; of the answers, at least one, the first is the best.
         """
         unknown, are_all = ([], False) if caption is None else self._unknown_words(caption)
         doubts = []
@@ -262,9 +254,7 @@ class Served:
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> "DataFrame":
         """Answer each row of a table: a ``caption`` gets images, an ``image`` captions.
 
-        Args:
-            model_input: A data frame, or a list of mappings.
-            params: ``top``: number of answers to each query.
+        The input is a data frame, or a list of mappings; ``top`` of ``params`` is the number of answers to each query.
 
         Returns:
             A row for each answer: ``query`` (position of the query in the table, from 0), ``rank`` (from 1), ``image``,
@@ -334,8 +324,7 @@ def pixels_of_picture(path: Path, size: int) -> np.ndarray:
 def missing_origin(origin: Mapping[str, Any] | None) -> str | None:
     """Return why no features can be made of a new picture like those of the dataset; ``None`` where they can.
 
-    Args:
-        origin: The JSON beside the dataset's features.
+    ``origin`` is the JSON beside the dataset's features.
     """
     if origin is None or "backbone" not in origin:
         return "it is not known how the dataset's features were made"
@@ -348,10 +337,8 @@ def missing_origin(origin: Mapping[str, Any] | None) -> str | None:
 def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str) -> np.ndarray:
     """Return the features of a picture by the backbone that made a dataset's features, float32.
 
-    Args:
-        path: A picture.
-        origin: The JSON beside the dataset's features.
-        kind: ``global``, shape (D,), or ``regions``, shape (R, D).
+    ``origin`` is the JSON beside the dataset's features; ``kind`` is ``global``, shape (D,), or ``regions``, shape (R,
+    D).
 
     Raises:
         DataError: If the file is no picture, or the backbone is unknown, missing or changed.
