@@ -83,12 +83,12 @@ MAY_IMPORT = {
 """Room of ``orchestrator`` -> the rooms that it may import beside ``EVERYONE_MAY``."""
 
 LEVELS = (
-    {"errors", "seeding", "files", "extras"},
+    {"errors", "files", "extras"},
     {"plugins"},
     {"representations", "positive_ranks", "ranks", "feasibility"},
     {"metrics", "model_parameters"},
     {"config"},
-    {"data", "checkpoint"},
+    {"data", "checkpoint", "seeding"},
     {"losses"},
     {"judgements", "cocos"},
     {"models", "dataset_description"},

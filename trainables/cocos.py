@@ -128,24 +128,6 @@ def _named_by(counters: Mapping[float, Mapping[str, Tensor]]) -> dict[str, Tenso
     return {f"{name}@{epsilon:g}": value for epsilon, found in counters.items() for name, value in found.items()}
 
 
-def count_gradients(
-    loss: Callable[..., Tensor],
-    similarity: Tensor,
-    positives: Tensor,
-    ignore: Tensor | None = None,
-    *,
-    epsilon: float = 0.01,
-) -> dict[str, Tensor]:
-    """Count the pairs whose |dL/ds| exceeds epsilon, for any differentiable loss.
-
-    A random loss is differentiated at one draw; torch's random state is restored.
-
-    Returns:
-        ``gradient_negatives`` (negatives and ignored pairs) and ``gradient_positives``, float64 of shape (...).
-    """
-    return _large(_gradient(loss, similarity, positives, ignore), positives, epsilon)
-
-
 def _large(gradient: Tensor, positives: Tensor, epsilon: float) -> dict[str, Tensor]:
     """Count the negative and the positive pairs of a gradient, shape (..., I, C), above epsilon."""
     counted = gradient.abs() > epsilon

@@ -9,6 +9,7 @@ References:
     [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -208,6 +209,12 @@ def check_tokenizer(name: str | None) -> None:
     """
     if name is not None and name not in TOKENIZERS and not name.endswith(".json"):
         raise ConfigError(f"tokenizer must be {', '.join(TOKENIZERS)}, or a tokenizer.json file, got {name!r}")
+
+
+def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:
+    """Return a seed in [0, 2**bits) for a purpose, e.g. ``derive_seed(0, "batches", 7)``; equal on all machines."""
+    digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - bits)
 
 
 _SORTED = json.JSONEncoder(sort_keys=True)

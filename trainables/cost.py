@@ -17,13 +17,13 @@ from itertools import islice
 
 import torch
 
-from trainables.config import TrainingConfig, TrialConfig
+from trainables.config import TrainingConfig, TrialConfig, derive_seed
 from trainables.data.batches import epoch_batches
 from trainables.data.dataset import Dataset, Split
 from trainables.errors import DivergedError
 from trainables.fused import stack_shape, train_stacked
 from trainables.losses import NotANumberError
-from trainables.seeding import derive_seed, generator
+from trainables.seeding import generator
 from trainables.trial import Trial, train_epoch
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, write_file
 from trainables.cocos import ContributionStatistics, Spread, count_contributions
-from trainables.config import LEARNED, TrialConfig
+from trainables.config import LEARNED, TrialConfig, derive_seed
 from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
@@ -28,7 +28,7 @@ from trainables.losses.plugin_loss import place_of_loss
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import LearnedParameters, adjust_optimizer, build_optimizer
-from trainables.seeding import choose_device, derive_seed, generator, make_deterministic, seed_torch
+from trainables.seeding import choose_device, generator, make_deterministic, seed_torch
 
 UNREAD = 32
 """Number of steps on an accelerator between two readings of losses, because reading makes the accelerator wait."""

@@ -16,9 +16,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import PastTrial, Range, StudySoFar, StudySpace, Values
 from search_spaces.study import State
+from trainables.config import derive_seed
 from trainables.errors import Blaming, PluginError
 from trainables.plugins.offers import Offer
-from trainables.seeding import derive_seed
 
 Suggest = Callable[[StudySoFar, int], Mapping[str, Any]]
 """Returns parameter -> value; parameters without a value are drawn at random."""

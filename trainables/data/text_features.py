@@ -23,6 +23,8 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from trainables.data.features import sidecars
 from trainables.data.text_files import read_json
@@ -75,8 +77,6 @@ class TfidfSvd:
 
     def to_bytes(self) -> bytes:
         """Return the extractor as a safetensors file; ``read_extractor`` takes it back."""
-        from safetensors.numpy import save
-
         tensors = {"idf": np.ascontiguousarray(self.idf), "directions": np.ascontiguousarray(self.directions)}
         about = {"name": NAME, "terms": json.dumps(self.terms)}
         if self.tokenizer != ENGLISH:
@@ -131,8 +131,6 @@ def read_extractor(path: Path) -> TfidfSvd:
     Raises:
         DataError: If the file is damaged or something else.
     """
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(path, framework="numpy") as file:
             about = file.metadata()

@@ -17,6 +17,7 @@ from torch import Tensor
 from trainables.errors import Blaming, PluginError
 from trainables.losses.directions import directions
 from trainables.plugins.offers import Offer, as_dataclass
+from trainables.seeding import random_state, set_random_state
 
 PLACE = "__icr_place__"
 """Attribute of a plug-in's loss with the ``FILE:LINE`` of its definition."""
@@ -92,9 +93,11 @@ class _Call:
         if self.vectorised or not leading:
             return self._computed(loss if self.vectorised else _single(loss, ()), scores, positives, ignored, leading)
         scores = scores.expand(*leading, *scores.shape[-2:])
-        draws, values = _Draws(scores.device), []
+        states, values = [(device, random_state(device)) for device in (torch.device("cpu"), scores.device)], []
         for index in product(*map(range, leading)):
-            draws.again()
+            # Each trial gets the random numbers that it would draw alone.
+            for device, state in states:
+                set_random_state(device, state)
             values.append(self._computed(_single(loss, index), scores[index], positives, ignored, ()))
         return torch.stack(values).reshape(leading)
 
@@ -116,24 +119,6 @@ class _Call:
                 f"way; where nothing is to be learned add 0 * similarity.sum()"
             )
         return value
-
-
-class _Draws:
-    """Gives each of several trials the random numbers that the trial would draw alone."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device if device.type == "cuda" else None
-        self._before = self._state()
-
-    def again(self) -> None:
-        """Reset the generators to their first state."""
-        torch.set_rng_state(self._before[0])
-        if self._device is not None and self._before[1] is not None:
-            torch.cuda.set_rng_state(self._before[1], self._device)
-
-    def _state(self) -> tuple[Tensor, Tensor | None]:
-        there = None if self._device is None else torch.cuda.get_rng_state(self._device)
-        return torch.get_rng_state(), there
 
 
 def _leading(loss: Any, scores: Tensor) -> tuple[int, ...]:

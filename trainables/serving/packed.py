@@ -213,8 +213,6 @@ def write_weights(checkpoint: Path, path: Path) -> None:
     Raises:
         CheckpointError: If the checkpoint is damaged.
     """
-    from safetensors.torch import save_file
-
     payload = read_file(checkpoint, BEST)
     told = {
         "config": json.dumps(payload["config"]),
