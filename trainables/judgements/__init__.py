@@ -61,8 +61,10 @@ class Judgements:
 
     def counts(self) -> "JudgementCounts":
         """Return the judgements in numbers."""
-        both = (self.i2t, self.t2i)
-        known = {_known_pairs(one) for one in both}
+        known = {None if one.judged is None else one.judged.shape[1] for one in (self.i2t, self.t2i)}
+        share = None
+        if self.i2t.judged is not None:
+            share = round(self.i2t.judged.shape[1] / (len(self.i2t.queries) * len(self.i2t.gallery)), 4)
         return JudgementCounts(
             name=self.name,
             title=TITLES[self.name],
@@ -77,7 +79,7 @@ class Judgements:
             annotated_per_image=_per_query(self.i2t, self.i2t.annotated),
             positives_per_caption=_per_query(self.t2i, self.t2i.positives),
             annotated_per_caption=_per_query(self.t2i, self.t2i.annotated),
-            judged_share=None if self.i2t.judged is None else round(_share(self.i2t), 4),
+            judged_share=share,
             outside=self.outside,
             refused=self.refused,
         )
@@ -133,14 +135,5 @@ class JudgementCounts:
         )
 
 
-def _known_pairs(direction: JudgedQueries) -> int | None:
-    return None if direction.judged is None else direction.judged.shape[1]
-
-
 def _per_query(direction: JudgedQueries, pairs: Pairs) -> float:
     return round(pairs.shape[1] / len(direction.queries), 3)
-
-
-def _share(direction: JudgedQueries) -> float:
-    assert direction.judged is not None
-    return direction.judged.shape[1] / (len(direction.queries) * len(direction.gallery))

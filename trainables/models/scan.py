@@ -223,42 +223,17 @@ def _over(number: float | Tensor, values: Tensor) -> float | Tensor:
     return number.view(-1, *[1] * (values.dim() - 1)) if isinstance(number, Tensor) else number
 
 
-def _clipped(norm: "Norm") -> "Norm":
-    """Return a norm that first multiplies negative scores by ``negative_slope``."""
-
-    def clipped(scores: Tensor, inside: Tensor, negative_slope: float) -> Tensor:
-        return norm(leaky_relu(scores, negative_slope), inside, negative_slope)
-
-    return clipped
-
-
-def _as_they_are(scores: Tensor, inside: Tensor, negative_slope: float) -> Tensor:
-    return scores
-
-
-def _l2(scores: Tensor, inside: Tensor, negative_slope: float) -> Tensor:
-    return normalize(scores, dim=-1, eps=SMALL)
-
-
-def _l1(scores: Tensor, inside: Tensor, negative_slope: float) -> Tensor:
-    return normalize(scores, p=1.0, dim=-1, eps=SMALL)
-
-
-def _softmax(scores: Tensor, inside: Tensor, negative_slope: float) -> Tensor:
-    return scores.masked_fill(~inside, -torch.inf).softmax(-1)
-
-
 Norm = Callable[[Tensor, Tensor, float], Tensor]
 """Function of the scores (..., X, A, Y, B), 0 outside of the sets, the mask of the b, and the negative slope -> u."""
 
 NORMS: dict[str, Norm] = {
-    "clipped_l2norm": _clipped(_l2),
-    "l2norm": _l2,
-    "clipped_l1norm": _clipped(_l1),
-    "l1norm": _l1,
-    "clipped": _clipped(_as_they_are),
-    "softmax": _softmax,
-    "no_norm": _as_they_are,
+    "clipped_l2norm": lambda scores, inside, slope: normalize(leaky_relu(scores, slope), dim=-1, eps=SMALL),
+    "l2norm": lambda scores, inside, slope: normalize(scores, dim=-1, eps=SMALL),
+    "clipped_l1norm": lambda scores, inside, slope: normalize(leaky_relu(scores, slope), p=1.0, dim=-1, eps=SMALL),
+    "l1norm": lambda scores, inside, slope: normalize(scores, p=1.0, dim=-1, eps=SMALL),
+    "clipped": lambda scores, inside, slope: leaky_relu(scores, slope),
+    "softmax": lambda scores, inside, slope: scores.masked_fill(~inside, -torch.inf).softmax(-1),
+    "no_norm": lambda scores, inside, slope: scores,
 }
 """Name in the published code -> norm from s to u; the published ``l1norm`` fails, as it calls a missing function."""
 
@@ -268,22 +243,10 @@ def _log_sum_exp(scores: Tensor, inside: Tensor, lambda_lse: float | Tensor) -> 
     return logs[..., 0]
 
 
-def _mean(scores: Tensor, inside: Tensor, lambda_lse: float | Tensor) -> Tensor:
-    return _sum(scores, inside, lambda_lse) / inside.sum(-1)
-
-
-def _sum(scores: Tensor, inside: Tensor, lambda_lse: float | Tensor) -> Tensor:
-    return scores.masked_fill(~inside, 0.0).sum(-1)
-
-
-def _max(scores: Tensor, inside: Tensor, lambda_lse: float | Tensor) -> Tensor:
-    return scores.masked_fill(~inside, -torch.inf).amax(-1)
-
-
 AGGREGATIONS: dict[str, Callable[[Tensor, Tensor, float | Tensor], Tensor]] = {
     "lse": _log_sum_exp,
-    "mean": _mean,
-    "max": _max,
-    "sum": _sum,
+    "mean": lambda scores, inside, _: scores.masked_fill(~inside, 0.0).sum(-1) / inside.sum(-1),
+    "max": lambda scores, inside, _: scores.masked_fill(~inside, -torch.inf).amax(-1),
+    "sum": lambda scores, inside, _: scores.masked_fill(~inside, 0.0).sum(-1),
 }
 """Name -> function from the scores of a query's members (..., X, Y, B) to a similarity (..., X, Y)."""

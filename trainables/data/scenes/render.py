@@ -26,30 +26,10 @@ def _circle(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return x * x + y * y <= (UNIT * 15 // 16) ** 2
 
 
-def _square(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.maximum(abs(x), abs(y)) <= UNIT * 13 // 16
-
-
-def _triangle(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return (y <= UNIT * 3 // 4) & (2 * abs(x) <= y + UNIT)
-
-
 def _star(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     # A point of a pentagram lies inside at least four of its five lines.
     inside = sum((-(nx * x + ny * y) <= 1024 * UNIT * 31 // 100).astype(np.int8) for nx, ny in _STAR_NORMALS)
     return np.asarray(inside >= 4) & (x * x + y * y <= UNIT * UNIT)
-
-
-def _ring(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return _circle(x, y) & (x * x + y * y >= (UNIT // 2) ** 2)
-
-
-def _cross(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return (np.minimum(abs(x), abs(y)) <= UNIT * 5 // 16) & (np.maximum(abs(x), abs(y)) <= UNIT * 15 // 16)
-
-
-def _diamond(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return 4 * abs(x) + 3 * abs(y) <= 3 * UNIT
 
 
 def _heart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -59,53 +39,29 @@ def _heart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (x * x + up * up - unit * unit) ** 3 <= x * x * up**3 * unit
 
 
-def _moon(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    bite = x - UNIT * 7 // 16
-    return _circle(x, y) & (bite * bite + y * y >= (UNIT * 12 // 16) ** 2)
-
-
-def _hexagon(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    reach = [abs(nx * x + ny * y) for nx, ny in _HEXAGON_NORMALS]
-    return np.maximum.reduce(reach) <= 1024 * UNIT * 13 // 16
-
-
 SHAPE_MASKS: dict[str, Mask] = {
     "circle": _circle,
-    "square": _square,
-    "triangle": _triangle,
+    "square": lambda x, y: np.maximum(abs(x), abs(y)) <= UNIT * 13 // 16,
+    "triangle": lambda x, y: (y <= UNIT * 3 // 4) & (2 * abs(x) <= y + UNIT),
     "star": _star,
-    "ring": _ring,
-    "cross": _cross,
-    "diamond": _diamond,
+    "ring": lambda x, y: _circle(x, y) & (x * x + y * y >= (UNIT // 2) ** 2),
+    "cross": lambda x, y: (
+        (np.minimum(abs(x), abs(y)) <= UNIT * 5 // 16) & (np.maximum(abs(x), abs(y)) <= UNIT * 15 // 16)
+    ),
+    "diamond": lambda x, y: 4 * abs(x) + 3 * abs(y) <= 3 * UNIT,
     "heart": _heart,
-    "moon": _moon,
-    "hexagon": _hexagon,
+    "moon": lambda x, y: _circle(x, y) & ((x - UNIT * 7 // 16) ** 2 + y * y >= (UNIT * 12 // 16) ** 2),
+    "hexagon": lambda x, y: (
+        np.maximum.reduce([abs(nx * x + ny * y) for nx, ny in _HEXAGON_NORMALS]) <= 1024 * UNIT * 13 // 16
+    ),
 }
 """Shape -> whether points lie inside, bool; x and y are int64 arrays that broadcast."""
 
-
-def _plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.zeros(np.broadcast_shapes(x.shape, y.shape), dtype=bool)
-
-
-def _striped(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return (x + y) % 144 < 64
-
-
-def _dotted(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    dx, dy = x % 128 - 64, y % 128 - 64
-    return dx * dx + dy * dy < 34 * 34
-
-
-def _checkered(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return (x // 86 + y // 86) % 2 == 0
-
-
 TEXTURE_MASKS: dict[str, Mask] = {
-    "plain": _plain,
-    "striped": _striped,
-    "dotted": _dotted,
-    "checkered": _checkered,
+    "plain": lambda x, y: np.zeros(np.broadcast_shapes(x.shape, y.shape), dtype=bool),
+    "striped": lambda x, y: (x + y) % 144 < 64,
+    "dotted": lambda x, y: (x % 128 - 64) ** 2 + (y % 128 - 64) ** 2 < 34 * 34,
+    "checkered": lambda x, y: (x // 86 + y // 86) % 2 == 0,
 }
 """Texture -> whether points have the second colour; arguments and result as in ``SHAPE_MASKS``."""
 
@@ -299,8 +255,13 @@ def _paint_thing(picture: np.ndarray, thing: Thing, generator: np.random.Generat
     second = base * 9 // 20 if bright else (base + 2 * np.array((250, 250, 246))) // 3
     edge = base * 11 // 20 if int(base.sum()) > 150 else base + 70
     reach = thing.radius + 6
-    x, y = _grid(thing, reach)
-    outer, inner = _inside(thing, x, y, scale=100), _inside(thing, x, y, scale=91)
+    # The sample points around the thing's centre in its own unit: x of shape (1, X), y of shape (Y, 1).
+    samples = np.arange(-reach * _SAMPLES, reach * _SAMPLES, dtype=np.int64)
+    points = (2 * samples + 1) * UNIT // (2 * _SAMPLES * thing.radius)
+    x, y = points[None, :], points[:, None]
+    inside = SHAPE_MASKS[thing.shape]
+    # The inner part is drawn at 91 percent of the thing's size.
+    outer, inner = _coverage(inside(x, y)), _coverage(inside(x * 100 // 91, y * 100 // 91))
     texture = _coverage(TEXTURE_MASKS[thing.texture](x, y))
     _mix(picture, thing.x + 4, thing.y + 6, reach, np.zeros(3, dtype=np.int32), outer * 2 // 5)
     _mix(picture, thing.x, thing.y, reach, edge, outer)
@@ -310,18 +271,6 @@ def _paint_thing(picture: np.ndarray, thing: Thing, generator: np.random.Generat
     ramp = np.arange(-reach, reach, dtype=np.int32)
     light = 240 - (ramp[:, None] + ramp[None, :]) * 48 // (2 * reach)
     _mix(picture, thing.x, thing.y, reach, np.minimum(body * light[:, :, None] // 256, 255), inner)
-
-
-def _grid(thing: Thing, reach: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sample points around a thing's centre in its own unit: x of shape (1, X), y of shape (Y, 1)."""
-    samples = np.arange(-reach * _SAMPLES, reach * _SAMPLES, dtype=np.int64)
-    points = (2 * samples + 1) * UNIT // (2 * _SAMPLES * thing.radius)
-    return points[None, :], points[:, None]
-
-
-def _inside(thing: Thing, x: np.ndarray, y: np.ndarray, *, scale: int) -> np.ndarray:
-    """Return how many samples of each pixel lie inside the thing, drawn at ``scale`` percent of its size."""
-    return _coverage(SHAPE_MASKS[thing.shape](x * 100 // scale, y * 100 // scale))
 
 
 def _coverage(mask: np.ndarray) -> np.ndarray:
