@@ -244,23 +244,9 @@ def by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
     return replace(space, bounds={**space.bounds, **space.earlier}) if asked.version == 1 else space
 
 
-def _no_twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return no points: most losses never equal another loss."""
-    return ()
-
-
 def suggest_each(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     """Suggest every parameter that has bounds: in most spaces all of them exist."""
     return {name: bound.suggest(trial, name) for name, bound in bounds.items()}
-
-
-def _all(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
-    """Return all bounds: in most spaces no parameter depends on another."""
-    return bounds
-
-
-def _nothing(values: Mapping[str, Any]) -> None:
-    """Check nothing: in most losses no parameter depends on another."""
 
 
 def or_learned(domain: Domain) -> Domain:
@@ -288,7 +274,8 @@ class LossSpace:
         parameters: Parameters of the loss's constructor, with their domains.
         suggest: Function of a trial and bounds that returns the loss's parameters.
         searched: Suggested parameters that the constructor does not have, with their domains.
-        relevant: Function of bounds and fixed parameters that returns the bounds that then matter.
+        relevant: Function of bounds and fixed parameters that returns the bounds that then matter; in most spaces no
+            parameter depends on another.
         check: Refuses combinations of the constructor's parameters.
         starts: Suggested parameters that are tried before ``published``, at which this loss equals another loss.
         earlier: Bounds of version 1, if they were different.
@@ -303,12 +290,12 @@ class LossSpace:
     parameters: Mapping[str, Domain]
     suggest: Callable[[Trial, Bounds], dict[str, Any]] = suggest_each
     searched: Mapping[str, Domain] = field(default_factory=dict)
-    relevant: Callable[[Bounds, Mapping[str, Any]], Bounds] = _all
-    check: Callable[[Mapping[str, Any]], None] = _nothing
+    relevant: Callable[[Bounds, Mapping[str, Any]], Bounds] = lambda bounds, fixed: bounds
+    check: Callable[[Mapping[str, Any]], None] = lambda values: None
     starts: tuple[Mapping[str, Any], ...] = ()
     earlier: Bounds = field(default_factory=dict)
     adapt: Callable[["LossSpace", Asked], "LossSpace"] = by_version
-    twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = _no_twins
+    twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = lambda loss, parameters: ()
     switches: tuple[str, ...] = ()
 
     def adapted(self, asked: Asked) -> "LossSpace":

@@ -10,6 +10,7 @@ References:
 """
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -220,7 +221,7 @@ class StudySpace:
     def suggest(self, trial: Trial) -> Suggestion:
         """Let a trial choose a point."""
         name = trial.suggest_categorical("loss", tuple(self.losses)) if self.chooses else next(iter(self.losses))
-        loss_parameters = self.losses[name].suggest(self._of(name, trial))
+        loss_parameters = self.losses[name].suggest(Prefixed(trial, f"{name}.") if self.chooses else trial)
         return Suggestion(
             loss=name,
             loss_parameters=loss_parameters,
@@ -286,10 +287,8 @@ class StudySpace:
     def grid_size(self) -> int:
         """How many points ``grid`` returns, counted without making them."""
         beside = self._beside().values()
-        return sum(_count([*part.bounds.values(), *beside]) for part in self.losses.values())
-
-    def _of(self, loss: str, trial: Trial) -> Trial:
-        return Prefixed(trial, f"{loss}.") if self.chooses else trial
+        bounds = ([*part.bounds.values(), *beside] for part in self.losses.values())
+        return sum(math.prod(len(one.values) for one in each if isinstance(one, Values)) for each in bounds)
 
     def _name(self, loss: str, name: str) -> str:
         return f"{loss}.{name}" if self.chooses else name
@@ -302,11 +301,3 @@ class StudySpace:
     def _beside(self) -> dict[str, Any]:
         training = {f"training.{name}": bound for name, bound in self.training.items()}
         return training | {f"model.{name}": bound for name, bound in self.model_parameters.items()}
-
-
-def _count(bounds: Iterable[Range | Values]) -> int:
-    """Return the number of combinations of listed values."""
-    count = 1
-    for bound in bounds:
-        count *= len(bound.values) if isinstance(bound, Values) else 1
-    return count

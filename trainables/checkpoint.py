@@ -130,7 +130,7 @@ def save_epoch(
     final = root / f"epoch_{report.epoch:04d}"
     with aside(final) as partial:
         report.save(partial)
-        _write_manifest(partial)
+        write_whole(partial / MANIFEST, json.dumps({path.name: _digest(path) for path in sorted(partial.iterdir())}))
         with guard:
             take_place(partial, final)
             for old in list_epochs(root)[:-keep]:
@@ -195,11 +195,6 @@ def resolve_checkpoint(path: Path) -> Path:
 def read_config(directory: Path) -> TrialConfig:
     """Return the config of a checkpoint's best model."""
     return TrialConfig.from_dict(read_file(directory, BEST)["config"])
-
-
-def _write_manifest(directory: Path) -> None:
-    manifest = {path.name: _digest(path) for path in sorted(directory.iterdir())}
-    write_whole(directory / MANIFEST, json.dumps(manifest))
 
 
 def _digest(path: Path) -> dict[str, int | str]:

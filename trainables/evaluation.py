@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.checkpoint import BEST, read_file
@@ -104,14 +103,13 @@ def rank_checkpoint(
     model, _ = load_best(directory, data)
     where = choose_device(device)
     model.to(where)
-    judgements = judgements or {}
-    return {name: _rank(model, data.splits[name], judgements.get(name, ()), where) for name in splits}
-
-
-def _rank(model: RetrievalModel, split: Split, judgements: Sequence[Judgements], device: torch.device) -> RankedSplit:
+    ranked = {}
     with evaluating(model):
-        images, captions, _ = _encode(model, ResidentSplit(split, device, model.crop_size))
-        return rank_split(split, model.scores(images, captions), judgements)
+        for name in splits:
+            images, captions, _ = _encode(model, ResidentSplit(data.splits[name], where, model.crop_size))
+            scores = model.scores(images, captions)
+            ranked[name] = rank_split(data.splits[name], scores, (judgements or {}).get(name, ()))
+    return ranked
 
 
 def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = ()) -> RankedSplit:
@@ -244,7 +242,8 @@ def _rank_direction(
     ask: Callable[[Tensor, Tensor], Tensor], direction: JudgedQueries, scores: Scores
 ) -> DirectionRanks:
     """Rank the candidates of one direction, whose ``ask`` gives the scores of queries with candidates."""
-    queries, gallery = (_placed(places, scores.device) for places in (direction.queries, direction.gallery))
+    sides = direction.queries, direction.gallery
+    queries, gallery = (torch.from_numpy(places.astype(np.int64)).to(scores.device) for places in sides)
     parts: list[tuple[Integers, ...]] = []
     for first in range(0, len(queries), QUERIES_AT_A_TIME):
         rows = slice(first, first + QUERIES_AT_A_TIME)
@@ -269,10 +268,6 @@ def _rank_block(scores: Tensor, direction: JudgedQueries, first: int, tolerance:
     top = scores.topk(min(TOP, scores.shape[1])).indices
     known = judged.gather(1, top).sum(1).cpu().numpy().astype(np.int32)
     return positions, own[best], _positions(scores, positives, judged & ~positives, tolerance), known
-
-
-def _placed(places: NDArray[np.int32], device: torch.device) -> Tensor:
-    return torch.from_numpy(places.astype(np.int64)).to(device)
 
 
 def _mask(pairs: Pairs, scores: Tensor, first: int) -> Tensor:

@@ -165,7 +165,9 @@ def metrics_in_folds(
     for start in range(0, len(images), size):
         inside = (image_of_caption >= start) & (image_of_caption < start + size)
         scores = make_scores(images[start : start + size], captions[inside])
-        results.append(_metrics_of_scores(scores, image_of_caption[inside] - start, map5, chunk))
+        found = count_harder(scores, image_of_caption[inside] - start, DEPTH, chunk)
+        t2i, one = found.t2i[:, None], torch.ones_like(found.t2i)
+        results.append(_as_floats(_both_directions(found.i2t, found.captions_per_image, t2i, one, map5)))
     return {name: sum(result[name] for result in results) / folds for name in results[0]}
 
 
@@ -184,14 +186,6 @@ def metrics_of_ranks(
     harder = i2t.new_zeros(image_count, int(counts.max()))
     harder[image_of_caption[order], place] = i2t[order] - 1
     return _as_floats(_both_directions(harder, counts, (t2i - 1)[:, None], torch.ones_like(t2i), map5))
-
-
-def _metrics_of_scores(
-    scores: Scores, image_of_caption: Tensor, map5: AveragePrecision, chunk: int
-) -> dict[str, float]:
-    found = count_harder(scores, image_of_caption, DEPTH, chunk)
-    one = torch.ones_like(found.t2i)
-    return _as_floats(_both_directions(found.i2t, found.captions_per_image, found.t2i[:, None], one, map5))
 
 
 def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:

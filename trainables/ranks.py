@@ -187,12 +187,9 @@ def chance_rsum(image_of_caption: np.ndarray, labels: np.ndarray | None = None) 
 
 def _recall(candidates: int, positives: Iterable[int], places: int) -> float:
     """Return the expected recall in percent of queries with the given numbers of positives."""
-    queries = Counter(positives)
-    missed = sum(count * _miss(candidates, own, places) for own, count in queries.items())
+    queries, missed, first = Counter(positives), 0.0, range(min(places, candidates))
+    for own, count in queries.items():
+        # The probability that no positive is among the first places.
+        shares = [max(candidates - own - place, 0) / (candidates - place) for place in first]
+        missed += count * float(np.prod(shares))
     return 100 * (1 - missed / queries.total())
-
-
-def _miss(candidates: int, positives: int, places: int) -> float:
-    """Return the probability that no positive is among the first places."""
-    shares = [max(candidates - positives - place, 0) / (candidates - place) for place in range(min(places, candidates))]
-    return float(np.prod(shares))

@@ -120,14 +120,11 @@ class _Features:
         """Return a function that gathers the features of some images; an early start would gain nothing."""
         if draw is None or self._views is None:
             return partial(self._plain.gather, indices)
-        return partial(self._views.gather, indices, self._view_of_image(draw)[indices])
-
-    def _view_of_image(self, draw: int) -> Tensor:
-        """Return which view of each image an epoch trains on, shape (I,), int64."""
+        # Drawn once an epoch: which view of each image is trained on.
         if self._drawn[0] != draw:
             generator = torch.Generator().manual_seed(draw)
             self._drawn = draw, torch.randint(self._count, self._drawn[1].shape, generator=generator)
-        return self._drawn[1]
+        return partial(self._views.gather, indices, self._drawn[1][indices])
 
 
 class _Pixels:
@@ -150,7 +147,8 @@ class _Rows:
     def __init__(self, array: np.ndarray, rows: np.ndarray, device: torch.device) -> None:
         self._array, self._rows, self._device = array, rows, device
         self._resident: Tensor | None = None
-        if device.type == "cuda" and _fits(2 * len(rows) * array[0].size, device):
+        # Half of a GPU's free memory is for model and activations.
+        if device.type == "cuda" and 2 * len(rows) * array[0].size <= torch.cuda.mem_get_info(device)[0] // 2:
             resident = copy_rows(array, rows, device)
             # A value beyond the range of float16 would become infinite; such features stay in their file.
             self._resident = resident if bool(resident.isfinite().all()) else None
@@ -180,12 +178,6 @@ def copy_rows(array: np.ndarray, rows: np.ndarray, device: torch.device) -> Tens
         part = read_rows(array, rows[start : start + at_once])
         copied[start : start + at_once] = torch.from_numpy(part).to(torch.float16)
     return copied
-
-
-def _fits(size: int, device: torch.device) -> bool:
-    """Whether bytes fit into half of a GPU's free memory; the other half is for model and activations."""
-    free, _ = torch.cuda.mem_get_info(device)
-    return size <= free // 2
 
 
 def one_ahead(items: Iterable[Item]) -> Iterator[Item]:

@@ -141,17 +141,15 @@ def images_digest(images: Sequence[Image]) -> str:
     return hashlib.sha256("\n".join(image.id for image in images).encode(errors="surrogatepass")).hexdigest()
 
 
-def _name_row(row: int, images: Sequence[Image], rows: int) -> str:
-    """Name a row with its image, where the rows are as many as the images."""
-    return f"row {row} ({images[row].filename or images[row].id})" if rows == len(images) else f"row {row}"
-
-
 def check_values(path: Path, inspection: dict[str, Any], images: Sequence[Image]) -> list[str]:
     """Name rows that hold something that is no number."""
     if not inspection["bad_rows"]:
         return []
-    rows = inspection["shape"][0]
-    named = ", ".join(_name_row(row, images, rows) for row in inspection["first_bad_rows"])
+    is_row_image = inspection["shape"][0] == len(images)
+    named = ", ".join(
+        f"row {row} ({images[row].filename or images[row].id})" if is_row_image else f"row {row}"
+        for row in inspection["first_bad_rows"]
+    )
     more = ", ..." if inspection["bad_rows"] > NAMED_ROWS else ""
     return [f"{path}: {inspection['bad_rows']} rows hold NaN or infinity: {named}{more}; extract these features again"]
 

@@ -21,7 +21,7 @@ import stat
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -65,9 +65,9 @@ def check_links(corpus: Corpus, folder: Path, roots: Sequence[Path]) -> list[str
         if problem := link_problem(inner, roots):
             problems.append(problem)
             continue
-        for link in _links(inner):
-            if link.name in place_of and (problem := link_problem(link, roots)):
-                problems.append(f"{place_of[link.name]}: {problem}")
+        with os.scandir(inner) as entries:
+            links = [Path(entry.path) for entry in entries if entry.is_symlink() and entry.name in place_of]
+        problems += [f"{place_of[link.name]}: {problem}" for link in links if (problem := link_problem(link, roots))]
     return problems
 
 
@@ -115,14 +115,6 @@ def _check_decoding(paths: Sequence[Path]) -> list[str]:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [problem for problems in pool.map(find_problems, paths) for problem in problems]
-
-
-def _links(folder: Path) -> Iterator[Path]:
-    """Yield each link in a folder."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_symlink():
-                yield Path(entry.path)
 
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")

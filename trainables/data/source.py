@@ -109,7 +109,7 @@ class Source:
 def find_source(name: str, data_root: Path) -> Source:
     """Find a dataset by its name under the data root or by its path; ``DataError`` says what is there instead."""
     folder = data_root / name
-    if not folder.is_dir() and _looks_like_path(name):
+    if not folder.is_dir() and (os.sep in name or name in (".", "..")):
         folder = Path(name)
     if not folder.is_dir():
         raise DataError(_unknown(name, data_root))
@@ -172,10 +172,6 @@ def _read_by(folder: Path) -> tuple[Format, tuple[Path, ...]] | None:
 def _find(reader: Format, folder: Path) -> list[Path]:
     with Blaming():
         return reader.find(folder)
-
-
-def _looks_like_path(name: str) -> bool:
-    return os.sep in name or name in (".", "..")
 
 
 def _unknown(name: str, data_root: Path) -> str:

@@ -210,14 +210,11 @@ def _folded(caption: str) -> str:
 def _pattern(alone: str) -> re.Pattern[str]:
     """Return the expression of a token, where each character of some ranges is a token of its own."""
     # Python's \w lacks marks, so that it would cut the words of Hindi and of vowelled Arabic.
-    marks = "".join(map(re.escape, filter(_is_mark, map(chr, (*range(0x20000), *range(0xE0100, 0xE01F0))))))
+    signs = map(chr, (*range(0x20000), *range(0xE0100, 0xE01F0)))
+    marks = "".join(re.escape(sign) for sign in signs if unicodedata.category(sign).startswith("M"))
     letter = rf"(?:(?![{alone}])[\w{_JOINERS}{marks}])"
     inside = r"(?:['’·״](?=[^\W\d])|(?<=\d)[.,](?=\d))"
     return re.compile(rf"[{alone}][{marks}]*|{letter}+(?:{inside}{letter}+)*|\S[{marks}]*")
-
-
-def _is_mark(sign: str) -> bool:
-    return unicodedata.category(sign).startswith("M")
 
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3

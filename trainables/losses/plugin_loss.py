@@ -7,7 +7,8 @@ parameters, and the random numbers that torch's generator would give the trial a
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -37,14 +38,19 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
     raw = offer.thing
     if inspect.isclass(raw):
         made = type(raw.__name__, (as_dataclass(raw),), {"__doc__": raw.__doc__, "__module__": raw.__module__})
-        made = _like_its_base(made, as_dataclass(raw))
+        for name in ("__eq__", "__hash__", "__repr__", "__qualname__"):
+            setattr(made, name, getattr(as_dataclass(raw), name))
         compute = raw.__call__
     else:
         parameters = list(inspect.signature(raw).parameters.values())[3:]
         fields = [(one.name, Any, dataclasses.field(default=one.default)) for one in parameters]
         namespace = {"__doc__": raw.__doc__, "__module__": raw.__module__}
         made = dataclasses.make_dataclass(offer.name, fields, frozen=True, namespace=namespace)
-        compute = _calling(raw, [one.name for one in parameters])
+
+        def compute(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor) -> Any:
+            own = {one.name: getattr(self, one.name) for one in parameters}
+            return raw(similarity, positives, ignore, **own)
+
     call = _Call(compute, place, offer.options.get("vectorised", False))
 
     def called(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
@@ -52,30 +58,11 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
 
     def reduced(self: Any) -> tuple[Any, ...]:
         values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        return _rebuild, (build, offer.name, values)
+        return partial(build, offer.name, **values), ()
 
     for name, value in {"__call__": called, "__reduce__": reduced, PLACE: place}.items():
         setattr(made, name, value)
     return made
-
-
-def _rebuild(build: Callable[..., Any], name: str, values: Mapping[str, Any]) -> Any:
-    return build(name, **values)
-
-
-def _like_its_base(made: type, base: type) -> type:
-    """Return a subclass with the ``__eq__``, ``__hash__`` and ``__repr__`` of its base."""
-    for name in ("__eq__", "__hash__", "__repr__"):
-        setattr(made, name, getattr(base, name))
-    made.__qualname__ = base.__qualname__
-    return made
-
-
-def _calling(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
-    def compute(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor) -> Any:
-        return function(similarity, positives, ignore, **{name: getattr(self, name) for name in names})
-
-    return compute
 
 
 @dataclasses.dataclass(frozen=True)

@@ -214,7 +214,8 @@ class WARP:
             return rank / total.clamp(min=1)
         if self.rank_weight == "top_k":
             return (rank / top).clamp(max=1)
-        return _harmonic(rank)
+        # sum_{j=1..r} 1/j = digamma(r + 1) + gamma; a table's cumsum is not deterministic on a GPU.
+        return torch.digamma(rank + 1) + EULER_GAMMA
 
     def _violators(self, direction: Direction) -> Tensor:
         """Return the negatives within the margin of each pair's positive, shape (..., P, M), bool."""
@@ -229,8 +230,3 @@ def _draws(chance: Tensor, uniform: Tensor) -> Tensor:
     """
     draws = 1 + (uniform.log() / (-chance).log1p()).floor()
     return draws.masked_fill(chance == 0, torch.inf)
-
-
-def _harmonic(k: Tensor) -> Tensor:
-    """Return L(k) = sum_{j=1..k} 1/j = digamma(k + 1) + gamma; a table's cumsum is not deterministic on a GPU."""
-    return torch.digamma(k + 1) + EULER_GAMMA

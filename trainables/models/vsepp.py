@@ -238,7 +238,7 @@ class PooledRegions(nn.Module):
     def forward(self, regions: Tensor) -> Tensor:
         """Pool mapped regions (I, R, E) to unit vectors (I, E), or (K, I, R, E) of stacked models to (K, I, E)."""
         lengths = torch.full(regions.shape[:-2], regions.shape[-2])
-        return _unit(self.pooling(in_full(regions), lengths))
+        return normalize(self.pooling(in_full(regions), lengths), dim=-1, eps=1e-12)
 
 
 def positional_encoding(length: int, size: int) -> Tensor:
@@ -253,7 +253,3 @@ def _inside(vectors: Tensor, lengths: Tensor) -> Tensor:
     """Return which places of vectors (..., N, T, E) belong to a set, shape (..., N, T, 1), bool, on their device."""
     places = torch.arange(vectors.shape[-2], device=vectors.device)
     return (places < lengths.to(vectors.device)[..., None])[..., None]
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    return nn.functional.normalize(vectors, dim=-1, eps=1e-12)

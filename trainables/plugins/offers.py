@@ -229,7 +229,10 @@ def _parameters(offer: Offer, place: str) -> dict[str, Any]:
         return {one.name: one.default for one in signature.parameters.values() if one.kind is one.KEYWORD_ONLY}
     if inspect.isclass(offer.thing):
         made = as_dataclass(offer.thing)
-        return {one.name: _field_default(one) for one in dataclasses.fields(made)}
+        empty = inspect.Parameter.empty
+        return {
+            one.name: empty if one.default is dataclasses.MISSING else one.default for one in dataclasses.fields(made)
+        }
     parameters = list(inspect.signature(offer.thing).parameters.values())
     if tuple(one.name for one in parameters[:3]) != BATCH:
         got = ", ".join(one.name for one in parameters[:3]) or "none"
@@ -242,10 +245,6 @@ def _parameters(offer: Offer, place: str) -> dict[str, Any]:
 def as_dataclass(made: type) -> type:
     """Return a class as a frozen dataclass; a dataclass is returned as it is."""
     return made if dataclasses.is_dataclass(made) else dataclasses.dataclass(frozen=True)(made)
-
-
-def _field_default(one: "dataclasses.Field[Any]") -> Any:
-    return inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default
 
 
 def _is_plain(value: Any) -> bool:

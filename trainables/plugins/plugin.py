@@ -6,6 +6,7 @@ of the groups ``icr_orchestrator.losses``, ``.models``, ``.formats`` and ``.samp
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -84,7 +85,7 @@ def read_file(path: Path) -> Plugin:
     if path.suffix != ".py":
         raise ConfigError(f"plug-in {path}: must be a Python file (*.py) or the name of an installed distribution")
     check_size(str(path), {path.name: text})
-    return Plugin(path.name, "", f"icr_plugin_{_identifier(path.stem)}", {path.name: text})
+    return Plugin(path.name, "", f"icr_plugin_{re.sub('[^a-zA-Z0-9]', '_', path.stem)}", {path.name: text})
 
 
 def check_size(name: str, files: Mapping[str, str]) -> None:
@@ -179,7 +180,3 @@ def _files(name: str, top: str) -> dict[str, str]:
         return {origin.name: origin.read_text(encoding="utf-8")}
     paths = sorted(origin.parent.rglob("*.py"))
     return {str(path.relative_to(origin.parent.parent)): path.read_text(encoding="utf-8") for path in paths}
-
-
-def _identifier(stem: str) -> str:
-    return "".join(character if character.isalnum() and character.isascii() else "_" for character in stem)

@@ -234,7 +234,6 @@ class Retriever:
         return self._encode(torch.from_numpy(features)[None])
 
     def _encode_picture(self, path: Path) -> Gallery:
-
         if self._model.crop_size:
             return self._encode(torch.from_numpy(pixels_of_picture(path, self._model.crop_size).copy())[None])
         return self._encode_features(features_of_picture(path, self.about["origin"], self._config.features))
