@@ -4,7 +4,6 @@ No module here imports torch, Ray or Optuna: a space is checked before anything 
 ``FixedTrial``, with a ten-line fake and in a real search.
 """
 
-from search_spaces.declared import declared_space
 from search_spaces.gradient_weights import GRADIENT_WEIGHTS
 from search_spaces.independent import (
     CIRCLE,
@@ -17,6 +16,7 @@ from search_spaces.independent import (
     TRIPLET_SELHN,
     TRIPLET_SH,
     WARP,
+    declared_space,
 )
 from search_spaces.perturbation import perturb
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from search_spaces.negatives import COUNT_OR_ALL
 from search_spaces.space import (
+    COUNT_OR_ALL,
     NOT_NEGATIVE,
     Asked,
     Bounds,
@@ -60,7 +60,7 @@ DEGREE = Domain(f"one of {', '.join(map(str, DEGREES))}", lambda value: value in
 
 
 @dataclass(frozen=True)
-class Side:
+class Polynomial:
     """One polynomial of a loss.
 
     Attributes:
@@ -87,10 +87,10 @@ class Side:
         return tuple(float(values.get(f"{self.letter}{power}", 0.0)) for power in range(highest + 1))
 
 
-RELATIVE = (Side("coefficients", "slope", "e", "relative"),)
+RELATIVE = (Polynomial("coefficients", "slope", "e", "relative"),)
 SELF = (
-    Side("positive_coefficients", "positive", "a", "positive", "positive_"),
-    Side("negative_coefficients", "negative", "b", "negative", "negative_"),
+    Polynomial("positive_coefficients", "positive", "a", "positive", "positive_"),
+    Polynomial("negative_coefficients", "negative", "b", "negative", "negative_"),
 )
 
 RELATIVE_PARAMETERS = {
@@ -110,7 +110,7 @@ SELF_PARAMETERS = {
 """The constructors' parameters, with their domains."""
 
 
-def check(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
+def check(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:
     """Refuse coefficients that pull the wrong way somewhere, as the loss would, and tell the nearest good coefficients.
 
     Two separate hinges take all coefficients, because the published coefficients pull the wrong way.
@@ -131,7 +131,7 @@ def check(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
             )
 
 
-def check_slope(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
+def check_slope(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:
     """Refuse a loss whose polynomials are all constants; a missing polynomial has a default that is no constant.
 
     Raises:
@@ -154,7 +154,7 @@ def can_be_triplet(loss: str, parameters: Mapping[str, Any], fixed: Mapping[str,
     return loss == "triplet_sh" and is_one and wide and fixed.get("hinge") != "separate"
 
 
-def are_fixed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> bool:
+def are_fixed(sides: Sequence[Polynomial], bounds: Bounds, fixed: Mapping[str, Any]) -> bool:
     """Say whether the coefficients are fixed, so that no parameter is searched.
 
     Raises:
@@ -200,7 +200,7 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
     return tuple(found)
 
 
-def polynomial(sides: Sequence[Side], trial: Trial, bounds: Bounds) -> dict[str, Any]:
+def polynomial(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dict[str, Any]:
     """Suggest offset, degree and slopes, or the listed coefficients, of each polynomial of a loss.
 
     Only the sum of the constants of two polynomials counts, so the first polynomial gets the offset.
@@ -235,7 +235,7 @@ def _times(first: Sequence[float], second: Sequence[float]) -> list[float]:
     return result
 
 
-def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
+def _relevant(sides: Sequence[Polynomial], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
     """Drop the slopes beyond the highest degree, and parameters that listed or fixed coefficients replace."""
     if are_fixed(sides, bounds, fixed):
         return {}
@@ -257,7 +257,7 @@ def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -
     return {name: bound for name, bound in bounds.items() if name not in dropped}
 
 
-def _check_listed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> None:
+def _check_listed(sides: Sequence[Polynomial], bounds: Bounds, fixed: Mapping[str, Any]) -> None:
     """Refuse listed coefficients that are constants, or some of whose combinations pull the wrong way."""
     listed = [side for side in sides if side.listed(bounds)]
     check_slope(sides, {side.name: side.assemble(dict.fromkeys(side.listed(bounds), 0.0)) for side in listed})
@@ -276,12 +276,12 @@ def _check_listed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any
             check(sides, {**fixed, side.name: side.assemble(point)})
 
 
-def _bounds(sides: Sequence[Side]) -> dict[str, Range | Values]:
+def _bounds(sides: Sequence[Polynomial]) -> dict[str, Range | Values]:
     slopes = {f"{side.slope}_{index}": Range(0.0, 2.0) for side in sides for index in range(DEGREES[-1])}
     return {"offset": Range(0.0, 0.5), "degree": Values((2,)), **slopes}
 
 
-def _constant(sides: Sequence[Side], slope: float, offset: float) -> tuple[Mapping[str, Any], ...]:
+def _constant(sides: Sequence[Polynomial], slope: float, offset: float) -> tuple[Mapping[str, Any], ...]:
     """Return one loss, with constant slopes, as a point of each degree."""
     return tuple(
         {"offset": offset, "degree": degree, **{f"{side.slope}_{i}": slope for side in sides for i in range(degree)}}
@@ -289,18 +289,18 @@ def _constant(sides: Sequence[Side], slope: float, offset: float) -> tuple[Mappi
     )
 
 
-def _listed(sides: Sequence[Side], listed: Mapping[str, float]) -> Mapping[str, Any]:
+def _listed(sides: Sequence[Polynomial], listed: Mapping[str, float]) -> Mapping[str, Any]:
     """Return a loss as listed coefficients; missing coefficients are 0."""
     return {**{f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}, **listed}
 
 
-def _defaults(sides: Sequence[Side], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
+def _defaults(sides: Sequence[Polynomial], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
     """Return the default, a constant slope of 1, as a point of each degree and as listed coefficients."""
     return (*_constant(sides, 1.0, 0.2), _listed(sides, listed))
 
 
 def twins(
-    sides: Sequence[Side], asked: Asked, loss: str, parameters: Mapping[str, Any]
+    sides: Sequence[Polynomial], asked: Asked, loss: str, parameters: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the points that are the hardest-negative triplet loss of a margin, see ``LossSpace.twins``."""
     if not can_be_triplet(loss, parameters, asked.fixed):
@@ -313,7 +313,7 @@ def twins(
     return (*slopes, _listed(sides, listed))
 
 
-def searched(sides: Sequence[Side]) -> dict[str, Domain]:
+def searched(sides: Sequence[Polynomial]) -> dict[str, Domain]:
     """Return the names of this parametrisation with their domains; today's default shares ``degree``."""
     slopes = {f"{side.slope}_{index}": NOT_NEGATIVE for side in sides for index in range(DEGREES[-1])}
     listed = {f"{side.letter}{power}": NUMBER for side in sides for power in POWERS}

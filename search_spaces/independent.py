@@ -1,5 +1,7 @@
 """The spaces of losses whose parameters do not depend on each other: of ranks, triplets and pairs, and contrastive.
 
+Such is the space of a plug-in's loss or model too, made from the bounds that its decorator declares.
+
 References:
     [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
     [Li2023] Li et al., Selectively Hard Negative Mining for Alleviating Gradient Vanishing in Image-Text Matching.
@@ -21,34 +23,41 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from search_spaces.negatives import ALL, COUNT, COUNT_OR_ALL, NAME, with_negatives
 from search_spaces.space import (
+    ALL,
+    COUNT,
+    COUNT_OR_ALL,
+    NEGATIVES,
     NOT_NEGATIVE,
     NUMBER,
     POSITIVE,
     Asked,
+    Domain,
     LossSpace,
     Range,
+    SpaceError,
+    Values,
     by_version,
     is_number,
     one_of,
     or_learned,
     or_null,
+    with_negatives,
 )
 
 
 def _twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Return the point that is the hardest-negative triplet loss of a margin, see ``LossSpace.twins``."""
     is_hardest = loss == "triplet_sh" and is_number(parameters.get("margin"))
-    return ({"margin": parameters["margin"], NAME: 1},) if is_hardest else ()
+    return ({"margin": parameters["margin"], NEGATIVES: 1},) if is_hardest else ()
 
 
 def _adapted(space: LossSpace, asked: Asked) -> LossSpace:
     """Return the space of a study; where the number of negatives is searched, one negative is ``triplet_sh``."""
     found = with_negatives(by_version(space, asked), asked, ALL)
-    if NAME not in found.bounds:
+    if NEGATIVES not in found.bounds:
         return found
-    return replace(found, starts=({"margin": 0.2, NAME: 1},), twins=_twins)
+    return replace(found, starts=({"margin": 0.2, NEGATIVES: 1},), twins=_twins)
 
 
 # Similarities lie in [-1, 1]: a margin of 1 asks that even orthogonal negatives be pushed away. 0.2: [Faghri2018].
@@ -58,7 +67,7 @@ TRIPLET_SH = LossSpace(
     published=({"margin": 0.2},),
     parameters={"margin": NOT_NEGATIVE},
 )
-TRIPLET = replace(TRIPLET_SH, parameters={**TRIPLET_SH.parameters, NAME: COUNT_OR_ALL}, adapt=_adapted)
+TRIPLET = replace(TRIPLET_SH, parameters={**TRIPLET_SH.parameters, NEGATIVES: COUNT_OR_ALL}, adapt=_adapted)
 
 
 # 0.2 and 0.01: [SelHNCode]. The margin has the range of the triplet losses; beyond epsilon 0.2 the mean prevails.
@@ -136,3 +145,52 @@ DECOUPLED = LossSpace(
     published=({"temperature": 0.1},),
     parameters={"temperature": POSITIVE},
 )
+
+
+def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Range | Values]:
+    """Return the bounds of parameters.
+
+    ``declared`` maps a parameter to ``{low, high, log, whole}`` or ``{values}``.
+
+    Raises:
+        SpaceError: If a parameter has neither a range nor values.
+    """
+    found: dict[str, Range | Values] = {}
+    for name, bound in declared.items():
+        try:
+            values = tuple(tuple(value) if isinstance(value, list) else value for value in bound.get("values", ()))
+            found[name] = Values(values) if "values" in bound else Range(**bound)
+        except SpaceError as error:
+            raise SpaceError(f"space[{name!r}]: {error}") from None
+    return found
+
+
+def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[str, Any]) -> LossSpace:
+    """Return the space of a loss; the first trial of a study takes the defaults, if these are within the bounds.
+
+    Raises:
+        SpaceError: If a bound is refused.
+    """
+    bounds = declared_bounds(declared)
+    return LossSpace(
+        bounds=bounds,
+        published=({name: defaults[name] for name in bounds},),
+        parameters={name: _domain_of(default, bounds.get(name)) for name, default in defaults.items()},
+    )
+
+
+def _domain_of(default: Any, bound: Range | Values | None) -> Domain:
+    """Return the domain of a parameter: values of the type of its default, above 0 if its scale is logarithmic."""
+    if isinstance(default, bool):
+        return Domain("true or false", lambda value: isinstance(value, bool))
+    if isinstance(default, list | tuple):
+        return Domain("a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(is_number, value)))
+    if isinstance(default, str):
+        words = bound.values if isinstance(bound, Values) else ()
+        rule = "one of " + ", ".join(map(repr, words)) if words else "a word"
+        return Domain(rule, lambda value: value in words if words else isinstance(value, str))
+    if isinstance(default, int):
+        return Domain("a whole number", lambda value: is_number(value) and float(value).is_integer())
+    if isinstance(bound, Range) and bound.log:
+        return POSITIVE
+    return Domain("a number", is_number)

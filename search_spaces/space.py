@@ -1,9 +1,15 @@
-"""A search space: a function that suggests, the bounds that it searches, and the domains of a loss's parameters."""
+"""A search space: a function that suggests, the bounds that it searches, and the domains of a loss's parameters.
+
+How many of a query's hardest negatives count can be searched beside the other parameters of a loss. No loss searches it
+where an experiment does not ask, so that earlier searches keep their spaces. A range is of whole
+numbers on a logarithmic scale; the default one reaches from the hardest negative to all negatives of a batch of pairs.
+"""
 
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Real
 from typing import Any, Protocol
 
@@ -389,3 +395,58 @@ def suggestion(name: str, known: Sequence[str], what: str) -> str:
     """Return ``did you mean ...?`` if a known name is near, otherwise all known names."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"{what}: {', '.join(known) or 'none'}"
+
+
+NEGATIVES = "negatives"
+ALL = "all"
+
+
+def is_count(value: Any) -> bool:
+    """Say whether a value is a whole number of at least 1."""
+    return is_number(value) and value >= 1 and float(value).is_integer()
+
+
+COUNT = Domain("a whole number of at least 1", is_count, is_count=True)
+COUNT_OR_ALL = Domain(
+    f"a whole number of at least 1, or {ALL!r}", lambda value: value == ALL or is_count(value), is_count=True
+)
+
+
+def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSpace:
+    """Return the space of a loss for a study, which searches the number of negatives if the study asks for that.
+
+    ``default`` is the number of negatives in the loss's own points: of ``published``, ``starts`` and ``twins``.
+    """
+    if NEGATIVES not in asked.names or NEGATIVES in asked.fixed:
+        return space
+    most = max(2, asked.pairs - 1)
+    counts = (most, ALL) if default == ALL else (default,)
+
+    def counted(points: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
+        return tuple({**point, NEGATIVES: count} for point in points for count in counts)
+
+    return replace(
+        space,
+        suggest=partial(_suggest_negatives, space.suggest),
+        bounds={**space.bounds, NEGATIVES: Range(1, most, log=True, whole=True)},
+        relevant=partial(_relevant_negatives, space.relevant),
+        published=counted(space.published),
+        starts=counted(space.starts),
+        twins=lambda loss, parameters: counted(space.twins(loss, parameters)),
+    )
+
+
+def _suggest_negatives(
+    suggest: Callable[[Trial, Bounds], dict[str, Any]], trial: Trial, bounds: Bounds
+) -> dict[str, Any]:
+    """Suggest the parameters of a loss, and the number of negatives."""
+    rest = {name: bound for name, bound in bounds.items() if name != NEGATIVES}
+    return {**suggest(trial, rest), NEGATIVES: bounds[NEGATIVES].suggest(trial, NEGATIVES)}
+
+
+def _relevant_negatives(
+    relevant: Callable[[Bounds, Mapping[str, Any]], Bounds], bounds: Bounds, fixed: Mapping[str, Any]
+) -> Bounds:
+    """Return the bounds that matter, of which the number of negatives is one."""
+    rest = {name: bound for name, bound in bounds.items() if name != NEGATIVES}
+    return {**relevant(rest, fixed), NEGATIVES: bounds[NEGATIVES]}

@@ -60,7 +60,7 @@ CHANGEABLE = (
 
 
 @dataclass(frozen=True)
-class Interval:
+class Allowed:
     """The numbers that a setting takes, all of them finite.
 
     The minimum itself is excluded if ``is_open``.
@@ -136,30 +136,30 @@ class TrainingConfig:
             2e-5 for 15 epochs after 30 frozen epochs [Faghri2018, section 4].
     """
 
-    epochs: Annotated[int, Interval(1)] = 30
+    epochs: Annotated[int, Allowed(1)] = 30
     batches: Literal["pairs", "images"] = "pairs"
-    batch_size: Annotated[int, Interval(2)] = 128
-    captions_per_image: Annotated[int, Interval(1)] = 5
+    batch_size: Annotated[int, Allowed(2)] = 128
+    captions_per_image: Annotated[int, Allowed(1)] = 5
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: Annotated[float, Interval(0, is_open=True)] = 2e-4
-    learning_rate_drop_epochs: Annotated[int, Interval(1)] = 15
-    learning_rate_drop_factor: Annotated[float, Interval(0, is_open=True, maximum=1)] = 0.1
-    warmup_epochs: Annotated[int, Interval(0)] = 0
-    weight_decay: Annotated[float, Interval(0)] = 0.0
-    gradient_clip: Annotated[float | None, Interval(0, is_open=True)] = 2.0
-    embedding_size: Annotated[int, Interval(1)] = 1024
-    word_size: Annotated[int, Interval(1)] = 300
-    length_buckets: Annotated[int, Interval(1)] = 1
+    learning_rate: Annotated[float, Allowed(0, is_open=True)] = 2e-4
+    learning_rate_drop_epochs: Annotated[int, Allowed(1)] = 15
+    learning_rate_drop_factor: Annotated[float, Allowed(0, is_open=True, maximum=1)] = 0.1
+    warmup_epochs: Annotated[int, Allowed(0)] = 0
+    weight_decay: Annotated[float, Allowed(0)] = 0.0
+    gradient_clip: Annotated[float | None, Allowed(0, is_open=True)] = 2.0
+    embedding_size: Annotated[int, Allowed(1)] = 1024
+    word_size: Annotated[int, Allowed(1)] = 300
+    length_buckets: Annotated[int, Allowed(1)] = 1
     duplicates: Literal["mask", "negatives"] = "mask"
-    cocos_every: Annotated[int, Interval(0)] = 0
-    cocos_steps: Annotated[int, Interval(0)] = 0
-    patience: Annotated[int | None, Interval(1)] = None
+    cocos_every: Annotated[int, Allowed(0)] = 0
+    cocos_steps: Annotated[int, Allowed(0)] = 0
+    patience: Annotated[int | None, Allowed(1)] = None
     augment: bool = True
     precision: Precision = "float32"
     finetune: bool = False
-    frozen_epochs: Annotated[int, Interval(0)] = 0
-    finetune_learning_rate: Annotated[float | None, Interval(0, is_open=True)] = None
+    frozen_epochs: Annotated[int, Allowed(0)] = 0
+    finetune_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
 
     def __post_init__(self) -> None:
         values = ((name, getattr(self, name), allowed) for name, allowed in RANGES.items())
@@ -236,11 +236,11 @@ LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()
 """Keys of a trial that are not written where they have these values, because older versions do not know them."""
 TRAINING_LEFT_OUT: Mapping[str, Any] = {"cocos_steps": 0, "patience": None}
 """Settings of ``training`` that are not written where they have these values, likewise."""
-RANGES: Mapping[str, Interval] = {
+RANGES: Mapping[str, Allowed] = {
     name: part
     for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
     for part in get_args(hint)
-    if isinstance(part, Interval)
+    if isinstance(part, Allowed)
 }
 """Setting of ``training`` -> numbers that it accepts; settings that may be ``None`` accept ``None`` too."""
 

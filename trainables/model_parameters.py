@@ -74,7 +74,7 @@ FEATURES: NameTable[str] = NameTable(
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedValues:
     """The values that a parameter accepts.
 
     The rule has the values in words that follow "must be".
@@ -87,31 +87,35 @@ class Accepted:
         return self.rule
 
 
-def one_of(*words: object) -> Accepted:
+def one_of(*words: object) -> AcceptedValues:
     """Return the domain of a parameter whose value must be one of the given words."""
-    return Accepted(f"one of {', '.join(map(str, words))}", lambda value: value in words)
+    return AcceptedValues(f"one of {', '.join(map(str, words))}", lambda value: value in words)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-NUMBER = Accepted("a finite number", _is_number)
-POSITIVE = Accepted("a finite number above 0", lambda value: _is_number(value) and value > 0)
-NOT_NEGATIVE = Accepted("a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
-COUNT = Accepted("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
-SWITCH = Accepted("true or false", lambda value: isinstance(value, bool))
-WORD = Accepted("a word", lambda value: isinstance(value, str))
-NUMBERS = Accepted("a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(_is_number, value)))
-BACKBONE = Accepted("a classifier of torchvision (resnet50, resnet152, vgg19, ...)", lambda value: value in BACKBONES)
+NUMBER = AcceptedValues("a finite number", _is_number)
+POSITIVE = AcceptedValues("a finite number above 0", lambda value: _is_number(value) and value > 0)
+NOT_NEGATIVE = AcceptedValues("a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
+COUNT = AcceptedValues("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
+SWITCH = AcceptedValues("true or false", lambda value: isinstance(value, bool))
+WORD = AcceptedValues("a word", lambda value: isinstance(value, str))
+NUMBERS = AcceptedValues(
+    "a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(_is_number, value))
+)
+BACKBONE = AcceptedValues(
+    "a classifier of torchvision (resnet50, resnet152, vgg19, ...)", lambda value: value in BACKBONES
+)
 # Any path is accepted here; a missing file is refused when the weights are read.
-WEIGHTS = Accepted(
+WEIGHTS = AcceptedValues(
     "DEFAULT (torchvision's), none (untrained) or a state-dict file",
     lambda value: isinstance(value, str) and bool(value),
 )
 
 
-def _like(default: object, words: Sequence[object]) -> Accepted:
+def _like(default: object, words: Sequence[object]) -> AcceptedValues:
     """Return the domain of a parameter of a plug-in's model.
 
     ``default`` is the constructor's: a number, a word, true or false, or a list of numbers. ``words`` are accepted if
@@ -130,7 +134,7 @@ HEADS = one_of("linear", "mlp", "residual", "identity")
 NORMS = one_of("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm")
 """SCAN's norms of the products of regions and words before the softmax."""
 
-MODEL_PARAMETERS: NameTable[Mapping[str, Accepted]] = NameTable(
+MODEL_PARAMETERS: NameTable[Mapping[str, AcceptedValues]] = NameTable(
     "models",
     {
         "vsepp": {"backbone": BACKBONE, "weights": WEIGHTS, "pooling": one_of("mean", "max", "gpo")},

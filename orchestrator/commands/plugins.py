@@ -19,13 +19,13 @@ from rich.text import Text
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, say
-from search_spaces.declared import declared_bounds
+from search_spaces.independent import declared_bounds
 from trainables.errors import LABELS, ConfigError, UserError
 from trainables.extras import require
 from trainables.plugins.plugin import Plugin, installed_plugins, read_installed
 
 if TYPE_CHECKING:
-    from trainables.contracts import Finding
+    from trainables.contracts import ContractFinding
 
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -46,7 +46,7 @@ class Checked:
 
     name: str
     digest: str
-    offers: Sequence[tuple[str, str, str, "list[Finding]"]]
+    offers: Sequence[tuple[str, str, str, "list[ContractFinding]"]]
 
 
 def plugins(files: Plugins = None, as_json: Json = False) -> None:
@@ -158,7 +158,7 @@ def _checked(plugin: "Plugin") -> Checked:
     return Checked(plugin.name, plugin.digest, offers)
 
 
-def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
+def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["ContractFinding"]:
     if kind == "losses":
         from trainables.contracts.loss_contract import check_loss
 
@@ -202,7 +202,7 @@ def _print_rows(rows: list[dict[str, str]]) -> None:
     make_console().print(table)
 
 
-def _print_findings(title: str, findings: list["Finding"]) -> None:
+def _print_findings(title: str, findings: list["ContractFinding"]) -> None:
     table = Table(title=Text(title), title_justify="left")
     for heading in ("check", "", "what was found"):
         table.add_column(heading, overflow="fold", no_wrap=heading != "what was found")

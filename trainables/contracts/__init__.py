@@ -14,7 +14,7 @@ from trainables.plugins.in_use import run_offer
 
 
 @dataclass(frozen=True)
-class Finding:
+class ContractFinding:
     """Result of one check.
 
     A status ``warn`` is for a violation that may be intended. The message says what is wrong and what usually causes
@@ -34,24 +34,28 @@ class PerhapsMeantError(Exception):
     """A violation of the contract that may be intended."""
 
 
-def check_format(name: str) -> Iterator[Finding]:
+def check_format(name: str) -> Iterator[ContractFinding]:
     """Yield a finding for each check of a form of data; ``orchestrator data describe`` checks the data themselves."""
     found = run_offer("formats", name)
     assert found is not None
     offer, place = found
     missing = [part for part in ("FORMAT", "find", "read") if not hasattr(offer.thing, part)]
     if missing:
-        yield Finding("parts", "fail", f"{place}: has no {', '.join(missing)}; see trainables/data/formats/flickr.py")
+        yield ContractFinding(
+            "parts", "fail", f"{place}: has no {', '.join(missing)}; see trainables/data/formats/flickr.py"
+        )
         return
-    yield Finding("parts", "ok", "has FORMAT, find and read")
+    yield ContractFinding("parts", "ok", "has FORMAT, find and read")
     with tempfile.TemporaryDirectory() as folder:
         try:
             with Blaming():
                 files = offer.thing.find(Path(folder))
         except PluginError as error:
-            yield Finding("other folders", "fail", f"find fails for a folder that holds nothing: {error}")
+            yield ContractFinding("other folders", "fail", f"find fails for a folder that holds nothing: {error}")
             return
     if isinstance(files, list) and not files:
-        yield Finding("other folders", "ok", "finds nothing in a folder that holds nothing")
+        yield ContractFinding("other folders", "ok", "finds nothing in a folder that holds nothing")
     else:
-        yield Finding("other folders", "fail", f"find must return [] for a folder of another form, got {files!r:.60}")
+        yield ContractFinding(
+            "other folders", "fail", f"find must return [] for a folder of another form, got {files!r:.60}"
+        )

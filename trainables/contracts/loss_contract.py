@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.contracts import BrokenError, Finding, PerhapsMeantError
+from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError
 from trainables.errors import ConfigError, PluginError
 from trainables.losses import Loss, build_loss, loss_class
 from trainables.losses.parameters import loss_shape, stack_losses
@@ -24,7 +24,7 @@ TOLERANCE = 1e-4
 """Largest difference of gradients, relative to the largest gradient of the batch."""
 
 
-def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[Finding]:
+def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[ContractFinding]:
     """Yield a finding for each check of a loss.
 
     At the ``points``, parameters such as the ends of the search space, the loss must be finite.
@@ -33,11 +33,11 @@ def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[Finding]:
         try:
             check(name, points)
         except PerhapsMeantError as told:
-            yield Finding(heading, "warn", str(told))
+            yield ContractFinding(heading, "warn", str(told))
         except (BrokenError, PluginError, ConfigError) as told:
-            yield Finding(heading, "fail", str(told))
+            yield ContractFinding(heading, "fail", str(told))
         else:
-            yield Finding(heading, "ok", promise)
+            yield ContractFinding(heading, "ok", promise)
 
 
 def _eye(size: int) -> Tensor:

@@ -27,8 +27,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
 from trainables.model_parameters import check_identity
-from trainables.models.layers import in_full, linear
-from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.retrieval_model import RetrievalModel, in_full, linear
 
 
 class HeadModel(RetrievalModel):

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from trainables.errors import Blaming
 from trainables.losses.directions import NotANumberError
-from trainables.models.layers import computing_in_full, in_full
-from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.retrieval_model import RetrievalModel, computing_in_full, in_full
 from trainables.positive_ranks import ROUNDING, SAFETY, count_reaching, places_of_positives
 from trainables.representations import PackedSets, Sets
 

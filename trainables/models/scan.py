@@ -39,8 +39,8 @@ from torch.utils.checkpoint import checkpoint
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.gru import all_states
-from trainables.models.layers import computing_in_full, in_full, linear
 from trainables.models.pair_model import PairModel
+from trainables.models.retrieval_model import computing_in_full, in_full, linear
 from trainables.representations import Sets
 
 

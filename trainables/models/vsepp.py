@@ -37,8 +37,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.gru import all_states, final_states
-from trainables.models.layers import computing_in_full, in_full, linear
-from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.retrieval_model import RetrievalModel, computing_in_full, in_full, linear
 
 
 class TextEncoder(nn.Module):

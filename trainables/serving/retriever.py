@@ -50,7 +50,7 @@ EXAMPLE = """a table with a column caption or image, e.g. pandas.DataFrame({"cap
 
 
 @dataclass(frozen=True)
-class Answer:
+class Match:
     """An image, or a caption with its image.
 
     The file name is empty where the source has none, and the caption where images were asked for. The score is the
@@ -98,7 +98,7 @@ class Retriever:
         self._images, self._captions = (converted(each, self._placed) for each in gallery.values())
         self._model.to(self._device)
 
-    def images_for(self, caption: str, top: int = TOP) -> list[Answer]:
+    def images_for(self, caption: str, top: int = TOP) -> list[Match]:
         """Return the images nearest to a caption, the nearest first.
 
         Raises:
@@ -107,7 +107,7 @@ class Retriever:
         scores = self._compare(self._images, self._query_caption(caption))[:, 0]
         return [self._answer(image, score) for image, score in _best(scores, top)]
 
-    def captions_for(self, image: str | Path | Sequence[float], top: int = TOP) -> list[Answer]:
+    def captions_for(self, image: str | Path | Sequence[float], top: int = TOP) -> list[Match]:
         """Return the captions nearest to an image, the nearest first.
 
         The image is an id or file name of the gallery, features as the model reads them, or a picture file. Where no
@@ -127,7 +127,7 @@ class Retriever:
         owners = zip(self.about["captions"], self.about["image_of_caption"], strict=True)
         return [caption for caption, owner in owners if owner == index]
 
-    def doubts_about(self, caption: str | None, answers: Sequence[Answer]) -> list[str]:
+    def doubts_about(self, caption: str | None, answers: Sequence[Match]) -> list[str]:
         """Return reasons to doubt the answers, a sentence each.
 
         The query is ``None`` where captions were asked for; of the answers, at least one, the first is the best.
@@ -173,8 +173,8 @@ class Retriever:
     def _placed(self, values: Tensor) -> Tensor:
         return values.float().to(self._device)
 
-    def _answer(self, image: int, score: float, caption: str = "") -> Answer:
-        return Answer(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
+    def _answer(self, image: int, score: float, caption: str = "") -> Match:
+        return Match(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
 
     def _unknown_words(self, caption: str) -> tuple[list[str], bool]:
         """Return the words of a query that the model does not know, each once, and whether these are all."""
@@ -257,7 +257,7 @@ class Served:
 
         Returns:
             A row for each answer: ``query`` (position of the query in the table, from 0), ``rank`` (from 1), ``image``,
-            ``filename``, ``caption`` and ``score`` as in ``Answer``.
+            ``filename``, ``caption`` and ``score`` as in ``Match``.
 
         Raises:
             DataError: If the input is no such table, a row has neither column, or an image is not known.
@@ -270,9 +270,9 @@ class Served:
             for query, row in enumerate(_rows(model_input))
             for rank, answer in enumerate(self._ask(query, row, top), start=1)
         ]
-        return DataFrame(found, columns=["query", "rank", *(one.name for one in fields(Answer))])
+        return DataFrame(found, columns=["query", "rank", *(one.name for one in fields(Match))])
 
-    def _ask(self, query: int, row: Mapping[str, Any], top: int) -> list[Answer]:
+    def _ask(self, query: int, row: Mapping[str, Any], top: int) -> list[Match]:
         caption, image = row.get("caption"), row.get("image")
         if isinstance(caption, str) and caption.strip():
             return self._retriever.images_for(caption, top)
