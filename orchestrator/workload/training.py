@@ -107,7 +107,7 @@ class TrainablesWorkload:
         return Footprint(measure_peak(config, self.open_data(config), device), free)
 
     def rates(self, config: TrialConfig, sizes: tuple[int, ...] | None = None) -> Mapping[int, float]:
-        """Time fused trials; ``sizes`` are the numbers of trials to time, by default those of ``fused_pace``."""
+        """Time fused trials; ``sizes`` are the numbers of trials to time, by default those of ``cost``."""
         import torch
 
         from trainables.cost import SIZES, measure_rates
