@@ -21,7 +21,6 @@ from torch.optim import Optimizer
 
 from trainables.config import TrainingConfig
 from trainables.losses.parameters import Learnable, learnable_of, learned_names, with_values
-from trainables.models.retrieval_model import RetrievalModel
 
 
 def _eager_step(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,13 +44,8 @@ class SGD(torch.optim.SGD):
     step = _eager_step(torch.optim.SGD.step)
 
 
-def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.optim.Optimizer:
-    """Make AdamW, which is Adam if the weight decay is 0, or plain SGD."""
-    return optimizer_of(model.parameters(), training)
-
-
-def optimizer_of(parameters: Iterable[nn.Parameter], training: TrainingConfig) -> torch.optim.Optimizer:
-    """Make the optimiser of some parameters; see ``build_optimizer``."""
+def build_optimizer(parameters: Iterable[nn.Parameter], training: TrainingConfig) -> torch.optim.Optimizer:
+    """Make AdamW, which is Adam if the weight decay is 0, or plain SGD, of some parameters."""
     make: type[Optimizer] = SGD if training.optimizer == "sgd" else AdamW
     settings: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
     # Torch refuses an empty list, but a group may be empty, as in a model whose heads are identities.
@@ -171,7 +165,7 @@ class LearnedParameters:
 
     def _add(self, name: str, how: Learnable, training: TrainingConfig) -> None:
         raw = nn.Parameter(torch.tensor(how.raw(how.initial), dtype=torch.float32, device=self._device))
-        self.each[name] = LearnedParameter(how, raw, optimizer_of([raw], training))
+        self.each[name] = LearnedParameter(how, raw, build_optimizer([raw], training))
 
 
 class StackedParameters:

@@ -158,7 +158,7 @@ class Trial:
         else:
             self.train_split, self.val_split = beside.train_split, beside.val_split
         self.loss = build_loss(config.loss, **config.loss_parameters)
-        self.optimizer = build_optimizer(self.model, config.training)
+        self.optimizer = build_optimizer(self.model.parameters(), config.training)
         self.learned = LearnedParameters(device)
         self.metrics: dict[str, float] = {}
         self.best_epoch, self.best_value = 0, -math.inf

@@ -49,5 +49,5 @@ def test_one_step_lowers_the_loss(
         return float(torch.stack([objective(matrix, batch.positives, batch.ignore) for _ in range(100)]).mean())
 
     before = expected()
-    train_epoch(model, objective, build_optimizer(model, config.training), [batch], 2.0, epoch=1)
+    train_epoch(model, objective, build_optimizer(model.parameters(), config.training), [batch], 2.0, epoch=1)
     assert expected() < before

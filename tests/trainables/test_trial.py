@@ -146,7 +146,7 @@ def test_a_loss_that_is_not_finite_ends_the_trial_at_that_step(data: Dataset) ->
 )
 def test_the_learning_rate_drops(epoch: int, scale: bool, rate: float) -> None:
     training = TrainingConfig(learning_rate=1.0, batches="images" if scale else "pairs", scale_epochs=scale)
-    optimizer = build_optimizer(torch.nn.Linear(2, 2), training)
+    optimizer = build_optimizer(torch.nn.Linear(2, 2).parameters(), training)
     adjust_optimizer(optimizer, training, epoch)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
@@ -180,7 +180,7 @@ def test_to_adam_a_loss_times_c_is_the_loss_with_the_clip_divided_by_c(data: Dat
 )
 def test_the_rate_rises_over_the_epochs_of_a_warm_up(changes: dict[str, Any], rates: list[float]) -> None:
     training = TrainingConfig(learning_rate=1.0, **changes)
-    optimizer = build_optimizer(torch.nn.Linear(2, 2), training)
+    optimizer = build_optimizer(torch.nn.Linear(2, 2).parameters(), training)
     found = []
     for epoch in range(1, 5):
         adjust_optimizer(optimizer, training, epoch)

@@ -69,11 +69,6 @@ TEXTURE_MASKS: dict[str, Mask] = {
 Colour = tuple[int, int, int]
 
 
-def paint_ground(name: str, generator: np.random.Generator) -> np.ndarray:
-    """Return a background, shape (SIDE, SIDE, 3), int64 in [0, 255]."""
-    return np.clip(_GROUNDS[name](generator), 0, 255)
-
-
 def smooth_noise(generator: np.random.Generator, cells_down: int, cells_across: int) -> np.ndarray:
     """Return slow noise, shape (SIDE, SIDE), int64 in [0, 255]: random corners of cells, blended in between."""
     corners = generator.integers(0, 256, (cells_down + 1, cells_across + 1))
@@ -239,7 +234,7 @@ def render_jpeg(scene: Scene, seed: int, index: int) -> bytes:
 def render(scene: Scene, seed: int, index: int) -> np.ndarray:
     """Return the pixels of a scene, shape (SIDE, SIDE, 3), uint8."""
     generator = random_generator(seed, index, purpose=2)
-    picture = paint_ground(scene.ground, generator).astype(np.int32)
+    picture = np.clip(_GROUNDS[scene.ground](generator), 0, 255).astype(np.int32)
     for thing in scene.things:
         _paint_thing(picture, thing, generator)
     # The brightness of the picture, in 256ths, and noise as of a camera.
