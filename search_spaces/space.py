@@ -181,11 +181,7 @@ class Domain:
     is_count: bool = False
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse a value outside the domain.
-
-        Raises:
-            SpaceError: If the value is outside.
-        """
+        """Refuse a value outside the domain (``SpaceError``)."""
         if not self.accepts(value):
             raise SpaceError(f"{name} must be {self.rule}, got {value!r}")
 
@@ -331,11 +327,7 @@ class LossSpace:
         return {**self.bounds, **narrowed}
 
     def check_parameters(self, values: Mapping[str, Any]) -> None:
-        """Refuse parameters that the loss's constructor would refuse.
-
-        Raises:
-            SpaceError: If a parameter is unknown or outside its domain.
-        """
+        """Refuse parameters that the loss's constructor would refuse (``SpaceError``)."""
         for name, value in values.items():
             check_name(name, self.parameters, "parameters")
             self.parameters[name].check(name, value)
@@ -381,11 +373,7 @@ class LossSpace:
 
 
 def check_name(name: str, known: Iterable[str], what: str) -> None:
-    """Refuse an unknown name, and tell the nearest known name.
-
-    Raises:
-        SpaceError: If the name is unknown.
-    """
+    """Refuse an unknown name (``SpaceError``); the message has the nearest known name."""
     known = list(known)
     if name not in known:
         raise SpaceError(f"unknown name {name[:60]!r}; {suggestion(name, known, what)}")

@@ -202,11 +202,7 @@ def _without(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str
 
 
 def check_tokenizer(name: str | None) -> None:
-    """Refuse a name that no tokenizer has; ``None`` is inferred from the captions.
-
-    Raises:
-        ConfigError: If the name is refused.
-    """
+    """Refuse a name that no tokenizer has (``ConfigError``); ``None`` is inferred from the captions."""
     if name is not None and name not in TOKENIZERS and not name.endswith(".json"):
         raise ConfigError(f"tokenizer must be {', '.join(TOKENIZERS)}, or a tokenizer.json file, got {name!r}")
 

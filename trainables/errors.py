@@ -81,11 +81,7 @@ class Mistakes:
         return None
 
     def refuse(self) -> None:
-        """Refuse a configuration in which there were mistakes.
-
-        Raises:
-            ConfigError: If there are mistakes; the message has each mistake once.
-        """
+        """Refuse a configuration in which there were mistakes (``ConfigError``)."""
         if self.problems:
             raise ConfigError(self.problems)
 

@@ -148,11 +148,7 @@ def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConf
 
 
 def check_tokenizer_of(directory: Path, payload: Mapping[str, Any], data: Dataset) -> None:
-    """Refuse a checkpoint whose captions were cut by another tokenizer.
-
-    Raises:
-        CheckpointError: If the tokenizers differ; the message names both.
-    """
+    """Refuse a checkpoint whose captions were cut by another tokenizer (``CheckpointError``)."""
     # Checkpoints of older versions name none; theirs is that of English.
     trained, here = payload.get("tokenizer", ENGLISH.identity), data.vocabulary.tokenizer.identity
     if trained != here:

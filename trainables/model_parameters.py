@@ -43,23 +43,16 @@ BACKBONES = (
 
 
 def check_backbone(name: str) -> None:
-    """Refuse a name that torchvision does not have.
-
-    Raises:
-        ConfigError: If the name is unknown; the message has the most similar names.
-    """
+    """Refuse a name that torchvision does not have (``ConfigError``)."""
     if name not in BACKBONES:
         nearest = get_close_matches(name, BACKBONES, n=5, cutoff=0)
         raise ConfigError(f"backbone must be a classifier of torchvision, got {name!r}; nearest: {', '.join(nearest)}")
 
 
 def check_weights(weights: str, key: str) -> None:
-    """Refuse weights that are neither a known word nor an existing file.
+    """Refuse weights that are neither a known word nor an existing file (``ConfigError``).
 
     ``weights`` is ``DEFAULT``, ``none`` or a path; ``key`` is its name in the message.
-
-    Raises:
-        ConfigError: If there is no such file.
     """
     if weights not in ("DEFAULT", "none") and not Path(weights).is_file():
         raise ConfigError(f"{key} must be DEFAULT, none or a state-dict file; there is no file {weights}")
@@ -176,12 +169,9 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
 
 
 def check_identity(side: str, head: str, size: int, embedding_size: int) -> None:
-    """Refuse an ``identity`` head if the features have other dimensions than the joint space.
+    """Refuse an ``identity`` head if the features have other dimensions than the joint space (``ConfigError``).
 
     ``side`` is ``image`` or ``caption``, and ``size`` the dimensions of its features.
-
-    Raises:
-        ConfigError: If the head is ``identity`` and the dimensions differ.
     """
     if head == "identity" and size != embedding_size:
         raise ConfigError(

@@ -326,11 +326,7 @@ def files_outside(source: Source, files: Iterable[Path]) -> list[str]:
 
 
 def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
-    """Refuse batches that are larger than an epoch.
-
-    Raises:
-        ConfigError: If batches are larger; the message names the setting and the largest value.
-    """
+    """Refuse batches that are larger than an epoch (``ConfigError``)."""
     train = data.splits["train"]
     count = len(train.image_rows) if training.batches == "images" else len(train.captions)
     unit = "images" if training.batches == "images" else "captions"
@@ -342,11 +338,7 @@ def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
 
 
 def check_widths(config: TrialConfig, data: Dataset) -> None:
-    """Refuse a head that keeps features of other dimensions than the joint space has.
-
-    Raises:
-        ConfigError: If the dimensions differ; the message names the parameter and both numbers.
-    """
+    """Refuse a head that keeps features of other dimensions than the joint space has (``ConfigError``)."""
     train = data.splits["train"]
     for side, features in (("image", train.features), ("caption", train.caption_features)):
         if features is not None:

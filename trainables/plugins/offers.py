@@ -19,12 +19,9 @@ ASKED = ("study", "seed")
 
 
 def check_signature(thing: Any, name: str, place: str) -> None:
-    """Refuse a sampler that cannot be made, or called for a suggestion.
+    """Refuse a sampler that cannot be made, or called for a suggestion (``ConfigError``).
 
     ``place`` is the ``FILE:LINE`` of the definition.
-
-    Raises:
-        ConfigError: If the sampler takes other parameters than samplers do.
     """
     # Only a class of Optuna's BaseSampler has this method.
     if hasattr(thing, "sample_independent"):
@@ -176,11 +173,7 @@ def offer_of(thing: Any) -> Offer | None:
 
 
 def check_name(name: str, place: str) -> None:
-    """Refuse a name that experiments cannot call.
-
-    Raises:
-        ConfigError: If the name has other characters than allowed.
-    """
+    """Refuse a name that experiments cannot call (``ConfigError``)."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"{place}: a name has small letters, digits and _, the first a letter, got {name[:60]!r}")
 

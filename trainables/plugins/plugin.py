@@ -89,11 +89,7 @@ def read_file(path: Path) -> Plugin:
 
 
 def check_size(name: str, files: Mapping[str, str]) -> None:
-    """Refuse a plug-in that is too large to travel with each actor.
-
-    Raises:
-        ConfigError: If the plug-in is too large.
-    """
+    """Refuse a plug-in that is too large to travel with each actor (``ConfigError``)."""
     size = sum(map(len, files.values()))
     if size > LARGEST:
         raise ConfigError(f"plug-in {name}: has {size:,} characters of Python, at most {LARGEST:,} are taken")
