@@ -18,10 +18,9 @@ from search_spaces.independent import (
     WARP,
     declared_space,
 )
-from search_spaces.perturbation import perturb
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
-from search_spaces.study import LossPart, PastTrial, StudySoFar, StudySpace, Suggestion
+from search_spaces.study import LossPart, PastTrial, StudySoFar, StudySpace, Suggestion, perturb
 from trainables.plugins.in_use import NameTable
 
 SPACES: NameTable[LossSpace] = NameTable(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from trainables.config import TEXT
-from trainables.data.cache import default_cache, remembered
 from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.dataset import (
     Dataset,
@@ -24,6 +23,7 @@ from trainables.data.pictures import check_images, list_images
 from trainables.data.source import Source, find_source
 from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
+from trainables.files import default_cache, remembered
 from trainables.judgements import JudgementCounts
 from trainables.judgements.files import find_judgement_files, load_judgements
 from trainables.ranks import chance_rsum

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
-from trainables.data.cache import default_cache
 from trainables.data.corpus import Image
 from trainables.data.dataset import tokenizer_of
 from trainables.data.features import captions_digest
@@ -15,7 +14,7 @@ from trainables.data.source import find_source
 from trainables.data.text_features import NAME, extractor_path, fit_tfidf
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import ConfigError
-from trainables.files import write_whole
+from trainables.files import default_cache, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

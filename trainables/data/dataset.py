@@ -16,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 
 from trainables.config import PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
-from trainables.data.cache import default_cache, remembered, writing_to
 from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
 from trainables.data.features import (
     check_caption_features,
@@ -49,7 +48,7 @@ from trainables.data.tokenizers import (
     infer_tokenizer,
 )
 from trainables.errors import ConfigError, DataError
-from trainables.files import alone, read_state, write_whole
+from trainables.files import alone, default_cache, read_state, remembered, write_whole, writing_to
 from trainables.model_parameters import check_identity
 
 _INFERRED = {tokenizer.name: tokenizer for tokenizer in REASONS}

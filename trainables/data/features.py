@@ -1,7 +1,7 @@
 """Feature files: memory-mapped ``.npy`` arrays of one row an image, or one row a caption.
 
 A file is read once as a whole, for its digest and to find NaN and infinity; afterwards the file is recognised by its
-size and times (``trainables.data.cache``) and only mapped. Loading runs no code.
+size and times (``trainables.files``) and only mapped. Loading runs no code.
 
 Beside ``features_KIND.npy`` may lie ``augmented_KIND.npy``: the features of N random crops of each row, its views.
 
@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from trainables.data.cache import remembered
 from trainables.data.corpus import SPLITS, Corpus, Image
 from trainables.data.npy_files import map_array, release_pages
 from trainables.data.text_files import read_json, read_lines
 from trainables.errors import DataError
+from trainables.files import remembered
 
 NAMED_ROWS = 5
 """Rows with NaN or infinity that are named in a message."""

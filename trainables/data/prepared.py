@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainables.data.cache import whole_directory
 from trainables.data.corpus import SPLITS, Corpus, Image
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import END, SPLITS_OF, START, Tokenizer, Vocabulary
-from trainables.files import read_state
+from trainables.files import read_state, whole_directory
 
 VERSION = 1
 """Increased when the files or the tokeniser change, so that folders of older versions are not used."""

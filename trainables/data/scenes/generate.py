@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
-from trainables.data.cache import whole_directory
 from trainables.data.corpus import Image
 from trainables.data.features import images_digest
 from trainables.data.more_formats.labels import COLUMNS, FILE
@@ -44,7 +43,7 @@ from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import COLOURS, SHAPES, SIDE, Scene, draw_scene, draw_single, random_generator
 from trainables.data.text_files import LARGEST_FILE
 from trainables.errors import ConfigError, DataError
-from trainables.files import read_state
+from trainables.files import read_state, whole_directory
 
 VERSION = 1
 """Version of the generator, increased when equal seeds give other pictures, captions or features."""

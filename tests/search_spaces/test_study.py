@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces import SPACES, LossPart, Range, StudySpace, Values, perturb
-from search_spaces.perturbation import RESAMPLED, STEP
+from search_spaces.study import RESAMPLED, STEP
 
 SEEDS = st.integers(0, 2**32)
 
