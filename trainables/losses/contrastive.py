@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from trainables.losses.directions import Contributions, Direction, directions
+from trainables.losses.directions import Contributions, Direction, TwoDirections, directions
 from trainables.losses.parameters import (
     CLIP_TEMPERATURE,
     Learnable,
@@ -56,7 +56,7 @@ from trainables.losses.parameters import (
 
 
 @dataclass(frozen=True)
-class NTXent:
+class NTXent(TwoDirections):
     """NT-Xent between images and captions [Chen2020], with no terms inside a modality.
 
     Attributes:
@@ -75,11 +75,6 @@ class NTXent:
     def __post_init__(self) -> None:
         require_above_zero("temperature", self.temperature, learnable=True)
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return (self._cross_entropy(i2t) + self._cross_entropy(t2i)) / 2
-
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
 
@@ -91,9 +86,9 @@ class NTXent:
         negatives = direction.rows(probabilities.masked_fill(~direction.negatives, 0.0))
         return Contributions(negatives, (direction.share_of_pair() - direction.of_pairs(probabilities)).abs())
 
-    def _cross_entropy(self, direction: Direction) -> Tensor:
+    def _part(self, direction: Direction) -> Tensor:
         log_probabilities = direction.of_pairs(self._log_probabilities(direction))
-        return -(log_probabilities * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2]
+        return -(log_probabilities * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2] / 2
 
     def _log_probabilities(self, direction: Direction) -> Tensor:
         """Return log softmax over the candidates, shape (..., Q, M)."""
@@ -104,7 +99,7 @@ class NTXent:
 
 
 @dataclass(frozen=True)
-class Decoupled:
+class Decoupled(TwoDirections):
     """Decoupled contrastive loss between images and captions [Yeh2022], with no terms inside a modality.
 
     Attributes:
@@ -121,11 +116,6 @@ class Decoupled:
     def __post_init__(self) -> None:
         require_above_zero("temperature", self.temperature)
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...); arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return (self._mean(i2t) + self._mean(t2i)) / 2
-
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability among the negatives, a positive's 1/k, k the positives of its query.
 
@@ -136,11 +126,11 @@ class Decoupled:
         pulls = direction.share_of_pair() * direction.per_pair(kept)
         return Contributions(direction.rows(probabilities), pulls.expand(*probabilities.shape[:-2], -1))
 
-    def _mean(self, direction: Direction) -> Tensor:
+    def _part(self, direction: Direction) -> Tensor:
         scaled = direction.positive / per_query(self.temperature, direction.scores)
         costs = direction.per_pair(self._logits(direction).logsumexp(-1)) - scaled
         costs = costs.masked_fill(~direction.per_pair(direction.negatives.any(-1)), 0.0)
-        return (costs * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2]
+        return (costs * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2] / 2
 
     def _logits(self, direction: Direction) -> Tensor:
         """Return s/t of negatives and -inf of other pairs, shape (..., Q, M); 0 in a row without negatives."""

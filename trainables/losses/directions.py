@@ -20,6 +20,7 @@ References:
     [Faghri2018] Faghri et al., VSE++, eq. 6. arXiv:1707.05612
 """
 
+from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple
 
 import torch
@@ -119,6 +120,19 @@ def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = No
         _direction("i2t", scores, positives, ignored, one_each),
         _direction("t2i", scores.mT, positives.mT, None if ignored is None else ignored.mT, one_each),
     )
+
+
+class TwoDirections(ABC):
+    """A loss that is the sum of one formula over the two directions."""
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...); arguments and errors as in ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return self._part(i2t) + self._part(t2i)
+
+    @abstractmethod
+    def _part(self, direction: Direction) -> Tensor:
+        """Return one direction's part of the loss, shape (...)."""
 
 
 def _direction(name: str, scores: Tensor, positives: Tensor, ignored: Tensor | None, one_each: bool) -> Direction:

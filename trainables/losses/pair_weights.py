@@ -70,8 +70,8 @@ from trainables.losses.directions import (
     Contributions,
     Direction,
     Negatives,
+    TwoDirections,
     counted_negatives,
-    directions,
     require_negatives,
 )
 from trainables.losses.parameters import (
@@ -85,7 +85,7 @@ from trainables.losses.parameters import (
 
 
 @dataclass(frozen=True)
-class Circle:
+class Circle(TwoDirections):
     """Circle loss with pairs for labels, in both directions [Sun2020]; any number of positives per query.
 
     Attributes:
@@ -105,11 +105,6 @@ class Circle:
         require_not_negative("margin", self.margin)
         require_above_zero("scale", self.scale)
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return (self._mean(i2t) + self._mean(t2i)) / 2
-
     def contributions(self, direction: Direction) -> Contributions:
         """A pair's weight is a_p or a_n, times its share of its sum, times sigmoid of the logarithm of the product.
 
@@ -122,10 +117,10 @@ class Circle:
         negative = (total[..., None] * pushes.softmax(-1) * push).masked_fill(~direction.negatives, 0.0)
         return Contributions(direction.rows(negative), direction.of_pairs(positive))
 
-    def _mean(self, direction: Direction) -> Tensor:
+    def _part(self, direction: Direction) -> Tensor:
         pulls, pushes = self._logits(direction)
         costs = -logsigmoid(-(pulls.logsumexp(-1) + pushes.logsumexp(-1)))
-        return costs.masked_fill(~direction.negatives.any(-1), 0.0).mean(-1)
+        return costs.masked_fill(~direction.negatives.any(-1), 0.0).mean(-1) / 2
 
     def _logits(self, direction: Direction) -> tuple[Tensor, Tensor]:
         """Return the exponents of positives and negatives, shape (..., Q, M), -inf for other pairs.
@@ -145,7 +140,7 @@ class Circle:
 
 
 @dataclass(frozen=True)
-class MultiSimilarity:
+class MultiSimilarity(TwoDirections):
     """Multi-Similarity loss, in both directions [Wang2019]; any number of positives per query.
 
     Attributes:
@@ -173,11 +168,6 @@ class MultiSimilarity:
         if self.epsilon is not None:
             require_not_negative("epsilon", self.epsilon)
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return (self._mean(i2t) + self._mean(t2i)) / 2
-
     def contributions(self, direction: Direction) -> Contributions:
         """Weights of mined pairs: exp(beta (s - base)) and exp(-alpha (s - base)) over 1 + their sum."""
         pull, push = (
@@ -185,10 +175,10 @@ class MultiSimilarity:
         )
         return Contributions(direction.rows(push), direction.of_pairs(pull))
 
-    def _mean(self, direction: Direction) -> Tensor:
+    def _part(self, direction: Direction) -> Tensor:
         pull, push = (_log_one_plus_sum(exponents) for exponents in self._exponents(direction))
         alpha, beta = (per_query(value, direction.scores) for value in (self.alpha, self.beta))
-        return (pull / alpha + push / beta).mean(-1)
+        return (pull / alpha + push / beta).mean(-1) / 2
 
     def _exponents(self, direction: Direction) -> tuple[Tensor, Tensor]:
         """Return the exponents of positives and negatives, shape (..., Q, M); -inf for pairs that are not mined."""
@@ -221,7 +211,7 @@ REDUCTIONS = ("sum", "mean")
 
 
 @dataclass(frozen=True)
-class GradientWeights:
+class GradientWeights(TwoDirections):
     """Weights of triplets and of pairs in place of a loss, in both directions; any number of positives per query.
 
     Attributes:
@@ -282,19 +272,13 @@ class GradientWeights:
         for name in ("slope", "base"):
             require_finite_number(name, getattr(self, name))
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the value of the loss, shape (...); arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return self._linear(i2t) + self._linear(t2i)
-
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is T P-, a positive's P+ times the sum of T, by definition; ``scale`` is left out."""
         negatives, counted = self._considered(direction)
         push, pull = self._weights(direction.positive, negatives, counted)
         return Contributions(push, pull * direction.share_of_pair() if self.reduction == "mean" else pull)
 
-    def _linear(self, direction: Direction) -> Tensor:
-        """Return one direction's part of the loss, shape (...)."""
+    def _part(self, direction: Direction) -> Tensor:
         negatives, counted = self._considered(direction)
         push, pull = self._weights(direction.positive.detach(), negatives.detach(), counted)
         terms = (push * negatives).sum(-1) - pull * direction.positive
