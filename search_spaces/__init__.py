@@ -4,15 +4,23 @@ No module here imports torch, Ray or Optuna: a space is checked before anything 
 ``FixedTrial``, with a ten-line fake and in a real search.
 """
 
-from search_spaces.declared import declared_space
 from search_spaces.gradient_weights import GRADIENT_WEIGHTS
-from search_spaces.nt_xent import DECOUPLED, NT_XENT, SIGMOID
-from search_spaces.perturbation import perturb
+from search_spaces.independent import (
+    CIRCLE,
+    DECOUPLED,
+    MULTI_SIMILARITY,
+    NT_XENT,
+    SIGMOID,
+    SMOOTH_AP,
+    TRIPLET,
+    TRIPLET_SELHN,
+    TRIPLET_SH,
+    WARP,
+    declared_space,
+)
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
-from search_spaces.sampling import PastTrial, StudySoFar
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
-from search_spaces.study import LossPart, StudySpace, Suggestion
-from search_spaces.triplet import CIRCLE, MULTI_SIMILARITY, SMOOTH_AP, TRIPLET, TRIPLET_SELHN, TRIPLET_SH, WARP
+from search_spaces.study import LossPart, PastTrial, StudySoFar, StudySpace, Suggestion, perturb
 from trainables.plugins.in_use import NameTable
 
 SPACES: NameTable[LossSpace] = NameTable(

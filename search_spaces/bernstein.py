@@ -1,4 +1,4 @@
-"""The coefficients of the polynomial losses, from a constant and slopes, or listed one by one.
+"""The coefficients of the polynomial losses, from a constant and slopes, or listed one by one; and their checks.
 
 This parametrisation was the default of space version 1. It serves experiments that name its parameters, and searches
 that began with it; ``search_spaces.polynomial`` has today's default.
@@ -27,26 +27,145 @@ References:
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from search_spaces.sides import (
-    DEGREE,
-    DEGREES,
-    NUMBER,
-    POWERS,
-    RELATIVE,
-    RELATIVE_PARAMETERS,
-    SELF,
-    SELF_PARAMETERS,
-    Side,
-    are_fixed,
-    can_be_triplet,
-    check,
-    check_slope,
+from search_spaces.space import (
+    COUNT_OR_ALL,
+    NOT_NEGATIVE,
+    Asked,
+    Bounds,
+    Domain,
+    LossSpace,
+    Range,
+    SpaceError,
+    Trial,
+    Values,
+    is_number,
+    one_of,
 )
-from search_spaces.space import NOT_NEGATIVE, Asked, Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
-from trainables.feasibility import DOMAINS, Kind
+from trainables.feasibility import DOMAINS, Kind, constant_problem, domain_of, is_feasible, nearest_feasible
+
+DEGREES = (1, 2, 3, 4)
+POWERS = (0, *DEGREES)
+
+COEFFICIENTS = Domain(
+    "one or more finite numbers, ascending powers",
+    lambda value: isinstance(value, list | tuple) and len(value) > 0 and all(map(is_number, value)),
+)
+GATE = Domain("a number of at least 0, or null", lambda value: value is None or (is_number(value) and value >= 0))
+NUMBER = Domain("a finite number", is_number)
+DEGREE = Domain(f"one of {', '.join(map(str, DEGREES))}", lambda value: value in DEGREES and type(value) is int)
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """One polynomial of a loss.
+
+    Attributes:
+        name: Name of its coefficients in the loss's constructor.
+        slope: Start of the names of its slopes.
+        letter: Start of the names of its coefficients, as in [Wei2021].
+        kind: The similarities that the polynomial weighs.
+        prefix: Start of the names of its shape.
+    """
+
+    name: str
+    slope: str
+    letter: str
+    kind: Kind
+    prefix: str = ""
+
+    def listed(self, bounds: Bounds) -> list[str]:
+        """Return the coefficients that are searched one by one, lowest power first."""
+        return [f"{self.letter}{power}" for power in POWERS if f"{self.letter}{power}" in bounds]
+
+    def assemble(self, values: Mapping[str, float]) -> tuple[float, ...]:
+        """Return the polynomial of coefficients by name; missing coefficients are 0."""
+        highest = max(power for power in POWERS if f"{self.letter}{power}" in values)
+        return tuple(float(values.get(f"{self.letter}{power}", 0.0)) for power in range(highest + 1))
+
+
+RELATIVE = (Polynomial("coefficients", "slope", "e", "relative"),)
+SELF = (
+    Polynomial("positive_coefficients", "positive", "a", "positive", "positive_"),
+    Polynomial("negative_coefficients", "negative", "b", "negative", "negative_"),
+)
+
+RELATIVE_PARAMETERS = {
+    "coefficients": COEFFICIENTS,
+    "gate": GATE,
+    "allow_infeasible": one_of(True, False),
+    "negatives": COUNT_OR_ALL,
+}
+SELF_PARAMETERS = {
+    "positive_coefficients": COEFFICIENTS,
+    "negative_coefficients": COEFFICIENTS,
+    "hinge": one_of("joint", "separate"),
+    "gate": GATE,
+    "allow_infeasible": one_of(True, False),
+    "negatives": COUNT_OR_ALL,
+}
+"""The constructors' parameters, with their domains."""
+
+
+def check(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:
+    """Refuse coefficients that pull the wrong way somewhere, as the loss would, and tell the nearest good coefficients.
+
+    Two separate hinges take all coefficients, because the published coefficients pull the wrong way.
+
+    Raises:
+        SpaceError: If they pull the wrong way.
+    """
+    check_slope(sides, values)
+    if values.get("allow_infeasible") or values.get("hinge") == "separate":
+        return
+    for side in sides:
+        domain = domain_of(side.kind, values.get("gate"))
+        if side.name in values and not is_feasible(values[side.name], side.kind, domain):
+            nearest = ", ".join(f"{n:.6g}" for n in nearest_feasible(values[side.name], side.kind, domain))
+            raise SpaceError(
+                f"{side.name} {list(values[side.name])} pull the wrong way somewhere in {list(domain)}; "
+                f"the nearest that do not are [{nearest}], or set allow_infeasible: true"
+            )
+
+
+def check_slope(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:
+    """Refuse a loss whose polynomials are all constants; a missing polynomial has a default that is no constant.
+
+    Raises:
+        SpaceError: If all are constants.
+    """
+    if all(side.name in values for side in sides):
+        problem = constant_problem({side.name: len(values[side.name]) for side in sides})
+        if problem:
+            raise SpaceError(problem)
+
+
+def can_be_triplet(loss: str, parameters: Mapping[str, Any], fixed: Mapping[str, Any]) -> bool:
+    """Say whether a polynomial loss, with its fixed parameters, can equal the hardest-negative triplet loss.
+
+    A fixed gate that is narrower than the margin would end the hinge before.
+    """
+    gate = fixed.get("gate")
+    wide = gate is None or gate >= parameters.get("margin", 0.0)
+    is_one = fixed.get("negatives", 1) == 1
+    return loss == "triplet_sh" and is_one and wide and fixed.get("hinge") != "separate"
+
+
+def are_fixed(sides: Sequence[Polynomial], bounds: Bounds, fixed: Mapping[str, Any]) -> bool:
+    """Say whether the coefficients are fixed, so that no parameter is searched.
+
+    Raises:
+        SpaceError: If coefficients are listed as well.
+    """
+    if not any(side.name in fixed for side in sides):
+        return False
+    listed = [name for side in sides for name in side.listed(bounds)]
+    if listed:
+        raise SpaceError(f"coefficients are fixed, so {', '.join(listed)} cannot be searched; leave out one of both")
+    return True
 
 
 def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[float, ...]:
@@ -81,7 +200,7 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
     return tuple(found)
 
 
-def polynomial(sides: Sequence[Side], trial: Trial, bounds: Bounds) -> dict[str, Any]:
+def polynomial(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dict[str, Any]:
     """Suggest offset, degree and slopes, or the listed coefficients, of each polynomial of a loss.
 
     Only the sum of the constants of two polynomials counts, so the first polynomial gets the offset.
@@ -116,7 +235,7 @@ def _times(first: Sequence[float], second: Sequence[float]) -> list[float]:
     return result
 
 
-def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
+def _relevant(sides: Sequence[Polynomial], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
     """Drop the slopes beyond the highest degree, and parameters that listed or fixed coefficients replace."""
     if are_fixed(sides, bounds, fixed):
         return {}
@@ -137,7 +256,7 @@ def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -
     return {name: bound for name, bound in bounds.items() if name not in dropped}
 
 
-def _check_listed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> None:
+def _check_listed(sides: Sequence[Polynomial], bounds: Bounds, fixed: Mapping[str, Any]) -> None:
     """Refuse listed coefficients that are constants, or some of whose combinations pull the wrong way."""
     listed = [side for side in sides if side.listed(bounds)]
     check_slope(sides, {side.name: side.assemble(dict.fromkeys(side.listed(bounds), 0.0)) for side in listed})
@@ -156,12 +275,12 @@ def _check_listed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any
             check(sides, {**fixed, side.name: side.assemble(point)})
 
 
-def _bounds(sides: Sequence[Side]) -> dict[str, Range | Values]:
+def _bounds(sides: Sequence[Polynomial]) -> dict[str, Range | Values]:
     slopes = {f"{side.slope}_{index}": Range(0.0, 2.0) for side in sides for index in range(DEGREES[-1])}
     return {"offset": Range(0.0, 0.5), "degree": Values((2,)), **slopes}
 
 
-def _constant(sides: Sequence[Side], slope: float, offset: float) -> tuple[Mapping[str, Any], ...]:
+def _constant(sides: Sequence[Polynomial], slope: float, offset: float) -> tuple[Mapping[str, Any], ...]:
     """Return one loss, with constant slopes, as a point of each degree."""
     return tuple(
         {"offset": offset, "degree": degree, **{f"{side.slope}_{i}": slope for side in sides for i in range(degree)}}
@@ -169,18 +288,18 @@ def _constant(sides: Sequence[Side], slope: float, offset: float) -> tuple[Mappi
     )
 
 
-def _listed(sides: Sequence[Side], listed: Mapping[str, float]) -> Mapping[str, Any]:
+def _listed(sides: Sequence[Polynomial], listed: Mapping[str, float]) -> Mapping[str, Any]:
     """Return a loss as listed coefficients; missing coefficients are 0."""
     return {**{f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}, **listed}
 
 
-def _defaults(sides: Sequence[Side], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
+def _defaults(sides: Sequence[Polynomial], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
     """Return the default, a constant slope of 1, as a point of each degree and as listed coefficients."""
     return (*_constant(sides, 1.0, 0.2), _listed(sides, listed))
 
 
 def twins(
-    sides: Sequence[Side], asked: Asked, loss: str, parameters: Mapping[str, Any]
+    sides: Sequence[Polynomial], asked: Asked, loss: str, parameters: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the points that are the hardest-negative triplet loss of a margin, see ``LossSpace.twins``."""
     if not can_be_triplet(loss, parameters, asked.fixed):
@@ -193,7 +312,7 @@ def twins(
     return (*slopes, _listed(sides, listed))
 
 
-def searched(sides: Sequence[Side]) -> dict[str, Domain]:
+def searched(sides: Sequence[Polynomial]) -> dict[str, Domain]:
     """Return the names of this parametrisation with their domains; today's default shares ``degree``."""
     slopes = {f"{side.slope}_{index}": NOT_NEGATIVE for side in sides for index in range(DEGREES[-1])}
     listed = {f"{side.letter}{power}": NUMBER for side in sides for power in POWERS}

@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from search_spaces.negatives import is_count
 from search_spaces.space import (
     NOT_NEGATIVE,
     NUMBER,
@@ -26,6 +25,7 @@ from search_spaces.space import (
     Range,
     Trial,
     Values,
+    is_count,
     is_number,
     one_of,
 )

@@ -8,7 +8,7 @@ w is a slope that is nowhere negative on the domain and has the mean 1 there; ``
 slope of degree 0 to 3, and no other slope. ``trainables.feasibility`` gives the domains: [-gate, 2] for Delta, or [-1,
 2] without a gate; [-1, 1] for similarities. For a joint hinge only the sum of the two constants matters, so
 ``negative_margin`` is 0; ``lift`` and ``balance`` follow from two rules about similarities that are all equal
-(``search_spaces.alike``). With separate hinges, or where a study names ``balance``, ``lift`` is 0 and ``balance`` is
+(``search_spaces.shapes``). With separate hinges, or where a study names ``balance``, ``lift`` is 0 and ``balance`` is
 searched.
 
 The scale matters because gradients are clipped by their norm. A loss that is a mean over the P positive pairs of a
@@ -30,15 +30,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from search_spaces import alike, bernstein, shapes
-from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF
-from search_spaces.negatives import with_negatives
-from search_spaces.sides import (
+from search_spaces import bernstein, shapes
+from search_spaces.bernstein import (
+    BERNSTEIN_RELATIVE,
+    BERNSTEIN_SELF,
     DEGREES,
     NUMBER,
     RELATIVE,
     SELF,
-    Side,
+    Polynomial,
     are_fixed,
     can_be_triplet,
     check,
@@ -54,6 +54,7 @@ from search_spaces.space import (
     Trial,
     Values,
     is_number,
+    with_negatives,
 )
 from trainables.feasibility import domain_of
 
@@ -88,15 +89,12 @@ PUBLISHED_CODE = {
 
 
 def polynomial(
-    sides: Sequence[Side], domains: Mapping[str, tuple[float, float]], trial: Trial, bounds: Bounds
+    sides: Sequence[Polynomial], domains: Mapping[str, tuple[float, float]], trial: Trial, bounds: Bounds
 ) -> dict[str, Any]:
     """Suggest the coefficients of each polynomial of a loss.
 
-    Args:
-        sides: The polynomials.
-        domains: Where the slope of each has its sign, by the name of its coefficients.
-        trial: Suggests the values.
-        bounds: Bounds of the parameters; empty if the coefficients are fixed.
+    ``domains`` are where the slope of each has its sign, by the name of its coefficients. Without bounds the
+    coefficients are fixed.
     """
     if "scale" not in bounds:
         return {}
@@ -111,7 +109,7 @@ def polynomial(
         for side in sides
     ]
     if "push" in beside:
-        pair = alike.polynomials(scale, margin, degree, found_shapes, beside["push"])
+        pair = shapes.balanced_polynomials(scale, margin, degree, found_shapes, beside["push"])
         return dict(zip([side.name for side in sides], pair, strict=True))
     found: dict[str, Any] = {}
     for side, shape in zip(sides, found_shapes, strict=True):
@@ -122,12 +120,12 @@ def polynomial(
     return found
 
 
-def _shapes(sides: Sequence[Side], degree: int) -> dict[str, float]:
+def _shapes(sides: Sequence[Polynomial], degree: int) -> dict[str, float]:
     """Return the parameters of a constant slope of each polynomial."""
     return {f"{side.prefix}{name}": value for side in sides for name, value in shapes.CONSTANT[degree].items()}
 
 
-def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
+def _relevant(sides: Sequence[Polynomial], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
     """Drop shapes of other degrees, for a joint hinge the second constant, and all bounds if coefficients are fixed."""
     if are_fixed(sides, bounds, fixed):
         return {}
@@ -139,14 +137,11 @@ def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -
     return {name: bound for name, bound in bounds.items() if name not in dropped}
 
 
-def _bounds(sides: Sequence[Side], pairs: int, *, separate: bool, balanced: bool) -> dict[str, Range | Values]:
+def _bounds(sides: Sequence[Polynomial], pairs: int, *, separate: bool, balanced: bool) -> dict[str, Range | Values]:
     """Return the default bounds; the mean and the published numbers are inside for a batch of any size.
 
-    Args:
-        sides: The polynomials.
-        pairs: Positive pairs of a batch.
-        separate: Whether each polynomial has a hinge of its own.
-        balanced: Whether the balance of two polynomials follows from their shapes and ``push``.
+    ``separate``: each polynomial has a hinge of its own. ``balanced``: the balance follows from the shapes and
+    ``push``.
     """
     lowest = min(1.0, SMALLEST * pairs) * (0.5 if separate else 1.0)
     found: dict[str, Range | Values] = {"scale": Range(lowest, LARGEST * pairs, log=True), "margin": Range(0.05, 1.0)}
@@ -158,7 +153,9 @@ def _bounds(sides: Sequence[Side], pairs: int, *, separate: bool, balanced: bool
     return found | {name: SHARE_OF_RANGE for degree in DEGREES for name in _shapes(sides, degree)}
 
 
-def _constant(sides: Sequence[Side], scale: float, margin: float, *, balanced: bool) -> tuple[Mapping[str, Any], ...]:
+def _constant(
+    sides: Sequence[Polynomial], scale: float, margin: float, *, balanced: bool
+) -> tuple[Mapping[str, Any], ...]:
     """Return one loss, with constant slopes, as a point of each degree."""
     balance = {} if sides is not SELF else {"push": 0.5} if balanced else {"balance": 1.0}
     return tuple(
@@ -166,7 +163,7 @@ def _constant(sides: Sequence[Side], scale: float, margin: float, *, balanced: b
     )
 
 
-def _searched(sides: Sequence[Side]) -> dict[str, Domain]:
+def _searched(sides: Sequence[Polynomial]) -> dict[str, Domain]:
     own = {"scale": POSITIVE, "margin": NUMBER}
     if sides is SELF:
         own |= {"negative_margin": NUMBER, "balance": POSITIVE, "push": SHARE}
@@ -174,14 +171,10 @@ def _searched(sides: Sequence[Side]) -> dict[str, Domain]:
     return {**own, **bernstein.searched(sides)}
 
 
-def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: Asked) -> LossSpace:
+def _adapted(sides: Sequence[Polynomial], slopes: LossSpace, space: LossSpace, asked: Asked) -> LossSpace:
     """Return the space of a study: of today's parameters, or of slopes if the study names slopes or coefficients.
 
-    Args:
-        sides: The polynomials.
-        slopes: The space of slopes and listed coefficients.
-        space: The space of today's parameters.
-        asked: Settings of the study.
+    ``slopes`` is the space of slopes and listed coefficients, ``space`` that of today's parameters.
     """
     earlier = sorted(asked.names & (slopes.searched.keys() - {"degree"}))
     own = sorted(asked.names & (space.searched.keys() - slopes.searched.keys()))
@@ -195,7 +188,7 @@ def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: 
     return with_negatives(_space(sides, space, asked), asked, 1)
 
 
-def _space(sides: Sequence[Side], space: LossSpace, asked: Asked) -> LossSpace:
+def _space(sides: Sequence[Polynomial], space: LossSpace, asked: Asked) -> LossSpace:
     """Return a space with the domains, bounds and first points for the fixed parameters and the batch."""
     separate = asked.fixed.get("hinge") == "separate"
     balanced = _is_balanced(sides, asked)
@@ -217,7 +210,7 @@ def _space(sides: Sequence[Side], space: LossSpace, asked: Asked) -> LossSpace:
     )
 
 
-def _is_balanced(sides: Sequence[Side], asked: Asked) -> bool:
+def _is_balanced(sides: Sequence[Polynomial], asked: Asked) -> bool:
     """Say whether the balance of two polynomials follows from their shapes and ``push``.
 
     The balance is searched with separate hinges, in searches that began before ``push``, and if a study names it.
@@ -235,7 +228,7 @@ def _is_balanced(sides: Sequence[Side], asked: Asked) -> bool:
 
 
 def _twins(
-    sides: Sequence[Side], asked: Asked, loss: str, parameters: Mapping[str, Any]
+    sides: Sequence[Polynomial], asked: Asked, loss: str, parameters: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the points that are the hardest-negative triplet loss of a margin, see ``LossSpace.twins``."""
     if not can_be_triplet(loss, parameters, asked.fixed):
@@ -243,7 +236,7 @@ def _twins(
     return _constant(sides, float(asked.pairs), parameters["margin"], balanced=_is_balanced(sides, asked))
 
 
-def _default(sides: Sequence[Side], slopes: LossSpace) -> LossSpace:
+def _default(sides: Sequence[Polynomial], slopes: LossSpace) -> LossSpace:
     """Return the space of a loss for a batch of the usual size."""
     bare = LossSpace(
         suggest=slopes.suggest,

@@ -1,9 +1,15 @@
-"""A search space: a function that suggests, the bounds that it searches, and the domains of a loss's parameters."""
+"""A search space: a function that suggests, the bounds that it searches, and the domains of a loss's parameters.
+
+How many of a query's hardest negatives count can be searched beside the other parameters of a loss. No loss searches it
+where an experiment does not ask, so that earlier searches keep their spaces. A range is of whole
+numbers on a logarithmic scale; the default one reaches from the hardest negative to all negatives of a batch of pairs.
+"""
 
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Real
 from typing import Any, Protocol
 
@@ -80,8 +86,7 @@ class Range:
     def at(self, share: float) -> float:
         """Return the value at a share of the way from the lower to the upper end, on the scale of the range.
 
-        Args:
-            share: From 0, the lower end, to 1; a share that is drawn uniformly gives a draw of the range.
+        A share that is drawn uniformly from [0, 1] gives a draw of the range.
 
         Example:
             >>> Range(0.01, 1.0, log=True).at(0.5)
@@ -121,8 +126,7 @@ class Range:
 class Values:
     """Listed values, which a grid takes one after the other, and from which other samplers choose.
 
-    Attributes:
-        values: The values, at least one, each once.
+    At least one value is listed, each once.
     """
 
     values: tuple[Any, ...]
@@ -177,11 +181,7 @@ class Domain:
     is_count: bool = False
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse a value outside the domain.
-
-        Raises:
-            SpaceError: If the value is outside.
-        """
+        """Refuse a value outside the domain (``SpaceError``)."""
         if not self.accepts(value):
             raise SpaceError(f"{name} must be {self.rule}, got {value!r}")
 
@@ -237,7 +237,7 @@ LATEST = 3
 """Version of the default bounds; a search resumes with the bounds of the version with which it began.
 
 1: the bounds of release 0.1. 2: polynomials are scale x (margin + shape), and bounds are wider. 3: two polynomials
-around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.alike``).
+around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.shapes``).
 """
 
 
@@ -246,18 +246,9 @@ def by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
     return replace(space, bounds={**space.bounds, **space.earlier}) if asked.version == 1 else space
 
 
-def _no_twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return no points: most losses never equal another loss."""
-    return ()
-
-
-def _all(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
-    """Return all bounds: in most spaces no parameter depends on another."""
-    return bounds
-
-
-def _nothing(values: Mapping[str, Any]) -> None:
-    """Check nothing: in most losses no parameter depends on another."""
+def suggest_each(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest every parameter that has bounds: in most spaces all of them exist."""
+    return {name: bound.suggest(trial, name) for name, bound in bounds.items()}
 
 
 def or_learned(domain: Domain) -> Domain:
@@ -280,12 +271,13 @@ class LossSpace:
     """All that a search needs to know about one loss.
 
     Attributes:
-        suggest: Function of a trial and bounds that returns the loss's parameters.
         bounds: Default bounds.
         published: Suggested parameters with which the loss was published; among the first trials of every study.
         parameters: Parameters of the loss's constructor, with their domains.
+        suggest: Function of a trial and bounds that returns the loss's parameters.
         searched: Suggested parameters that the constructor does not have, with their domains.
-        relevant: Function of bounds and fixed parameters that returns the bounds that then matter.
+        relevant: Function of bounds and fixed parameters that returns the bounds that then matter; in most spaces no
+            parameter depends on another.
         check: Refuses combinations of the constructor's parameters.
         starts: Suggested parameters that are tried before ``published``, at which this loss equals another loss.
         earlier: Bounds of version 1, if they were different.
@@ -295,17 +287,17 @@ class LossSpace:
         switches: Searched parameters whose values decide which other parameters exist.
     """
 
-    suggest: Callable[[Trial, Bounds], dict[str, Any]]
     bounds: Bounds
     published: tuple[Mapping[str, Any], ...]
     parameters: Mapping[str, Domain]
+    suggest: Callable[[Trial, Bounds], dict[str, Any]] = suggest_each
     searched: Mapping[str, Domain] = field(default_factory=dict)
-    relevant: Callable[[Bounds, Mapping[str, Any]], Bounds] = _all
-    check: Callable[[Mapping[str, Any]], None] = _nothing
+    relevant: Callable[[Bounds, Mapping[str, Any]], Bounds] = lambda bounds, fixed: bounds
+    check: Callable[[Mapping[str, Any]], None] = lambda values: None
     starts: tuple[Mapping[str, Any], ...] = ()
     earlier: Bounds = field(default_factory=dict)
     adapt: Callable[["LossSpace", Asked], "LossSpace"] = by_version
-    twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = _no_twins
+    twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = lambda loss, parameters: ()
     switches: tuple[str, ...] = ()
 
     def adapted(self, asked: Asked) -> "LossSpace":
@@ -335,11 +327,7 @@ class LossSpace:
         return {**self.bounds, **narrowed}
 
     def check_parameters(self, values: Mapping[str, Any]) -> None:
-        """Refuse parameters that the loss's constructor would refuse.
-
-        Raises:
-            SpaceError: If a parameter is unknown or outside its domain.
-        """
+        """Refuse parameters that the loss's constructor would refuse (``SpaceError``)."""
         for name, value in values.items():
             check_name(name, self.parameters, "parameters")
             self.parameters[name].check(name, value)
@@ -385,11 +373,7 @@ class LossSpace:
 
 
 def check_name(name: str, known: Iterable[str], what: str) -> None:
-    """Refuse an unknown name, and tell the nearest known name.
-
-    Raises:
-        SpaceError: If the name is unknown.
-    """
+    """Refuse an unknown name (``SpaceError``); the message has the nearest known name."""
     known = list(known)
     if name not in known:
         raise SpaceError(f"unknown name {name[:60]!r}; {suggestion(name, known, what)}")
@@ -399,3 +383,58 @@ def suggestion(name: str, known: Sequence[str], what: str) -> str:
     """Return ``did you mean ...?`` if a known name is near, otherwise all known names."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"{what}: {', '.join(known) or 'none'}"
+
+
+NEGATIVES = "negatives"
+ALL = "all"
+
+
+def is_count(value: Any) -> bool:
+    """Say whether a value is a whole number of at least 1."""
+    return is_number(value) and value >= 1 and float(value).is_integer()
+
+
+COUNT = Domain("a whole number of at least 1", is_count, is_count=True)
+COUNT_OR_ALL = Domain(
+    f"a whole number of at least 1, or {ALL!r}", lambda value: value == ALL or is_count(value), is_count=True
+)
+
+
+def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSpace:
+    """Return the space of a loss for a study, which searches the number of negatives if the study asks for that.
+
+    ``default`` is the number of negatives in the loss's own points: of ``published``, ``starts`` and ``twins``.
+    """
+    if NEGATIVES not in asked.names or NEGATIVES in asked.fixed:
+        return space
+    most = max(2, asked.pairs - 1)
+    counts = (most, ALL) if default == ALL else (default,)
+
+    def counted(points: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
+        return tuple({**point, NEGATIVES: count} for point in points for count in counts)
+
+    return replace(
+        space,
+        suggest=partial(_suggest_negatives, space.suggest),
+        bounds={**space.bounds, NEGATIVES: Range(1, most, log=True, whole=True)},
+        relevant=partial(_relevant_negatives, space.relevant),
+        published=counted(space.published),
+        starts=counted(space.starts),
+        twins=lambda loss, parameters: counted(space.twins(loss, parameters)),
+    )
+
+
+def _suggest_negatives(
+    suggest: Callable[[Trial, Bounds], dict[str, Any]], trial: Trial, bounds: Bounds
+) -> dict[str, Any]:
+    """Suggest the parameters of a loss, and the number of negatives."""
+    rest = {name: bound for name, bound in bounds.items() if name != NEGATIVES}
+    return {**suggest(trial, rest), NEGATIVES: bounds[NEGATIVES].suggest(trial, NEGATIVES)}
+
+
+def _relevant_negatives(
+    relevant: Callable[[Bounds, Mapping[str, Any]], Bounds], bounds: Bounds, fixed: Mapping[str, Any]
+) -> Bounds:
+    """Return the bounds that matter, of which the number of negatives is one."""
+    rest = {name: bound for name, bound in bounds.items() if name != NEGATIVES}
+    return {**relevant(rest, fixed), NEGATIVES: bounds[NEGATIVES]}

@@ -1,25 +1,139 @@
-"""The space of a study: the parameters of a loss, or a choice of losses, and settings of training and model."""
+"""The space of a study: the parameters of a loss, or a choice of losses, and settings of training and model.
+
+The default bounds of ``training`` are two decades around the published settings of VSE++, and batch sizes that fit a
+small GPU. The published lambdas of SCAN [Lee2018], 4 to 20, lie inside of their ranges; the radius is that
+of WSABIE's maps [Weston2011].
+
+Population-based training resumes a trial with a point near another point (``perturb``). The space's own function
+suggests this point, from a trial that answers near the given point. So a perturbed point lies in the space: polynomials
+are moved by their slopes, and pull the right way wherever other suggestions do.
+
+References:
+    [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024; code kuanghuei/SCAN@053693f
+    [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, section 2. IJCAI 2011
+    [Jaderberg2017] Jaderberg et al., Population Based Training of Neural Networks, section 4.1. arXiv:1711.09846
+"""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from random import Random
+from typing import Any, Literal
 
-from search_spaces.optimizer import optimizer
-from search_spaces.space import Bounds, FixedPoint, LossSpace, Range, Trial, Values
-from search_spaces.wsabie import model_parameters
+from search_spaces.space import Bounds, FixedPoint, LossSpace, Range, Trial, Values, is_number, suggest_each
+
+State = Literal["running", "finished", "stopped_early", "failed"]
+"""State of a trial; a trial that diverged has ``failed`` for a sampler."""
+
+
+@dataclass(frozen=True)
+class PastTrial:
+    """A trial of a study as a sampler sees it; trainings of one point are one trial with their mean values.
+
+    Attributes:
+        params: Parameter -> value, by the names of ``StudySoFar.bounds``; in a conditional space, a trial has only the
+            parameters of its point.
+        state: State of the trial.
+        values: The objectives of a trial that has finished, in the order of ``StudySoFar.directions``; else empty.
+        epochs: Epoch -> the metric so far; empty if the study has several objectives.
+    """
+
+    params: Mapping[str, Any]
+    state: State
+    values: tuple[float, ...] = ()
+    epochs: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no further epoch comes."""
+        return self.state != "running"
+
+    @property
+    def best(self) -> float | None:
+        """The value with which the trial counts, larger is better; ``None`` if it failed or has no value yet.
+
+        A finished trial counts with its first objective, any other trial with its best epoch so far.
+        """
+        if self.values:
+            return self.values[0]
+        return None if self.state == "failed" else max(self.epochs.values(), default=None)
+
+
+@dataclass(frozen=True)
+class StudySoFar:
+    """A study before its sampler suggests the point of the next trial.
+
+    Attributes:
+        bounds: Parameter -> its bounds. With ``search.loss: choose`` the loss itself is the parameter ``loss``, and the
+            parameters of a loss are called ``<loss>.<parameter>``; settings are ``training.<name>`` and
+            ``model.<name>``.
+        trials: All trials so far, in the order of their numbers: first the trials that ``warm_start_from`` took over,
+            then the trials of this search, with running trials and published points.
+        directions: ``maximize`` or ``minimize`` of each objective; the first is always maximised.
+        number: Number of the trial whose point is asked for, from 0.
+        size: How many trials the study has in the end, >= 1.
+        seed: Seed of the study, equal for all its trials.
+    """
+
+    bounds: Bounds
+    trials: Sequence[PastTrial]
+    directions: Sequence[str]
+    number: int
+    size: int
+    seed: int
+
+
+TRAINING_BOUNDS: Mapping[str, Range | Values] = {
+    "learning_rate": Range(2e-5, 2e-3, log=True),
+    "learning_rate_drop_epochs": Range(3, 30, whole=True),
+    "learning_rate_drop_factor": Range(0.05, 1.0, log=True),
+    "warmup_epochs": Range(0, 5, whole=True),
+    "weight_decay": Range(1e-6, 1e-2, log=True),
+    "gradient_clip": Range(0.2, 20.0, log=True),
+    "batch_size": Values((32, 64, 128, 256)),
+    "embedding_size": Values((256, 512, 1024)),
+}
+"""Settings of ``training`` that can be searched, with their default bounds."""
+
+
+_HEADS = Values(("linear", "mlp", "residual"))
+"""``identity`` is a baseline, and wants features of ``training.embedding_size`` dimensions."""
+
+MODEL_BOUNDS: Mapping[str, Range | Values] = {
+    "radius": Range(0.3, 10.0, log=True),
+    "cross_attention": Values(("t2i", "i2t")),
+    "raw_feature_norm": Values(("clipped_l2norm", "l2norm", "clipped_l1norm", "softmax", "no_norm")),
+    "aggregation": Values(("lse", "mean")),
+    "lambda_softmax": Range(2.0, 30.0, log=True),
+    "lambda_lse": Range(2.0, 50.0, log=True),
+    "image_head": _HEADS,
+    "caption_head": _HEADS,
+    "hidden_size": Values((128, 256, 512)),
+}
+"""Default bounds of ``model_parameters``; the values of other parameters must be listed."""
+
+USUAL: Mapping[str, Any] = {
+    "radius": 1.0,
+    "region_norm": "features",
+    "norm_before_reasoning": True,
+    "pooling": None,
+    "cross_attention": "t2i",
+    "raw_feature_norm": "clipped_l2norm",
+    "aggregation": "lse",
+    "lambda_softmax": 9.0,
+    "lambda_lse": 6.0,
+    "negative_slope": 0.1,
+    "image_head": "linear",
+    "caption_head": "linear",
+    "hidden_size": None,
+}
+"""Defaults of the models' constructors, with which a study begins."""
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The loss, training and model of a point of a space.
-
-    Attributes:
-        loss: The loss's name.
-        loss_parameters: Parameters of the loss's constructor.
-        training: Settings of ``TrainingConfig``.
-        model_parameters: Parameters of the model's constructor.
-    """
+    """The loss, training and model of a point of a space."""
 
     loss: str
     loss_parameters: Mapping[str, Any]
@@ -31,10 +145,7 @@ class Suggestion:
 class LossPart:
     """A loss's part of a space.
 
-    Attributes:
-        space: Space of the loss.
-        bounds: Bounds of each searched parameter.
-        fixed: Parameters that are not searched.
+    Fixed parameters are not searched.
     """
 
     space: LossSpace
@@ -116,12 +227,12 @@ class StudySpace:
     def suggest(self, trial: Trial) -> Suggestion:
         """Let a trial choose a point."""
         name = trial.suggest_categorical("loss", tuple(self.losses)) if self.chooses else next(iter(self.losses))
-        loss_parameters = self.losses[name].suggest(self._of(name, trial))
+        loss_parameters = self.losses[name].suggest(Prefixed(trial, f"{name}.") if self.chooses else trial)
         return Suggestion(
             loss=name,
             loss_parameters=loss_parameters,
-            training=optimizer(trial, self.training),
-            model_parameters=model_parameters(trial, self.model_parameters),
+            training=suggest_each(Prefixed(trial, "training."), self.training),
+            model_parameters=suggest_each(Prefixed(trial, "model."), self.model_parameters),
         )
 
     def bounds(self) -> dict[str, Any]:
@@ -182,10 +293,8 @@ class StudySpace:
     def grid_size(self) -> int:
         """How many points ``grid`` returns, counted without making them."""
         beside = self._beside().values()
-        return sum(_count([*part.bounds.values(), *beside]) for part in self.losses.values())
-
-    def _of(self, loss: str, trial: Trial) -> Trial:
-        return Prefixed(trial, f"{loss}.") if self.chooses else trial
+        bounds = ([*part.bounds.values(), *beside] for part in self.losses.values())
+        return sum(math.prod(len(one.values) for one in each if isinstance(one, Values)) for each in bounds)
 
     def _name(self, loss: str, name: str) -> str:
         return f"{loss}.{name}" if self.chooses else name
@@ -200,9 +309,77 @@ class StudySpace:
         return training | {f"model.{name}": bound for name, bound in self.model_parameters.items()}
 
 
-def _count(bounds: Iterable[Range | Values]) -> int:
-    """Return the number of combinations of listed values."""
-    count = 1
-    for bound in bounds:
-        count *= len(bound.values) if isinstance(bound, Values) else 1
-    return count
+STEP = 1.25
+"""A number is multiplied or divided by about this much, to the power of 0.5 to 1.5: [Jaderberg2017] takes 1.2
+and 0.8 alone, so that two trials that resume from one point often get equal points.
+"""
+
+RESAMPLED = 0.25
+"""Share of parameters that are drawn anew instead, which also leads away from 0."""
+
+
+def perturb(
+    space: StudySpace, point: Mapping[str, Any], kept: Collection[str], draw: Random
+) -> tuple[dict[str, Any], Suggestion]:
+    """Return a point near another point, and its suggestion.
+
+    Parameters that are ``kept`` stay as they are; ``draw`` makes all choices.
+    """
+    near = _Near(point, kept, draw)
+    suggestion = space.suggest(near)
+    return near.chosen, suggestion
+
+
+class _Near:
+    """A trial that suggests values near a point, and draws parameters that the point lacks."""
+
+    def __init__(self, point: Mapping[str, Any], kept: Collection[str], draw: Random) -> None:
+        self._point, self._kept, self._draw = point, kept, draw
+        self.chosen: dict[str, Any] = {}
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """Multiply the point's number, or draw a number."""
+        if name in self._kept:
+            return self._note(name, self._point[name])
+        if self._is_drawn(name):
+            return self._note(name, self._between(low, high, log=log))
+        return self._note(name, min(max(self._point[name] * self._factor(), low), high))
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        """Multiply the point's number, and move at least one step, or draw a number."""
+        if name in self._kept:
+            return int(self._note(name, self._point[name]))
+        if self._is_drawn(name):
+            return int(self._note(name, round(self._between(low, high, log=log))))
+        before, factor = self._point[name], self._factor()
+        stepped = max(round(before * factor), before + 1) if factor > 1 else min(round(before * factor), before - 1)
+        return int(self._note(name, min(max(stepped, low), high)))
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """Take the listed number next to the point's number, or draw a choice; a word is kept or drawn anew."""
+        if name in self._kept:
+            return self._note(name, self._point[name])
+        if self._is_drawn(name):
+            return self._note(name, self._draw.choice(choices))
+        if not all(map(is_number, choices)):
+            return self._note(name, self._point[name])
+        ordered = sorted(choices)
+        place = ordered.index(self._point[name]) + self._draw.choice((-1, 1))
+        return self._note(name, ordered[min(max(place, 0), len(ordered) - 1)])
+
+    def _is_drawn(self, name: str) -> bool:
+        # Drawn once for each name, so that each parameter is decided alone.
+        drawn = self._draw.random() < RESAMPLED
+        return drawn or name not in self._point
+
+    def _factor(self) -> float:
+        return STEP ** (self._draw.choice((-1, 1)) * self._draw.uniform(0.5, 1.5))
+
+    def _between(self, low: float, high: float, *, log: bool) -> float:
+        share = self._draw.random()
+        value = low * (high / low) ** share if log else low + share * (high - low)
+        return min(max(value, low), high)
+
+    def _note(self, name: str, value: Any) -> Any:
+        self.chosen[name] = value
+        return value

@@ -84,14 +84,14 @@ MAY_IMPORT = {
 """Room of ``orchestrator`` -> the rooms that it may import beside ``EVERYONE_MAY``."""
 
 LEVELS = (
-    {"errors", "seeding", "devices", "files", "extras", "reports"},
+    {"errors", "files", "extras"},
     {"plugins"},
-    {"representations", "positive_ranks", "ranks", "chance", "feasibility", "step_losses"},
-    {"metrics", "class_metrics", "backbone_names", "model_parameters"},
+    {"representations", "positive_ranks", "ranks", "feasibility"},
+    {"metrics", "model_parameters"},
     {"config"},
-    {"data", "checkpoint"},
+    {"data", "checkpoint", "seeding"},
     {"losses"},
-    {"judgements", "cocos", "pair_scores"},
+    {"judgements", "cocos"},
     {"models", "dataset_description"},
     {"evaluation", "optimizers"},
     {"trial", "serving"},

@@ -21,8 +21,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.tracking import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
+from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import load_dataset
-from trainables.data.resident import ResidentSplit
 from trainables.evaluation import evaluate, load_best
 
 pytestmark = pytest.mark.timeout(1200)

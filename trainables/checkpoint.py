@@ -1,4 +1,5 @@
-"""Checkpoints: written whole or not at all, verified before use, and unable to run code.
+"""The report of a trial at the end of each epoch, and checkpoints: written whole or not at all, verified before use,
+and unable to run code.
 
 A checkpoint is a directory such as ``epoch_0007``. ``state.pt`` resumes the trial after the epoch in the directory's
 name; ``best.pt`` is the model of the best epoch so far, with all data needed for its evaluation. ``manifest.json``,
@@ -12,14 +13,39 @@ import os
 import pickle
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trainables.config import TrialConfig
-from trainables.errors import CheckpointError
+from trainables.errors import CheckpointError, DivergedError, PluginError
 from trainables.files import aside, read_state, take_place, write_whole
-from trainables.reports import EpochReport
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One finished epoch.
+
+    Attributes:
+        epoch: Number of epochs trained so far, from 1.
+        metrics: Finite numbers under the names of the glossary: ``train/loss``, ``val/i2t_r1`` ... ``val/rsum``,
+            ``val/rsum_best``, ``time/epoch_seconds``, and ``cocos/...`` where due.
+        is_best: Whether this epoch has the highest selection metric so far (the first of equals).
+        save: Writes ``state.pt`` (to resume after this epoch) and ``best.pt`` (the model of the best epoch, to
+            evaluate) into a directory that exists. Must be called before the next report is requested.
+    """
+
+    epoch: int
+    metrics: Mapping[str, float]
+    is_best: bool
+    save: Callable[[Path], None]
+
+
+Outcome = EpochReport | DivergedError | PluginError
+"""Result of one of several trials after an epoch: its report, or the error that ended it."""
+
 
 FORMAT = 1
 STATE = "state.pt"
@@ -94,11 +120,8 @@ def save_epoch(
 ) -> Path:
     """Write the checkpoint of a report as ``root/epoch_NNNN`` and remove all but the newest ``keep``.
 
-    Args:
-        root: Directory of a training; made if it is missing.
-        report: Report of the epoch to save.
-        keep: Number of checkpoints to keep, >= 1; several, because a crash may damage the newest checkpoint.
-        guard: Context around the renaming that makes the checkpoint appear; an error of the context prevents renaming.
+    Several, at least one, are kept, because a crash may damage the newest. ``guard`` is a context around the renaming
+    that makes the checkpoint appear; an error of the context prevents renaming.
 
     Returns:
         The checkpoint's directory.
@@ -107,7 +130,7 @@ def save_epoch(
     final = root / f"epoch_{report.epoch:04d}"
     with aside(final) as partial:
         report.save(partial)
-        _write_manifest(partial)
+        write_whole(partial / MANIFEST, json.dumps({path.name: _digest(path) for path in sorted(partial.iterdir())}))
         with guard:
             take_place(partial, final)
             for old in list_epochs(root)[:-keep]:
@@ -172,11 +195,6 @@ def resolve_checkpoint(path: Path) -> Path:
 def read_config(directory: Path) -> TrialConfig:
     """Return the config of a checkpoint's best model."""
     return TrialConfig.from_dict(read_file(directory, BEST)["config"])
-
-
-def _write_manifest(directory: Path) -> None:
-    manifest = {path.name: _digest(path) for path in sorted(directory.iterdir())}
-    write_whole(directory / MANIFEST, json.dumps(manifest))
 
 
 def _digest(path: Path) -> dict[str, int | str]:

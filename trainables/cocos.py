@@ -45,11 +45,9 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.losses.contributions import Contributions
-from trainables.losses.directions import Direction, directions
-from trainables.losses.negatives import with_hardest
-from trainables.losses.nt_xent import NTXent
-from trainables.losses.smooth_ap import SmoothAP
+from trainables.losses.contrastive import NTXent
+from trainables.losses.directions import Contributions, Direction, directions, with_hardest
+from trainables.losses.ranking import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest
 
 Convention = Literal["paper", "published"]
@@ -128,24 +126,6 @@ def count_contributions(
 def _named_by(counters: Mapping[float, Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return the counters of several values of epsilon in one mapping, each with its epsilon in its name."""
     return {f"{name}@{epsilon:g}": value for epsilon, found in counters.items() for name, value in found.items()}
-
-
-def count_gradients(
-    loss: Callable[..., Tensor],
-    similarity: Tensor,
-    positives: Tensor,
-    ignore: Tensor | None = None,
-    *,
-    epsilon: float = 0.01,
-) -> dict[str, Tensor]:
-    """Count the pairs whose |dL/ds| exceeds epsilon, for any differentiable loss.
-
-    A random loss is differentiated at one draw; torch's random state is restored.
-
-    Returns:
-        ``gradient_negatives`` (negatives and ignored pairs) and ``gradient_positives``, float64 of shape (...).
-    """
-    return _large(_gradient(loss, similarity, positives, ignore), positives, epsilon)
 
 
 def _large(gradient: Tensor, positives: Tensor, epsilon: float) -> dict[str, Tensor]:

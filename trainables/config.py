@@ -9,6 +9,7 @@ References:
     [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -16,9 +17,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
-from trainables.model_parameters import FEATURES, check_model_parameters
+from trainables.model_parameters import FEATURES, check_model_parameters, check_weights
 from trainables.plugins.in_use import find_owner
 
 TEXT = "text"
@@ -60,13 +60,10 @@ CHANGEABLE = (
 
 
 @dataclass(frozen=True)
-class Interval:
+class Allowed:
     """The numbers that a setting takes, all of them finite.
 
-    Attributes:
-        minimum: The lower bound.
-        is_open: Whether the minimum itself is excluded.
-        maximum: The largest number.
+    The minimum itself is excluded if ``is_open``.
     """
 
     minimum: float
@@ -139,30 +136,30 @@ class TrainingConfig:
             2e-5 for 15 epochs after 30 frozen epochs [Faghri2018, section 4].
     """
 
-    epochs: Annotated[int, Interval(1)] = 30
+    epochs: Annotated[int, Allowed(1)] = 30
     batches: Literal["pairs", "images"] = "pairs"
-    batch_size: Annotated[int, Interval(2)] = 128
-    captions_per_image: Annotated[int, Interval(1)] = 5
+    batch_size: Annotated[int, Allowed(2)] = 128
+    captions_per_image: Annotated[int, Allowed(1)] = 5
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: Annotated[float, Interval(0, is_open=True)] = 2e-4
-    learning_rate_drop_epochs: Annotated[int, Interval(1)] = 15
-    learning_rate_drop_factor: Annotated[float, Interval(0, is_open=True, maximum=1)] = 0.1
-    warmup_epochs: Annotated[int, Interval(0)] = 0
-    weight_decay: Annotated[float, Interval(0)] = 0.0
-    gradient_clip: Annotated[float | None, Interval(0, is_open=True)] = 2.0
-    embedding_size: Annotated[int, Interval(1)] = 1024
-    word_size: Annotated[int, Interval(1)] = 300
-    length_buckets: Annotated[int, Interval(1)] = 1
+    learning_rate: Annotated[float, Allowed(0, is_open=True)] = 2e-4
+    learning_rate_drop_epochs: Annotated[int, Allowed(1)] = 15
+    learning_rate_drop_factor: Annotated[float, Allowed(0, is_open=True, maximum=1)] = 0.1
+    warmup_epochs: Annotated[int, Allowed(0)] = 0
+    weight_decay: Annotated[float, Allowed(0)] = 0.0
+    gradient_clip: Annotated[float | None, Allowed(0, is_open=True)] = 2.0
+    embedding_size: Annotated[int, Allowed(1)] = 1024
+    word_size: Annotated[int, Allowed(1)] = 300
+    length_buckets: Annotated[int, Allowed(1)] = 1
     duplicates: Literal["mask", "negatives"] = "mask"
-    cocos_every: Annotated[int, Interval(0)] = 0
-    cocos_steps: Annotated[int, Interval(0)] = 0
-    patience: Annotated[int | None, Interval(1)] = None
+    cocos_every: Annotated[int, Allowed(0)] = 0
+    cocos_steps: Annotated[int, Allowed(0)] = 0
+    patience: Annotated[int | None, Allowed(1)] = None
     augment: bool = True
     precision: Precision = "float32"
     finetune: bool = False
-    frozen_epochs: Annotated[int, Interval(0)] = 0
-    finetune_learning_rate: Annotated[float | None, Interval(0, is_open=True)] = None
+    frozen_epochs: Annotated[int, Allowed(0)] = 0
+    finetune_learning_rate: Annotated[float | None, Allowed(0, is_open=True)] = None
 
     def __post_init__(self) -> None:
         values = ((name, getattr(self, name), allowed) for name, allowed in RANGES.items())
@@ -205,13 +202,15 @@ def _without(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str
 
 
 def check_tokenizer(name: str | None) -> None:
-    """Refuse a name that no tokenizer has; ``None`` is inferred from the captions.
-
-    Raises:
-        ConfigError: If the name is refused.
-    """
+    """Refuse a name that no tokenizer has (``ConfigError``); ``None`` is inferred from the captions."""
     if name is not None and name not in TOKENIZERS and not name.endswith(".json"):
         raise ConfigError(f"tokenizer must be {', '.join(TOKENIZERS)}, or a tokenizer.json file, got {name!r}")
+
+
+def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:
+    """Return a seed in [0, 2**bits) for a purpose, e.g. ``derive_seed(0, "batches", 7)``; equal on all machines."""
+    digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - bits)
 
 
 _SORTED = json.JSONEncoder(sort_keys=True)
@@ -233,11 +232,11 @@ LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()
 """Keys of a trial that are not written where they have these values, because older versions do not know them."""
 TRAINING_LEFT_OUT: Mapping[str, Any] = {"cocos_steps": 0, "patience": None}
 """Settings of ``training`` that are not written where they have these values, likewise."""
-RANGES: Mapping[str, Interval] = {
+RANGES: Mapping[str, Allowed] = {
     name: part
     for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
     for part in get_args(hint)
-    if isinstance(part, Interval)
+    if isinstance(part, Allowed)
 }
 """Setting of ``training`` -> numbers that it accepts; settings that may be ``None`` accept ``None`` too."""
 

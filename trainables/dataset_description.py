@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trainables.chance import chance_rsum
 from trainables.config import TEXT
-from trainables.data.cache import default_cache, remembered
 from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.dataset import (
     Dataset,
@@ -21,13 +19,14 @@ from trainables.data.dataset import (
     tokenizer_of,
 )
 from trainables.data.features import inspect_features
-from trainables.data.pictures.images import check_images, list_images
+from trainables.data.pictures import check_images, list_images
 from trainables.data.source import Source, find_source
-from trainables.data.tokenizers import REASONS, Tokenizer
-from trainables.data.vocabulary import THRESHOLD, UNKNOWN, VocabularyName
+from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
-from trainables.judgements.beside_dataset import find_judgement_files, load_judgements
-from trainables.judgements.judgements import JudgementCounts
+from trainables.files import default_cache, remembered
+from trainables.judgements import JudgementCounts
+from trainables.judgements.files import find_judgement_files, load_judgements
+from trainables.ranks import chance_rsum
 
 UNKNOWN_SHARE = 1 / 3
 """Share of unknown tokens from which on a dataset is doubtful."""
@@ -37,16 +36,9 @@ UNKNOWN_SHARE = 1 / 3
 class SplitDescription:
     """One split in numbers.
 
-    Attributes:
-        images: Number of images.
-        captions: Number of captions.
-        captions_per_image: Fewest and most captions of an image.
-        image_files: Number of images whose files lie in the dataset's folder.
-        caption_lengths: ``min``, ``median``, ``mean``, ``max`` in tokens, without start and end; none if the dataset
-            has problems.
-        tokens_per_image: Mean number of tokens of all captions of an image; none if it has problems.
-        unknown_tokens: Share of the tokens that are not in the vocabulary, in [0, 1]; none if it has problems.
-        chance_rsum: The rsum that a random ranking reaches on the split, in [0, 600]; none if it has problems.
+    ``captions_per_image`` are the fewest and the most; ``caption_lengths`` are ``min``, ``median``, ``mean`` and
+    ``max`` in tokens, without start and end. ``unknown_tokens`` is a share in [0, 1], and ``chance_rsum`` is that of a
+    random ranking, in [0, 600]. The last four are none if the dataset has problems.
     """
 
     images: int
@@ -63,20 +55,10 @@ class SplitDescription:
 class Description:
     """A dataset in numbers.
 
-    Attributes:
-        name: Name of the dataset's folder.
-        folder: The dataset's folder.
-        format: Format of the dataset.
-        digest: Kind of features -> digest of captions, splits and features; ``none`` for captions alone.
-        splits: Name -> description of the split.
-        vocabulary: Number of entries, special ones included; none if the dataset has problems.
-        tokenizer: What cuts the captions: a name, or a file's name; none if captions cannot be read.
-        tokenizer_reason: Why: the named tokenizer was asked for, or inferred from the letters.
-        features: Kind -> split -> ``file``, ``shape``, ``dtype``.
-        problems: All problems, each with file and record.
-        warnings: Signs that a setting does not fit the data.
-        notes: Facts worth knowing that are no problems.
-        judgements: Split -> judgements that lie beside the dataset, in numbers.
+    ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
+    alone; ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``warnings`` are signs that a setting
+    does not fit the data, and ``notes`` facts that are no problems. Vocabulary and tokenizer are none if the captions
+    cannot be read.
     """
 
     name: str
@@ -109,13 +91,8 @@ def describe(
 ) -> Description:
     """Read a dataset and all its features, and find every problem.
 
-    Args:
-        name: A folder under ``data_root``, or a path.
-        data_root: Where datasets lie.
-        vocabulary: Splits whose words count, as for ``load_dataset``.
-        tokenizer: As for ``load_dataset``.
-        decode_images: Decode every image file too, which takes some milliseconds an image.
-        cache: Where prepared datasets are kept.
+    ``decode_images`` decodes every image file too, which takes some milliseconds an image. For the other arguments see
+    ``load_dataset``.
 
     Raises:
         DataError: If there is no such dataset; an existing dataset with problems is described.

@@ -1,8 +1,13 @@
-"""Errors with messages for users: each message names the place of the error, the rule and the remedy."""
+"""Errors with messages for users: each message names the place of the error, the rule and the remedy.
+
+``Blaming`` reports errors in the code of a plug-in with the plug-in's file and line.
+"""
 
 import re
+import signal
 from collections.abc import Callable, Iterator, Sequence
-from typing import ParamSpec, TypeVar
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
 
 FEW = 3
 """Most problems of one kind that are shown one by one."""
@@ -76,11 +81,7 @@ class Mistakes:
         return None
 
     def refuse(self) -> None:
-        """Refuse a configuration in which there were mistakes.
-
-        Raises:
-            ConfigError: If there are mistakes; the message has each mistake once.
-        """
+        """Refuse a configuration in which there were mistakes (``ConfigError``)."""
         if self.problems:
             raise ConfigError(self.problems)
 
@@ -147,3 +148,66 @@ class DivergedError(Exception):
     def __reduce__(self) -> tuple[type["DivergedError"], tuple[str, float, int, int, str]]:
         """Pickle the constructor's arguments; by default, unpickling would call the constructor with the message."""
         return type(self), (self.quantity, self.value, self.epoch, self.step, self.place)
+
+
+LABELS: dict[str, str] = {}
+"""Path from which this process imports a file of a plug-in -> its name in messages, such as ``my_losses.py``."""
+
+
+class Blaming:
+    """Turns an error raised in a plug-in's code into an error with file and line; all other errors pass unchanged.
+
+    A plug-in can raise any error. An error about memory passes unchanged: the search then runs fewer trials at a time.
+    ``SystemExit`` is an error as well, because a search that a plug-in ends would look like a search that has finished.
+    ``KeyboardInterrupt`` and the ``SystemExit`` of a handler of SIGTERM pass unchanged.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Exception | SystemExit) or isinstance(error, UserError | DivergedError | MemoryError):
+            return
+        # PyTorch's errors about memory have no class of their own.
+        if WANT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
+            return
+        place = find_place(error, traceback)
+        if place is None:
+            return
+        if not isinstance(error, SystemExit):
+            raise PluginError(f"{place}: {type(error).__name__}: {_first_line(error)}") from error
+        if not _is_of_sigterm(traceback):
+            code = 0 if error.code is None else error.code
+            raise PluginError(
+                f"{place}: SystemExit: the plug-in ends the program ({code!r:.60}); raise an error instead"
+            ) from error
+
+
+def find_place(error: BaseException, traceback: TracebackType | None) -> str | None:
+    """Return ``FILE:LINE`` of the innermost frame of a plug-in's code; ``None`` where there is none."""
+    if isinstance(error, SyntaxError) and error.filename in LABELS:
+        return f"{LABELS[error.filename]}:{error.lineno}"
+    place = None
+    while traceback is not None:
+        path = traceback.tb_frame.f_code.co_filename
+        if path in LABELS:
+            place = f"{LABELS[path]}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return place
+
+
+def _is_of_sigterm(traceback: TracebackType | None) -> bool:
+    """Say whether the handler of SIGTERM raised an error: Ray's workers end by a ``SystemExit`` of their handler."""
+    code = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)
+    while traceback is not None:
+        if code is not None and traceback.tb_frame.f_code is code:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def _first_line(error: Exception) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return (text.splitlines() or ["without a message"])[0][:300]

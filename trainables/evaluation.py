@@ -1,6 +1,6 @@
 """Evaluation of a model: encode a split, compare every image with every caption, count ranks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +11,22 @@ import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, read_file
-from trainables.class_metrics import class_metrics, rank_classmates
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.config import TrialConfig
-from trainables.data.batches import Batch
+from trainables.data.batches import Batch, ResidentSplit
 from trainables.data.dataset import Dataset, Split
-from trainables.data.resident import ResidentSplit
 from trainables.data.tokenizers import ENGLISH
-from trainables.devices import choose_device
 from trainables.errors import CheckpointError
-from trainables.judgements.judged_metrics import JudgedRanks
-from trainables.judgements.judged_ranking import rank_judged
-from trainables.judgements.judgements import Judgements
+from trainables.judgements import Integers, JudgedQueries, Judgements, Pairs
+from trainables.judgements.judged_metrics import TOP, DirectionRanks, JudgedRanks
 from trainables.losses import Loss, NotANumberError
-from trainables.metrics import metrics_in_folds, metrics_of_ranks
+from trainables.metrics import class_metrics, metrics_in_folds, metrics_of_ranks, rank_classmates
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.positive_ranks import Scores, rank_by_scores
 from trainables.ranks import Ranks
 from trainables.representations import Gallery, is_finite
+from trainables.seeding import choose_device
 
 CHUNK = 512
 """Number of images or captions encoded at a time; limits memory and changes no result."""
@@ -41,10 +38,7 @@ CROPS = 32
 def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> dict[str, float]:
     """Return the metrics of a split by name (``i2t_r1`` ... ``rsum``), computed in eval mode without gradients.
 
-    Args:
-        model: Any model of this package.
-        split: Images and captions of the split.
-        folds: See ``metrics_in_folds``.
+    For ``folds`` see ``metrics_in_folds``.
 
     Raises:
         NotANumberError: If an embedding or a similarity is not finite.
@@ -83,10 +77,7 @@ def evaluate_checkpoint(
 class RankedSplit:
     """Result of a model on a split, query by query.
 
-    Attributes:
-        metrics: Metrics by name, see ``evaluate``.
-        ranks: Ranks of the positives, from which the metrics are computed.
-        judged: For each source of judgements, the ranks of the candidates that people judged to fit.
+    The metrics, see ``evaluate``, are computed from the ranks; ``judged`` has ranks for each source of judgements.
     """
 
     metrics: Mapping[str, float]
@@ -104,12 +95,7 @@ def rank_checkpoint(
 ) -> dict[str, RankedSplit]:
     """Return split -> result of a checkpoint's best model.
 
-    Args:
-        directory: The checkpoint.
-        data: The dataset that the model was trained on.
-        splits: Names of the splits to evaluate.
-        judgements: Split -> judgements, see ``judgements.beside_dataset``.
-        device: See ``trainables.devices``.
+    Judgements are given by split, see ``judgements.files``.
 
     Raises:
         CheckpointError: If the checkpoint is damaged, or was trained on another dataset.
@@ -117,14 +103,13 @@ def rank_checkpoint(
     model, _ = load_best(directory, data)
     where = choose_device(device)
     model.to(where)
-    judgements = judgements or {}
-    return {name: _rank(model, data.splits[name], judgements.get(name, ()), where) for name in splits}
-
-
-def _rank(model: RetrievalModel, split: Split, judgements: Sequence[Judgements], device: torch.device) -> RankedSplit:
+    ranked = {}
     with evaluating(model):
-        images, captions, _ = _encode(model, ResidentSplit(split, device, model.crop_size))
-        return rank_split(split, model.scores(images, captions), judgements)
+        for name in splits:
+            images, captions, _ = _encode(model, ResidentSplit(data.splits[name], where, model.crop_size))
+            scores = model.scores(images, captions)
+            ranked[name] = rank_split(data.splits[name], scores, (judgements or {}).get(name, ()))
+    return ranked
 
 
 def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = ()) -> RankedSplit:
@@ -163,11 +148,7 @@ def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConf
 
 
 def check_tokenizer_of(directory: Path, payload: Mapping[str, Any], data: Dataset) -> None:
-    """Refuse a checkpoint whose captions were cut by another tokenizer.
-
-    Raises:
-        CheckpointError: If the tokenizers differ; the message names both.
-    """
+    """Refuse a checkpoint whose captions were cut by another tokenizer (``CheckpointError``)."""
     # Checkpoints of older versions name none; theirs is that of English.
     trained, here = payload.get("tokenizer", ENGLISH.identity), data.vocabulary.tokenizer.identity
     if trained != here:
@@ -237,3 +218,69 @@ def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Any:
     with model.computing():
         encoded = model.gather(model.encode_captions(*split.captions(part)) for part in order.split(CHUNK))
     return encoded[order.argsort().to(split.device)]
+
+
+QUERIES_AT_A_TIME = 256
+"""Queries at a time; limits memory and changes no number."""
+
+
+def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
+    """Return the ranks that scores give to the candidates that fit."""
+    return JudgedRanks(
+        judgements.name,
+        judgements.digest,
+        _rank_direction(scores.between, judgements.i2t, scores),
+        _rank_direction(lambda captions, images: scores.between(images, captions).T, judgements.t2i, scores),
+    )
+
+
+def _rank_direction(
+    ask: Callable[[Tensor, Tensor], Tensor], direction: JudgedQueries, scores: Scores
+) -> DirectionRanks:
+    """Rank the candidates of one direction, whose ``ask`` gives the scores of queries with candidates."""
+    sides = direction.queries, direction.gallery
+    queries, gallery = (torch.from_numpy(places.astype(np.int64)).to(scores.device) for places in sides)
+    parts: list[tuple[Integers, ...]] = []
+    for first in range(0, len(queries), QUERIES_AT_A_TIME):
+        rows = slice(first, first + QUERIES_AT_A_TIME)
+        # Scores round: a wrong candidate within rounding of a right one is a tie, and ranks first.
+        parts.append(_rank_block(ask(queries[rows], gallery), direction, first, scores.tolerance))
+    positions, annotated, condensed, known = (np.concatenate(part) for part in zip(*parts, strict=True))
+    counts = np.bincount(direction.positives[0], minlength=len(queries)).astype(np.int32)
+    return DirectionRanks(direction.owners, counts, positions, annotated, condensed, known)
+
+
+def _rank_block(scores: Tensor, direction: JudgedQueries, first: int, tolerance: float) -> tuple[Integers, ...]:
+    """Return positions, annotated ranks, condensed positions and known candidates of some queries."""
+    positives = _mask(direction.positives, scores, first)
+    annotated = _mask(direction.annotated, scores, first)
+    positions = _positions(scores, positives, ~positives, tolerance)
+    own = _positions(scores, annotated, ~annotated, tolerance)
+    best = np.cumsum([0, *annotated.sum(1).tolist()])[:-1]
+    nothing = np.empty(0, dtype=np.int32)
+    if direction.judged is None:
+        return positions, own[best], nothing, nothing
+    judged = _mask(direction.judged, scores, first)
+    top = scores.topk(min(TOP, scores.shape[1])).indices
+    known = judged.gather(1, top).sum(1).cpu().numpy().astype(np.int32)
+    return positions, own[best], _positions(scores, positives, judged & ~positives, tolerance), known
+
+
+def _mask(pairs: Pairs, scores: Tensor, first: int) -> Tensor:
+    """Return which candidates belong to some pairs, bool, in the shape of the scores of queries from the first on."""
+    low, high = np.searchsorted(pairs[0], [first, first + len(scores)])
+    rows, columns = torch.from_numpy(pairs[:, low:high].astype(np.int64)).to(scores.device)
+    mask = torch.zeros_like(scores, dtype=torch.bool)
+    mask[rows - first, columns] = True
+    return mask
+
+
+def _positions(scores: Tensor, positives: Tensor, against: Tensor, tolerance: float) -> Integers:
+    """Return the positions of positives among the candidates that they are ranked with, query after query."""
+    counts = positives.sum(1)
+    best = scores.masked_fill(~positives, -torch.inf).topk(int(counts.max())).values
+    others = scores.masked_fill(~against, -torch.inf).sort(1).values
+    harder = others.shape[1] - torch.searchsorted(others, best - tolerance)
+    place = torch.arange(1, best.shape[1] + 1, device=scores.device)
+    found: Integers = (harder + place)[place <= counts[:, None]].cpu().numpy().astype(np.int32)
+    return found

@@ -42,9 +42,7 @@ ROUNDS = 60
 def domain_of(kind: Kind, gate: float | None = None) -> tuple[float, float]:
     """Return the interval on which the slope of a kind must have the right sign: for Delta from -gate on.
 
-    Args:
-        kind: Argument of the polynomial; only ``relative`` depends on the gate.
-        gate: Pairs with Delta at or below -gate cost nothing, >= 0; ``None`` is no gate.
+    Only ``relative`` depends on the gate, >= 0: pairs with Delta at or below -gate cost nothing; ``None`` is no gate.
 
     Raises:
         ConfigError: If ``kind`` is unknown.
@@ -88,10 +86,7 @@ def nearest_feasible(
     point where the result is worst. A remaining rounding error is corrected by the linear coefficient, which shifts the
     whole slope.
 
-    Args:
-        coefficients: Ascending powers, index = power; at least one, all finite. The constant is never changed.
-        kind: The similarities that the polynomial weighs.
-        domain: Interval that is checked, instead of ``DOMAINS[kind]``.
+    For the arguments see ``is_feasible``; the constant is never changed.
 
     Raises:
         ConfigError: If there are no coefficients, a coefficient is not finite, or ``kind`` is unknown.
@@ -112,10 +107,7 @@ def nearest_feasible(
 def lowest_value(coefficients: Sequence[float], low: float, high: float) -> float:
     """Return the lowest value of a polynomial on an interval.
 
-    Args:
-        coefficients: Ascending powers, index = power; at least one, all finite.
-        low: Lower end of the interval.
-        high: Upper end, above ``low``.
+    Coefficients, one at least, are in ascending powers and finite; ``low`` is below ``high``.
 
     Example:
         >>> lowest_value((1.0, 0.0, 1.0), -1.0, 2.0)
@@ -133,8 +125,7 @@ def require_finite(name: str, coefficients: Sequence[float]) -> None:
 def constant_problem(counts: Mapping[str, int]) -> str | None:
     """Return the problem of a loss whose polynomials are all constant, or ``None`` for other losses.
 
-    Args:
-        counts: Name of a polynomial of the loss -> number of its coefficients.
+    ``counts`` maps the name of a polynomial to the number of its coefficients.
     """
     if any(count > 1 for count in counts.values()):
         return None

@@ -10,10 +10,21 @@ with z the number of these positives ("published"; one hit at rank 1 gives 1) or
 ("standard"). All metrics follow from the numbers of negatives at or above each of a query's five best positives. These
 counts are summed over blocks of the similarity matrix, so the whole matrix need not exist.
 
+Where images retrieve images, a query looks for another image of its class among all other images:
+
+    rank = 1 + #{images n of other classes: s_n >= max over the other images p of its class of s_p}
+    R@K  = 100 * mean(rank <= K)
+
+The query itself is no candidate. There is only one direction, so every
+``t2i_`` number equals the ``i2t_`` number, and ``rsum`` is twice the sum of R@1, R@5 and R@10. AP@5 and NMI are left
+out.
+
 References:
     [Faghri2018] Faghri et al., VSE++, section 4: recall and the COCO 1K and 5K protocols. arXiv:1707.05612
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
         section 4: average recall, rsum and mAP@5. arXiv:2202.07474
+    [OhSong2016] Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, section 5: Recall@K of
+        CUB-200-2011 (K = 1, 2, 4, 8), CARS196 and Stanford Online Products. arXiv:1511.06452
 """
 
 from collections.abc import Callable
@@ -79,10 +90,7 @@ def stacked_retrieval_metrics(
 ) -> dict[str, Tensor]:
     """Return the metrics of each of several trials: ``retrieval_metrics`` with leading dimensions.
 
-    Args:
-        similarity: Shape (..., I, C).
-        positives: Shape (I, C), shared by the trials.
-        map5: Divisor of AP@5.
+    ``similarity`` has the shape (..., I, C), and the trials share ``positives``, (I, C).
 
     Returns:
         The keys of ``retrieval_metrics``, each of shape (...), float64.
@@ -142,14 +150,8 @@ def metrics_in_folds(
 ) -> dict[str, float]:
     """Return the metrics of scores that are computed a block at a time, without their I x C matrix.
 
-    Args:
-        make_scores: Makes the scores of images and captions.
-        images: I vectors, or sets of vectors.
-        captions: C vectors, or sets of vectors.
-        image_of_caption: See ``embedding_metrics``.
-        folds: See ``embedding_metrics``.
-        map5: See ``embedding_metrics``.
-        chunk: See ``embedding_metrics``.
+    ``make_scores`` makes the scores of images and captions, each vectors or sets of vectors. For the other arguments
+    see ``embedding_metrics``.
 
     Raises:
         ValueError: If ``folds`` does not divide I, or ``chunk`` is below 1.
@@ -163,7 +165,9 @@ def metrics_in_folds(
     for start in range(0, len(images), size):
         inside = (image_of_caption >= start) & (image_of_caption < start + size)
         scores = make_scores(images[start : start + size], captions[inside])
-        results.append(_metrics_of_scores(scores, image_of_caption[inside] - start, map5, chunk))
+        found = count_harder(scores, image_of_caption[inside] - start, DEPTH, chunk)
+        t2i, one = found.t2i[:, None], torch.ones_like(found.t2i)
+        results.append(_as_floats(_both_directions(found.i2t, found.captions_per_image, t2i, one, map5)))
     return {name: sum(result[name] for result in results) / folds for name in results[0]}
 
 
@@ -182,14 +186,6 @@ def metrics_of_ranks(
     harder = i2t.new_zeros(image_count, int(counts.max()))
     harder[image_of_caption[order], place] = i2t[order] - 1
     return _as_floats(_both_directions(harder, counts, (t2i - 1)[:, None], torch.ones_like(t2i), map5))
-
-
-def _metrics_of_scores(
-    scores: Scores, image_of_caption: Tensor, map5: AveragePrecision, chunk: int
-) -> dict[str, float]:
-    found = count_harder(scores, image_of_caption, DEPTH, chunk)
-    one = torch.ones_like(found.t2i)
-    return _as_floats(_both_directions(found.i2t, found.captions_per_image, found.t2i[:, None], one, map5))
 
 
 def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
@@ -266,3 +262,51 @@ def _check_matrix(similarity: Tensor, positives: Tensor) -> None:
         raise ValueError(f"similarity needs at least one image and one caption, got {tuple(similarity.shape)}")
     require_positives(positives)
     check_finite("similarity", similarity)
+
+
+FINE_PLACES = (2, 4, 8)
+"""Further K of the recalls R@K, which are usual in fine-grained retrieval, beside 1, 5 and 10."""
+
+
+def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
+    """Return the rank of the best other image of each image's class among the images of other classes.
+
+    Args:
+        scores: Similarities of the I images as queries with the same I images as candidates.
+        labels: Class of each image, shape (I,), integers; each class has at least two images.
+
+    Returns:
+        Ranks from 1, shape (I,), int64, on the device of the scores.
+
+    Raises:
+        ValueError: If a class has only one image.
+
+    Example:
+        >>> from trainables.positive_ranks import BlockScores
+        >>> vectors = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.3]])
+        >>> rank_classmates(BlockScores(vectors, vectors), torch.tensor([0, 0, 1, 1])).tolist()
+        [1, 1, 1, 3]
+    """
+    labels = labels.to(scores.device)
+    if int(labels.bincount().where(labels.bincount() > 0, 2).min()) < 2:
+        raise ValueError("every class needs two images: a query and an image to find")
+    everyone = torch.arange(len(labels), device=scores.device)
+    ranks = []
+    for part in everyone.split(QUERIES_AT_A_TIME):
+        block = scores.between(part, everyone)
+        same = labels[part][:, None] == labels
+        itself = everyone == part[:, None]
+        best = block.masked_fill(~same | itself, -torch.inf).amax(1, keepdim=True)
+        ranks.append(1 + ((block >= best - scores.tolerance) & ~same).sum(1))
+    return torch.cat(ranks)
+
+
+def class_metrics(ranks: Tensor) -> dict[str, float]:
+    """Return the keys of ``retrieval_metrics`` without AP, and R@2, R@4 and R@8, of ranks of ``rank_classmates``.
+
+    Ranks are from 1, shape (I,), int64.
+    """
+    found = metrics_of_ranks(ranks, ranks, torch.arange(len(ranks), device=ranks.device))
+    kept = {name: value for name, value in found.items() if not name.endswith("map5")}
+    fine = {k: 100.0 * int((ranks <= k).sum()) / len(ranks) for k in FINE_PLACES}
+    return kept | {f"{way}_r{k}": value for way in ("i2t", "t2i") for k, value in fine.items()}

@@ -1,4 +1,4 @@
-"""The input features and the parameters of each model, checked before torch is imported.
+"""The input features and the parameters of each model, and the names of backbones, checked before torch is imported.
 
 A model's parameters are keyword arguments of its constructor. This module has the names and accepted values, so that
 wrong ``model_parameters`` of a config are refused before a search starts.
@@ -8,11 +8,55 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TypeGuard
 
-from trainables.backbone_names import BACKBONES
 from trainables.errors import ConfigError
 from trainables.plugins.in_use import NameTable
+
+# fmt: off
+BACKBONES = (
+    "alexnet",
+    "convnext_base", "convnext_large", "convnext_small", "convnext_tiny",
+    "densenet121", "densenet161", "densenet169", "densenet201",
+    "efficientnet_b0", "efficientnet_b1", "efficientnet_b2",
+    "efficientnet_b3", "efficientnet_b4", "efficientnet_b5", "efficientnet_b6",
+    "efficientnet_b7", "efficientnet_v2_l", "efficientnet_v2_m", "efficientnet_v2_s",
+    "googlenet", "inception_v3", "maxvit_t",
+    "mnasnet0_5", "mnasnet0_75", "mnasnet1_0", "mnasnet1_3",
+    "mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small",
+    "regnet_x_16gf", "regnet_x_1_6gf", "regnet_x_32gf",
+    "regnet_x_3_2gf", "regnet_x_400mf", "regnet_x_800mf", "regnet_x_8gf",
+    "regnet_y_128gf", "regnet_y_16gf", "regnet_y_1_6gf", "regnet_y_32gf",
+    "regnet_y_3_2gf", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_8gf",
+    "resnet101", "resnet152", "resnet18", "resnet34", "resnet50",
+    "resnext101_32x8d", "resnext101_64x4d", "resnext50_32x4d",
+    "shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "shufflenet_v2_x1_5", "shufflenet_v2_x2_0",
+    "squeezenet1_0", "squeezenet1_1",
+    "swin_b", "swin_s", "swin_t", "swin_v2_b", "swin_v2_s", "swin_v2_t",
+    "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn",
+    "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16", "vit_l_32",
+    "wide_resnet101_2", "wide_resnet50_2",
+)
+# fmt: on
+"""Names of all backbones, sorted within a family of networks."""
+
+
+def check_backbone(name: str) -> None:
+    """Refuse a name that torchvision does not have (``ConfigError``)."""
+    if name not in BACKBONES:
+        nearest = get_close_matches(name, BACKBONES, n=5, cutoff=0)
+        raise ConfigError(f"backbone must be a classifier of torchvision, got {name!r}; nearest: {', '.join(nearest)}")
+
+
+def check_weights(weights: str, key: str) -> None:
+    """Refuse weights that are neither a known word nor an existing file (``ConfigError``).
+
+    ``weights`` is ``DEFAULT``, ``none`` or a path; ``key`` is its name in the message.
+    """
+    if weights not in ("DEFAULT", "none") and not Path(weights).is_file():
+        raise ConfigError(f"{key} must be DEFAULT, none or a state-dict file; there is no file {weights}")
+
 
 FEATURES: NameTable[str] = NameTable(
     "models",
@@ -23,12 +67,10 @@ FEATURES: NameTable[str] = NameTable(
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedValues:
     """The values that a parameter accepts.
 
-    Attributes:
-        rule: The values in words that follow "must be".
-        accepts: Returns whether a value is accepted.
+    The rule has the values in words that follow "must be".
     """
 
     rule: str
@@ -38,36 +80,39 @@ class Accepted:
         return self.rule
 
 
-def one_of(*words: object) -> Accepted:
+def one_of(*words: object) -> AcceptedValues:
     """Return the domain of a parameter whose value must be one of the given words."""
-    return Accepted(f"one of {', '.join(map(str, words))}", lambda value: value in words)
+    return AcceptedValues(f"one of {', '.join(map(str, words))}", lambda value: value in words)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-NUMBER = Accepted("a finite number", _is_number)
-POSITIVE = Accepted("a finite number above 0", lambda value: _is_number(value) and value > 0)
-NOT_NEGATIVE = Accepted("a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
-COUNT = Accepted("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
-SWITCH = Accepted("true or false", lambda value: isinstance(value, bool))
-WORD = Accepted("a word", lambda value: isinstance(value, str))
-NUMBERS = Accepted("a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(_is_number, value)))
-BACKBONE = Accepted("a classifier of torchvision (resnet50, resnet152, vgg19, ...)", lambda value: value in BACKBONES)
+NUMBER = AcceptedValues("a finite number", _is_number)
+POSITIVE = AcceptedValues("a finite number above 0", lambda value: _is_number(value) and value > 0)
+NOT_NEGATIVE = AcceptedValues("a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
+COUNT = AcceptedValues("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
+SWITCH = AcceptedValues("true or false", lambda value: isinstance(value, bool))
+WORD = AcceptedValues("a word", lambda value: isinstance(value, str))
+NUMBERS = AcceptedValues(
+    "a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(_is_number, value))
+)
+BACKBONE = AcceptedValues(
+    "a classifier of torchvision (resnet50, resnet152, vgg19, ...)", lambda value: value in BACKBONES
+)
 # Any path is accepted here; a missing file is refused when the weights are read.
-WEIGHTS = Accepted(
+WEIGHTS = AcceptedValues(
     "DEFAULT (torchvision's), none (untrained) or a state-dict file",
     lambda value: isinstance(value, str) and bool(value),
 )
 
 
-def _like(default: object, words: Sequence[object]) -> Accepted:
+def _like(default: object, words: Sequence[object]) -> AcceptedValues:
     """Return the domain of a parameter of a plug-in's model.
 
-    Args:
-        default: The constructor's default: a number, a word, true or false, or a list of numbers.
-        words: Accepted words, if the default is a word; empty for any word.
+    ``default`` is the constructor's: a number, a word, true or false, or a list of numbers. ``words`` are accepted if
+    it is a word; empty for any word.
     """
     if isinstance(default, bool):
         return SWITCH
@@ -82,7 +127,7 @@ HEADS = one_of("linear", "mlp", "residual", "identity")
 NORMS = one_of("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm")
 """SCAN's norms of the products of regions and words before the softmax."""
 
-MODEL_PARAMETERS: NameTable[Mapping[str, Accepted]] = NameTable(
+MODEL_PARAMETERS: NameTable[Mapping[str, AcceptedValues]] = NameTable(
     "models",
     {
         "vsepp": {"backbone": BACKBONE, "weights": WEIGHTS, "pooling": one_of("mean", "max", "gpo")},
@@ -124,16 +169,9 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
 
 
 def check_identity(side: str, head: str, size: int, embedding_size: int) -> None:
-    """Refuse an ``identity`` head if the features have other dimensions than the joint space.
+    """Refuse an ``identity`` head if the features have other dimensions than the joint space (``ConfigError``).
 
-    Args:
-        side: ``image`` or ``caption``.
-        head: A word of ``HEADS``.
-        size: Dimensions of the features.
-        embedding_size: Dimensions of the joint space.
-
-    Raises:
-        ConfigError: If the head is ``identity`` and the dimensions differ.
+    ``side`` is ``image`` or ``caption``, and ``size`` the dimensions of its features.
     """
     if head == "identity" and size != embedding_size:
         raise ConfigError(

@@ -21,7 +21,6 @@ from torch.optim import Optimizer
 
 from trainables.config import TrainingConfig
 from trainables.losses.parameters import Learnable, learnable_of, learned_names, with_values
-from trainables.models.retrieval_model import RetrievalModel
 
 
 def _eager_step(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,13 +44,8 @@ class SGD(torch.optim.SGD):
     step = _eager_step(torch.optim.SGD.step)
 
 
-def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.optim.Optimizer:
-    """Make AdamW, which is Adam if the weight decay is 0, or plain SGD."""
-    return optimizer_of(model.parameters(), training)
-
-
-def optimizer_of(parameters: Iterable[nn.Parameter], training: TrainingConfig) -> torch.optim.Optimizer:
-    """Make the optimiser of some parameters; see ``build_optimizer``."""
+def build_optimizer(parameters: Iterable[nn.Parameter], training: TrainingConfig) -> torch.optim.Optimizer:
+    """Make AdamW, which is Adam if the weight decay is 0, or plain SGD, of some parameters."""
     make: type[Optimizer] = SGD if training.optimizer == "sgd" else AdamW
     settings: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
     # Torch refuses an empty list, but a group may be empty, as in a model whose heads are identities.
@@ -102,10 +96,7 @@ L = TypeVar("L")
 class LearnedParameter:
     """One learned hyper-parameter.
 
-    Attributes:
-        how: Parametrisation and bounds of the number.
-        raw: The number that the optimiser steps, shape ().
-        optimizer: Optimiser of ``raw``.
+    The optimiser steps ``raw``, a number of shape ().
     """
 
     how: Learnable
@@ -121,9 +112,6 @@ class LearnedParameters:
     """The hyper-parameters that a trial's loss has learned so far.
 
     A schedule can begin to learn a hyper-parameter at a later epoch, from its initial value, or fix its value later.
-
-    Attributes:
-        each: Name -> learned hyper-parameter.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -177,14 +165,14 @@ class LearnedParameters:
 
     def _add(self, name: str, how: Learnable, training: TrainingConfig) -> None:
         raw = nn.Parameter(torch.tensor(how.raw(how.initial), dtype=torch.float32, device=self._device))
-        self.each[name] = LearnedParameter(how, raw, optimizer_of([raw], training))
+        self.each[name] = LearnedParameter(how, raw, build_optimizer([raw], training))
 
 
 class StackedParameters:
     """The learned hyper-parameters of K trials of one kind of loss, as numbers of shape (K,).
 
     The numbers and gradients of the trials become views of the stacked numbers and gradients, as with stacked models
-    (see ``trainables.models.stack``).
+    (see ``trainables.fused``).
     """
 
     def __init__(self, loss: object, members: list[LearnedParameters]) -> None:

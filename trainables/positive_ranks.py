@@ -190,11 +190,7 @@ def rank_positives(
     captions of other images if the image is the query, and among the other images if the caption is the query. Ties
     rank against the query. ``metrics_of_ranks`` computes the metrics of ``embedding_metrics`` from these ranks.
 
-    Args:
-        images: Shape (I, D); for all arguments see ``embedding_metrics``.
-        captions: Shape (C, D).
-        image_of_caption: Shape (C,).
-        chunk: Rows and columns of a block, >= 1; changes no rank.
+    For the arguments see ``embedding_metrics``.
 
     Returns:
         Ranks from 1, image to caption and caption to image, each of shape (C,), int64.
@@ -209,10 +205,7 @@ def rank_positives(
 def rank_by_scores(scores: Scores, image_of_caption: Tensor, *, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
     """Return the ranks of ``rank_positives`` from scores.
 
-    Args:
-        scores: Scores of all images and captions.
-        image_of_caption: See ``rank_positives``; on the device of the scores.
-        chunk: Rows and columns of a block, >= 1; changes no rank.
+    ``image_of_caption`` is on the device of the scores.
     """
     counts = torch.bincount(image_of_caption)
     found = count_harder(scores, image_of_caption, int(counts.max()), chunk)
@@ -254,11 +247,8 @@ def rank_similarity(similarity: Tensor, image_of_caption: Tensor) -> tuple[Tenso
 class Harder:
     """Numbers of negatives at or above positives.
 
-    Attributes:
-        i2t: Negatives at or above each image's best positives, shape (I, <= depth).
-        t2i: Negatives at or above each caption's image, shape (C,).
-        own: Score of each caption with its image, shape (C,).
-        captions_per_image: Number of captions of each image, shape (I,).
+    ``i2t`` has those of each image's best positives, shape (I, <= depth), ``t2i`` those of each caption's image, (C,).
+    ``own`` is the score of each caption with its image, (C,), and ``captions_per_image`` has the shape (I,).
     """
 
     i2t: Tensor

@@ -6,13 +6,21 @@ retrieval metrics can be computed from the ranks.
 
 A file of ranks is an ``.npz`` that holds no pickle. A journal holds the same numbers as text: int32, compressed by zlib
 and encoded by base64 (``pack_integers``), about 10 kB for 1,000 images with five captions each.
+
+A random ranking has an expected rsum as well: 150 of 600 on a split of twenty images with five captions each. A query
+with m positives among n candidates finds one of them in its first K places with probability
+
+    1 - C(n - m, K) / C(n, K)        (1 where K > n - m)
+
+The rsum of chance is the sum of these six recalls in percent, K = 1, 5, 10, averaged over the queries.
 """
 
 import base64
 import binascii
 import io
 import zlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,10 +129,8 @@ class Ranks:
 def write_ranks(path: Path, ranks: Ranks) -> None:
     """Write a file of ranks whole, or not at all.
 
-    Args:
-        path: Path with the ending ``.npz`` in an existing folder.
-        ranks: The ranks, written as the arrays ``i2t``, ``t2i``, ``image_of_caption``, ``image_ids`` and the texts
-            ``queries`` and ``split``.
+    The path ends with ``.npz``, in an existing folder. The ranks are written as the arrays ``i2t``, ``t2i``,
+    ``image_of_caption``, ``image_ids`` and the texts ``queries`` and ``split``.
     """
     buffer = io.BytesIO()
     arrays = {name: getattr(ranks, name) for name in ("i2t", "t2i", "image_of_caption")}
@@ -153,3 +159,37 @@ def read_ranks(path: Path) -> Ranks:
     except Exception as error:  # noqa: BLE001  # of a damaged archive zipfile, zlib and NumPy raise any error
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise DataError(f"{path}: holds no ranks, or is damaged: {reason:.300}") from None
+
+
+PLACES = (1, 5, 10)
+"""The K of the recalls R@K in an rsum."""
+
+
+def chance_rsum(image_of_caption: np.ndarray, labels: np.ndarray | None = None) -> float:
+    """Return the expected rsum, in [0, 600], of a random ranking.
+
+    Args:
+        image_of_caption: Image of each caption, shape (C,), integers; each of I images has at least one caption.
+        labels: Class of each image, shape (I,), where images retrieve the other images of their class.
+
+    Example:
+        >>> round(chance_rsum(np.arange(20).repeat(5)), 1)
+        149.7
+    """
+    if labels is not None:
+        others = [size - 1 for size in Counter(labels.tolist()).values() for _ in range(size)]
+        return 2 * sum(_recall(len(labels) - 1, others, places) for places in PLACES)
+    captions_of_images = Counter(image_of_caption.tolist()).values()
+    captions, images = len(image_of_caption), len(captions_of_images)
+    i2t = sum(_recall(captions, captions_of_images, places) for places in PLACES)
+    return i2t + sum(_recall(images, [1], places) for places in PLACES)
+
+
+def _recall(candidates: int, positives: Iterable[int], places: int) -> float:
+    """Return the expected recall in percent of queries with the given numbers of positives."""
+    queries, missed, first = Counter(positives), 0.0, range(min(places, candidates))
+    for own, count in queries.items():
+        # The probability that no positive is among the first places.
+        shares = [max(candidates - own - place, 0) / (candidates - place) for place in first]
+        missed += count * float(np.prod(shares))
+    return 100 * (1 - missed / queries.total())

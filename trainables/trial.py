@@ -1,6 +1,7 @@
 """A trial from beginning to end: seed, build, then train, evaluate and report each epoch.
 
-A trial yields reports and does not know their reader: a test, the command ``train``, or an actor of a cluster.
+A trial yields reports and does not know their reader: a test, the command ``train``, or an actor of a cluster. The
+losses of an epoch's steps are read from the device several at a time, so that no step waits for its loss.
 """
 
 import math
@@ -14,25 +15,70 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.checkpoint import BEST, STATE, read_file, write_file
+from trainables.checkpoint import BEST, STATE, EpochReport, read_file, write_file
 from trainables.cocos import ContributionStatistics, Spread, count_contributions
-from trainables.config import LEARNED, TrialConfig
-from trainables.data.batches import Batch, epoch_batches
+from trainables.config import LEARNED, TrialConfig, derive_seed
+from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
-from trainables.data.resident import ResidentSplit
 from trainables.data.tokenizers import ENGLISH
-from trainables.devices import choose_device
-from trainables.errors import CheckpointError, DivergedError
+from trainables.errors import Blaming, CheckpointError, DivergedError
 from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions, similarities
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import LearnedParameters, adjust_optimizer, build_optimizer
-from trainables.plugins.blame import Blaming
-from trainables.reports import EpochReport
-from trainables.seeding import derive_seed, generator, make_deterministic, seed_torch
-from trainables.step_losses import StepLosses
+from trainables.seeding import choose_device, generator, make_deterministic, seed_torch
+
+UNREAD = 32
+"""Number of steps on an accelerator between two readings of losses, because reading makes the accelerator wait."""
+
+
+def steps_unread(device: torch.device) -> int:
+    """Return how many steps' losses are read at once: 1 on a CPU, where reading does not wait."""
+    return 1 if device.type == "cpu" else UNREAD
+
+
+class StepLosses:
+    """Sums losses and finds the first loss that is not finite.
+
+    ``unread`` losses are read at once, by default ``steps_unread``; steps after a loss that is not finite are lost with
+    the trial. ``place`` is the ``FILE:LINE`` of a plug-in's loss, for the message.
+    """
+
+    def __init__(self, epoch: int, unread: int | None = None, place: str = "") -> None:
+        self._epoch, self._most, self._place = epoch, unread, place
+        self._unread: list[Tensor] = []
+        self._total, self._steps = 0.0, 0
+
+    def add(self, value: Tensor) -> None:
+        """Add the loss of the next step, a scalar.
+
+        Raises:
+            DivergedError: If a loss that was read is not finite; the error names the first such step.
+        """
+        self._unread.append(value.detach())
+        if len(self._unread) >= (self._most or steps_unread(value.device)):
+            self._read()
+
+    def mean(self) -> float:
+        """Return the mean over all steps; at least one step is needed.
+
+        Raises:
+            DivergedError: If a loss is not finite; the error names the first such step.
+        """
+        self._read()
+        return self._total / self._steps
+
+    def _read(self) -> None:
+        numbers = torch.stack(self._unread).tolist() if self._unread else []
+        self._unread.clear()
+        for number in numbers:
+            self._steps += 1
+            if not math.isfinite(number):
+                raise DivergedError("train/loss", number, self._epoch, self._steps, self._place)
+            self._total += number
+
 
 COCOS_BATCHES = 8
 """Number of batches on which COCOS is measured in training; ``orchestrator cocos`` takes the whole train split."""
@@ -115,7 +161,7 @@ class Trial:
         else:
             self.train_split, self.val_split = beside.train_split, beside.val_split
         self.loss = build_loss(config.loss, **config.loss_parameters)
-        self.optimizer = build_optimizer(self.model, config.training)
+        self.optimizer = build_optimizer(self.model.parameters(), config.training)
         self.learned = LearnedParameters(device)
         self.metrics: dict[str, float] = {}
         self.best_epoch, self.best_value = 0, -math.inf

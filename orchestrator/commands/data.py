@@ -16,9 +16,8 @@ from orchestrator.commands.options import DataRoot, Dataset, Json, Plugins, Toke
 from orchestrator.commands.unpack import unpack
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, say
-from trainables.data.scenes.classes import PER_CLASS, generate_classes
-from trainables.data.scenes.generate import generate_scenes
-from trainables.data.vocabulary import VocabularyName
+from trainables.data.scenes.generate import PER_CLASS, generate_classes, generate_scenes
+from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description
 from trainables.dataset_description import describe as describe_dataset
 from trainables.errors import ConfigError, condense

@@ -19,14 +19,13 @@ from rich.text import Text
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.text.terminal import make_console, say
-from search_spaces.declared import declared_bounds
-from trainables.errors import ConfigError, UserError
+from search_spaces.independent import declared_bounds
+from trainables.errors import LABELS, ConfigError, UserError
 from trainables.extras import require
-from trainables.plugins.blame import LABELS
 from trainables.plugins.plugin import Plugin, installed_plugins, read_installed
 
 if TYPE_CHECKING:
-    from trainables.contracts.findings import Finding
+    from trainables.contracts import ContractFinding
 
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -47,7 +46,7 @@ class Checked:
 
     name: str
     digest: str
-    offers: Sequence[tuple[str, str, str, "list[Finding]"]]
+    offers: Sequence[tuple[str, str, str, "list[ContractFinding]"]]
 
 
 def plugins(files: Plugins = None, as_json: Json = False) -> None:
@@ -159,7 +158,7 @@ def _checked(plugin: "Plugin") -> Checked:
     return Checked(plugin.name, plugin.digest, offers)
 
 
-def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
+def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["ContractFinding"]:
     if kind == "losses":
         from trainables.contracts.loss_contract import check_loss
 
@@ -173,7 +172,7 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
         from orchestrator.studies.sampler_contract import check_sampler
 
         return check_sampler(name)
-    from trainables.contracts.findings import check_format
+    from trainables.contracts import check_format
 
     return check_format(name)
 
@@ -203,7 +202,7 @@ def _print_rows(rows: list[dict[str, str]]) -> None:
     make_console().print(table)
 
 
-def _print_findings(title: str, findings: list["Finding"]) -> None:
+def _print_findings(title: str, findings: list["ContractFinding"]) -> None:
     table = Table(title=Text(title), title_justify="left")
     for heading in ("check", "", "what was found"):
         table.add_column(heading, overflow="fold", no_wrap=heading != "what was found")

@@ -21,7 +21,7 @@ from trainables.data.dataset import open_dataset
 from trainables.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from trainables.serving.retriever import Answer, Retriever
+    from trainables.serving.retriever import Match, Retriever
 
 
 def retrieve(
@@ -103,7 +103,7 @@ def _write_page(
     retriever: "Retriever",
     registered: "Registered",
     query: str,
-    answers: Sequence["Answer"],
+    answers: Sequence["Match"],
     captions: Mapping[str, Sequence[str]],
     doubts: Sequence[str],
     data_root: Path,
@@ -124,7 +124,7 @@ def _write_page(
     say(f"page: {path}", error=True)
 
 
-def show_answers(title: str, answers: Sequence["Answer"], heading: str, captions: Sequence[str]) -> None:
+def show_answers(title: str, answers: Sequence["Match"], heading: str, captions: Sequence[str]) -> None:
     """Print the answers as a table, the best first, each with a caption."""
     table = Table(title=title, title_justify="left")
     shown = [name for name in ("image", "filename") if any(getattr(answer, name) for answer in answers)]

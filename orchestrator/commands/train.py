@@ -19,9 +19,9 @@ from orchestrator.text.values import count_text, values_text
 from orchestrator.workload.begin import directory_of, read_config
 from orchestrator.workload.begin import train as begin
 from orchestrator.workload.single import TrainingStart, read_history
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import UserError
-from trainables.reports import EpochReport
 
 
 class TrainingInterruptedError(UserError):

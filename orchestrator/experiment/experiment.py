@@ -32,11 +32,10 @@ from orchestrator.experiment.yaml_files import (
 )
 from orchestrator.journal.begun_experiment import BegunExperiment
 from search_spaces import StudySpace, Suggestion
-from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig
+from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig, derive_seed
 from trainables.errors import Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 from trainables.plugins.in_use import references
-from trainables.seeding import derive_seed
 
 __all__ = ["Cell", "Experiment", "load_experiment"]
 

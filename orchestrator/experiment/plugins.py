@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from orchestrator.experiment.samplers import SAMPLERS
 from orchestrator.experiment.yaml_files import Document
 from search_spaces import SPACES, SpaceError
-from search_spaces.declared import declared_bounds, declared_space
+from search_spaces.independent import declared_bounds, declared_space
 from trainables.errors import ConfigError
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import find_plugin, owner_of, use

@@ -9,8 +9,9 @@ from orchestrator.experiment.plugins import model_bounds, model_defaults
 from orchestrator.experiment.samplers import SAMPLERS, names_of
 from orchestrator.experiment.sections import Scheduler, Search
 from orchestrator.experiment.values import ListedValues, check_training
-from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
+from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values
 from search_spaces.space import Asked, check_name
+from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL
 from trainables.config import CHANGEABLE, REGION_PARAMETERS, TrainingConfig
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
@@ -45,11 +46,11 @@ def make_space(
     """
     beside = {name: bound for name, bound in search.model_parameters.items() if name in MODEL_PARAMETERS[model]}
     usual = {f"training.{name}": value for name, value in asdict(training).items()}
-    defaults = {**wsabie.USUAL, **model_defaults(model), **parameters}
+    defaults = {**USUAL, **model_defaults(model), **parameters}
     space = StudySpace(
         losses={loss: _part(search, loss, training.pairs) for loss in losses},
-        training=_bounds_beside("training", search.training, optimizer.BOUNDS),
-        model_parameters=_bounds_beside("model_parameters", beside, {**wsabie.BOUNDS, **model_bounds(model)}),
+        training=_bounds_beside("training", search.training, TRAINING_BOUNDS),
+        model_parameters=_bounds_beside("model_parameters", beside, {**MODEL_BOUNDS, **model_bounds(model)}),
         usual=usual | {f"model.{name}": value for name, value in defaults.items()},
     )
     if search.sampler == "grid":

@@ -14,8 +14,8 @@ from typing import Any
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.confirmation import metrics_of
-from trainables.data.cache import whole_directory
 from trainables.errors import ConfigError
+from trainables.files import whole_directory
 
 TEST = "test/"
 BEST = "best/"

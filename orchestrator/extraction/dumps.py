@@ -9,10 +9,9 @@ import numpy as np
 
 from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
-from trainables.data.caption_features import captions_digest
 from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Image
-from trainables.data.dumps import Dump, read_dump
-from trainables.data.features import images_digest
+from trainables.data.features import captions_digest, images_digest
+from trainables.data.foreign_features import Dump, read_dump
 from trainables.errors import ConfigError, DataError
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.extraction.interrupted import KEPT, ExtractionInterruptedError
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.processes import sigterm_as_ctrl_c
-from trainables.backbone_names import check_backbone, check_weights
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.features import images_digest
-from trainables.data.pictures.images import check_links, list_images
+from trainables.data.pictures import check_links, list_images
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.files import make_writable
+from trainables.model_parameters import check_backbone, check_weights
 
 if TYPE_CHECKING:
     from trainables.data.extract import Encoder, Plan, ShardResult
@@ -42,7 +42,7 @@ class ExtractionRequest:
         data_root: Where datasets lie; no image outside it is read.
         out: Where the features go; ``None`` for the dataset's own folder.
         split: Extract, and write rows for, the images of this split alone; ``None`` for all images.
-        backbone: A name of ``trainables.backbone_names.BACKBONES``.
+        backbone: A name of ``trainables.model_parameters.BACKBONES``.
         weights: ``DEFAULT`` (torchvision's), ``none`` (untrained) or a state-dict file.
         features: A key of ``KINDS``.
         augmentations: Random crops of each image beside its centre, >= 0.
@@ -218,7 +218,7 @@ def _prepare(
     import torchvision
 
     from trainables.data.extract import Plan
-    from trainables.data.pictures.pixels import resized_side
+    from trainables.data.pictures import resized_side
     from trainables.models.backbones import build_backbone, weights_digest
 
     backbone = build_backbone(request.backbone, request.weights, seed=request.seed)
@@ -257,9 +257,8 @@ def load_encoder(request: ExtractionRequest) -> "Encoder":
 
 
 def _make_encoder(request: ExtractionRequest, backbone: Any) -> "Encoder":
-    from trainables.devices import choose_device
     from trainables.models.backbones import make_encoder
-    from trainables.seeding import make_deterministic
+    from trainables.seeding import choose_device, make_deterministic
 
     device = choose_device(request.device)
     make_deterministic(device)

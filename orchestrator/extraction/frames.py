@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.data.features import images_digest
-from trainables.data.frames import pool_clips
+from trainables.data.foreign_features import pool_clips
 from trainables.errors import ConfigError
 
 

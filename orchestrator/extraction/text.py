@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
-from trainables.data.cache import default_cache
-from trainables.data.caption_features import captions_digest
 from trainables.data.corpus import Image
 from trainables.data.dataset import tokenizer_of
+from trainables.data.features import captions_digest
 from trainables.data.source import find_source
-from trainables.data.tfidf import NAME, extractor_path, fit_tfidf
+from trainables.data.text_features import NAME, extractor_path, fit_tfidf
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import ConfigError
-from trainables.files import write_whole
+from trainables.files import default_cache, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +62,7 @@ def extract_text(
         dimensions: Features of each caption, for ``tfidf-svd``, >= 1.
         seed: Seed of the decomposition, >= 0.
         out: Where the files go; ``None`` for the dataset's own folder.
-        device: Device of a sentence encoder; see ``trainables.devices``.
+        device: Device of a sentence encoder; see ``trainables.seeding``.
         tokenizer: For ``tfidf-svd``: a name of ``tokenizers.find_tokenizer``; ``None`` infers it from the captions.
 
     Raises:
@@ -91,8 +90,8 @@ def extract_text(
         if cut != ENGLISH:
             about["tokenizer"] = cut.identity
     else:
-        from trainables.data.sentence_encoder import encode_sentences
-        from trainables.devices import choose_device
+        from trainables.data.text_features import encode_sentences
+        from trainables.seeding import choose_device
 
         features = encode_sentences(captions, folder, str(choose_device(device)))
         about |= {"extractor": "sentence-encoder", "folder": folder.name}

@@ -20,7 +20,7 @@ from search_spaces import Range, Suggestion, Values
 from trainables.config import TrialConfig
 
 if TYPE_CHECKING:
-    from trainables.cost.pace import Pace
+    from trainables.cost import Pace
 
 POINTS = 10
 """Most points of each study that are shown."""
@@ -190,7 +190,7 @@ def _rates(experiment: Experiment, workload: TrainablesWorkload) -> dict[str, Ma
 
 def _fusions(rates: Mapping[str, Mapping[int, float]]) -> dict[str, int]:
     """Return how many trials of each study train fastest at once."""
-    from trainables.cost.fused_pace import choose_fusion
+    from trainables.cost import choose_fusion
 
     return {study: choose_fusion(found) for study, found in rates.items()}
 

@@ -147,7 +147,7 @@ class History:
         options: Options of the newest start's command line that a command which resumes needs, without dashes.
         footprints: Study -> GPU memory that a trial takes, as measured with the resources and on the machine of the
             newest start.
-        fusions: Study -> number of fused trials that train fastest, see ``trainables.cost.fused_pace``; measured as
+        fusions: Study -> number of fused trials that train fastest, see ``trainables.cost``; measured as
             ``footprints``.
         trials: Id -> trial, in the order in which the trials were created.
         warm: Study -> trials of other experiments from which the study starts.

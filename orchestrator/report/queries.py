@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainables.data.pictures.images import find_image, image_folders, link_problem
+from trainables.data.pictures import find_image, image_folders, link_problem
 from trainables.errors import DataError
 
 if TYPE_CHECKING:
@@ -77,16 +77,16 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
         data: The dataset that the model was trained on.
         source: Source of the dataset's image files.
         split: ``val``, or ``test`` if the test split has been opened.
-        device: See ``trainables.devices``.
+        device: See ``trainables.seeding``.
 
     Raises:
         CheckpointError: If the checkpoint is damaged or was trained on another dataset.
     """
     import torch
 
-    from trainables.data.resident import ResidentSplit
-    from trainables.devices import choose_device
+    from trainables.data.batches import ResidentSplit
     from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+    from trainables.seeding import choose_device
 
     model, _ = load_best(checkpoint, data)
     where = choose_device(device)
@@ -184,7 +184,7 @@ def _data_uri(path: Path) -> str:
     """Return an image file as a small JPEG; empty for an unreadable file, of which the page shows the name."""
     import PIL.Image
 
-    from trainables.data.pictures.pixels import decode
+    from trainables.data.pictures import decode
 
     try:
         image = decode(path)

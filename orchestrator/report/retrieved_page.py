@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from orchestrator.report.queries import embedded_picture
 from orchestrator.report.render import stylesheet, templates
-from trainables.data.pictures.images import image_folders
+from trainables.data.pictures import image_folders
 from trainables.errors import DataError
 from trainables.files import write_whole
 
 if TYPE_CHECKING:
-    from trainables.serving.retriever import Answer
+    from trainables.serving.retriever import Match
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def find_pictures(dataset: str, data_root: Path) -> tuple[Callable[[str], str], 
 
 
 def found_answers(
-    answers: Sequence["Answer"], captions: Mapping[str, Sequence[str]], picture: Callable[[str], str]
+    answers: Sequence["Match"], captions: Mapping[str, Sequence[str]], picture: Callable[[str], str]
 ) -> list[Found]:
     """Return answers with their pictures.
 

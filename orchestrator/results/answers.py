@@ -23,8 +23,7 @@ from orchestrator.results.race import describe_race
 from orchestrator.results.summary import Summary, trial_row
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import BRIEF, listed, metric_words, number_text, p_equals, printed, setting_text
-from trainables.chance import chance_rsum
-from trainables.ranks import Ranks
+from trainables.ranks import Ranks, chance_rsum
 
 UNCONFIRMED, RUNNING = "unconfirmed", "running"
 """Verdicts of the best of a search before a confirmation, and of a trial that is still trained."""

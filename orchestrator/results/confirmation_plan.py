@@ -19,7 +19,7 @@ from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.results.comparisons import LEVEL
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds
-from trainables.seeding import derive_seed
+from trainables.config import derive_seed
 
 RESERVE = 0.01
 """Level that all plans after the first plan of a confirmation may use together, beside the first plan's level."""

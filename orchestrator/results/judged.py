@@ -22,6 +22,7 @@ from orchestrator.results.candidates import DatasetVerdict, weakest
 from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.statistics import Sample
 from orchestrator.text.wording import number_text, share_text
+from trainables.judgements import TITLES
 from trainables.judgements.judged_metrics import (
     CONDENSED,
     RECALLS,
@@ -31,7 +32,6 @@ from trainables.judgements.judged_metrics import (
     parts_of,
     query_values,
 )
-from trainables.judgements.judgements import TITLES
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Best:
         """Return the trained model, ready to be asked: ``images_for(caption)``, ``captions_for(image)``.
 
         Args:
-            device: See ``trainables.devices``.
+            device: See ``trainables.seeding``.
             trust_plugins: Run the packed code if the model is a plug-in's.
 
         Raises:

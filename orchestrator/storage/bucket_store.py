@@ -14,8 +14,7 @@ from orchestrator.storage.bucket import ObjectStore
 from orchestrator.storage.claim import Claim
 from orchestrator.storage.set_aside import FOLDER
 from orchestrator.storage.store import Entry
-from trainables.checkpoint import epoch_of, save_epoch
-from trainables.reports import EpochReport
+from trainables.checkpoint import EpochReport, epoch_of, save_epoch
 
 SCRATCH = "actors-"
 """Kind of the scratch directories in which actors write checkpoints before the upload."""

@@ -13,10 +13,9 @@ from pathlib import Path
 from orchestrator.storage.bucket import StorageError
 from orchestrator.storage.set_aside import name_occasion
 from orchestrator.storage.store import Entry, Store
-from trainables.checkpoint import epoch_of, find_damage, find_latest
+from trainables.checkpoint import EpochReport, epoch_of, find_damage, find_latest
 from trainables.errors import CheckpointError
 from trainables.files import aside, take_place
-from trainables.reports import EpochReport
 
 KEPT = 3
 """How many checkpoints a running trial keeps: the end of its process may damage the newest."""

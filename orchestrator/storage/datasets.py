@@ -9,9 +9,8 @@ import shutil
 from pathlib import Path
 
 from orchestrator.storage.bucket import ObjectStore, explain
-from trainables.data.cache import default_cache, whole_directory, writing_to
 from trainables.errors import DataError
-from trainables.files import alone, write_whole
+from trainables.files import alone, default_cache, whole_directory, write_whole, writing_to
 
 
 def fetch_dataset(store: ObjectStore, name: str) -> Path:

@@ -13,9 +13,8 @@ from orchestrator.storage.bucket import StorageError
 from orchestrator.storage.claim import CLAIM_FILE, ClaimLostError
 from orchestrator.storage.set_aside import move_aside
 from orchestrator.storage.store import Entry
-from trainables.checkpoint import epoch_of, list_epochs, list_partial, replace_epochs, save_epoch
+from trainables.checkpoint import EpochReport, epoch_of, list_epochs, list_partial, replace_epochs, save_epoch
 from trainables.files import write_whole
-from trainables.reports import EpochReport
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainables.reports import EpochReport
+from trainables.checkpoint import EpochReport
 
 
 @dataclass(frozen=True)

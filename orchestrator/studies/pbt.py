@@ -23,8 +23,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedMove
 from orchestrator.journal.trial import Trial, best_first
 from search_spaces import Suggestion, perturb
-from trainables.config import CHANGEABLE, Change
-from trainables.seeding import derive_seed
+from trainables.config import CHANGEABLE, Change, derive_seed
 
 
 def waits(trial: Trial, rules: Scheduler, history: History) -> bool:

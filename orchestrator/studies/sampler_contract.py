@@ -17,7 +17,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ExperimentStarted
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.studies.study import Studies
-from trainables.contracts.findings import BrokenError, Finding, PerhapsMeantError
+from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError
 from trainables.errors import PluginError
 
 TRIALS = 16
@@ -41,20 +41,20 @@ SPACE: Mapping[str, Any] = {"triplet": {"margin": [0.05, 0.4]}, "nt_xent": {"tem
 Points = list[Mapping[str, Any]]
 
 
-def check_sampler(name: str) -> Iterator[Finding]:
+def check_sampler(name: str) -> Iterator[ContractFinding]:
     """Yield a finding for each check of a plug-in's sampler."""
     for heading, (check, promise) in CHECKS.items():
         try:
             check(name)
         except PerhapsMeantError as told:
-            yield Finding(heading, "warn", str(told))
+            yield ContractFinding(heading, "warn", str(told))
         except (BrokenError, PluginError) as told:
-            yield Finding(heading, "fail", str(told))
+            yield ContractFinding(heading, "fail", str(told))
             if heading == "points":
                 # A sampler that cannot suggest the points of one search fails all further checks for this reason alone.
                 return
         else:
-            yield Finding(heading, "ok", promise)
+            yield ContractFinding(heading, "ok", promise)
 
 
 def points(name: str) -> None:

@@ -29,8 +29,7 @@ from orchestrator.studies.samplers import make_sampler, needs_every_trial
 from orchestrator.studies.shown import Known, ShownTrials
 from orchestrator.studies.suggesting import distribution
 from search_spaces import Suggestion
-from trainables.config import TrialConfig
-from trainables.seeding import derive_seed
+from trainables.config import TrialConfig, derive_seed
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 # For every trial, Optuna would warn that the options of TPE used here are experimental.

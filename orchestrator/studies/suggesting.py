@@ -1,6 +1,6 @@
 """Adapts the samplers of this product and of plug-ins to Optuna's interface.
 
-A sampler is a function of the study so far and of a seed, which returns a point (``search_spaces.sampling``). A sampler
+A sampler is a function of the study so far and of a seed, which returns a point (``search_spaces.study``). A sampler
 keeps nothing from one suggestion to the next, so that an interrupted search suggests the points of an undisturbed
 search. A plug-in's subclass of Optuna's ``BaseSampler`` is made with a seed, suggests once, and is dropped.
 """
@@ -15,11 +15,10 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import PastTrial, Range, StudySoFar, StudySpace, Values
-from search_spaces.sampling import State
-from trainables.errors import PluginError
-from trainables.plugins.blame import Blaming
+from search_spaces.study import State
+from trainables.config import derive_seed
+from trainables.errors import Blaming, PluginError
 from trainables.plugins.offers import Offer
-from trainables.seeding import derive_seed
 
 Suggest = Callable[[StudySoFar, int], Mapping[str, Any]]
 """Returns parameter -> value; parameters without a value are drawn at random."""

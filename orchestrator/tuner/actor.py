@@ -15,9 +15,9 @@ from ray.tune import Trainable
 
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.workload.workload import Stream, TrialRunner
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError, DivergedError, UserError
-from trainables.reports import EpochReport
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def measure(session: "Session") -> list[Footprint]:
 
 def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:
     """Return how many fused trials of each study train fastest; measures only studies that the journal lacks."""
-    from trainables.cost.fused_pace import choose_fusion
+    from trainables.cost import choose_fusion
 
     known, wanted = session.ledger.history.fusions, session.experiment.resources
     gpus = 1 if wanted.gpus != 0 and has_gpu else 0

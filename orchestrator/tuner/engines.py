@@ -30,9 +30,9 @@ from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
 from orchestrator.tuner.lockstep import EpochBarrier
 from orchestrator.tuner.ray_watch import is_alive
 from orchestrator.workload.workload import Stream, TrialRunner, Workload
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import DivergedError, UserError
-from trainables.reports import EpochReport
 
 THREADS = 4
 """Threads of an engine per trial: one thread waits for a round while others save a checkpoint or let a trial leave."""

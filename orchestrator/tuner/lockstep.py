@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.workload.workload import TrialGroup
+from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import TrialConfig
-from trainables.reports import EpochReport, Outcome
 
 PATIENCE = 5.0
 """Least number of seconds for which the trials that have asked wait for the other members."""

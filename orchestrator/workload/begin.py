@@ -13,10 +13,10 @@ from orchestrator.workload import single
 from orchestrator.workload.single import TrainingResult, TrainingStart
 from search_spaces import SPACES
 from search_spaces.space import suggestion
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError, Mistakes
 from trainables.plugins.in_use import references
-from trainables.reports import EpochReport
 
 
 def train(
@@ -42,7 +42,7 @@ def train(
         output: Root of all written files; the training gets ``output/train/name``.
         name: Name of the training's folder; by default made of dataset, model, loss and seed.
         resume: Resume from the last good checkpoint.
-        device: See ``trainables.devices``.
+        device: See ``trainables.seeding``.
         plugins: Python files or installed distributions, as with ``--plugin``.
         on_report: Called after each epoch.
         on_start: Called once, before the first step.

@@ -13,8 +13,8 @@ from trainables.files import make_writable
 
 if TYPE_CHECKING:
     from trainables.cocos import Convention, Spread
+    from trainables.judgements import JudgementCounts, Judgements
     from trainables.judgements.judged_metrics import JudgedRanks
-    from trainables.judgements.judgements import JudgementCounts, Judgements
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,16 @@ def evaluate(
         split: The split in which queries are ranked.
         folds: Evaluate so many equal parts of the split alone and average them, >= 1.
         ranks: Write the rank of each query's positives to this ``.npz`` file, to compare models query by query.
-        device: See ``trainables.devices``.
+        device: See ``trainables.seeding``.
         plugins: Python files or installed distributions, as with ``--plugin``.
 
     Raises:
         UserError: If checkpoint, data, device or a plug-in is refused, or the folds do not divide the images.
     """
     from orchestrator.experiment.plugins import load_plugins
-    from trainables.chance import chance_rsum
     from trainables.checkpoint import read_config, resolve_checkpoint
     from trainables.data.dataset import open_dataset
+    from trainables.ranks import chance_rsum
 
     load_plugins(plugins)
     ranks_file = None if ranks is None else _checked_ranks_file(Path(ranks), folds)
@@ -116,7 +116,7 @@ def evaluate(
     if folds > 1 and data.splits[split].labels is not None:
         raise ConfigError(f"--folds: an image of {data.name} may have its class in another fold; leave it out")
     from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
-    from trainables.judgements.beside_dataset import load_judgements
+    from trainables.judgements.files import load_judgements
     from trainables.ranks import write_ranks
 
     judgements = load_judgements(config.dataset, Path(data_root), {split: data.splits[split]}) if folds == 1 else {}
@@ -220,13 +220,11 @@ def measure_checkpoint(
     directory = resolve_checkpoint(path)
     config = read_config(directory)
     data = open_dataset(config, data_root)
-    from trainables.data.batches import epoch_batches
-    from trainables.data.resident import ResidentSplit
-    from trainables.devices import choose_device
+    from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
     from trainables.losses.parameters import with_values
-    from trainables.seeding import generator
+    from trainables.seeding import choose_device, generator
 
     model, _ = load_best(directory, data)
     where = choose_device(device)

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError
 from trainables.files import make_writable, parse_state, write_whole
-from trainables.reports import EpochReport
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def train(
         UserError: If config, data, directory or checkpoint is refused.
         DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
     """
-    from trainables.chance import chance_rsum
     from trainables.data.dataset import check_batch_size, check_modality, data_notes, open_dataset
+    from trainables.ranks import chance_rsum
 
     config.check_weights()
     data = open_dataset(config, data_root)
@@ -88,8 +88,8 @@ def train(
     _open_directory(directory, resume=resume)
     # Imported after the checks above, because torch takes seconds to import.
     from trainables.checkpoint import find_latest, save_epoch
-    from trainables.cost.pace import count_steps
-    from trainables.devices import choose_device
+    from trainables.cost import count_steps
+    from trainables.seeding import choose_device
     from trainables.trial import run_trial
 
     chosen = choose_device(device)

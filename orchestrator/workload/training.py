@@ -12,14 +12,14 @@ from orchestrator.journal.records import Footprint
 from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
 from orchestrator.workload.workload import Evaluation, Stream, TrialGroup, Vocabulary
+from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
 from trainables.errors import DataError
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
-from trainables.reports import EpochReport, Outcome
 
 if TYPE_CHECKING:
-    from trainables.cost.pace import Pace
+    from trainables.cost import Pace
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TrainablesWorkload:
         data_root: Folder of the datasets, an absolute path that every node has, or ``s3://bucket/prefix``, from which
             each node fetches a dataset once.
         threads: CPU threads of PyTorch in an actor, >= 1.
-        device: See ``trainables.devices``.
+        device: See ``trainables.seeding``.
         digests: Required digests by ``data_key``; data without a digest here may be anything.
         plugins: Plug-ins whose code trials run. An actor gets the text of their code with the workload.
     """
@@ -98,20 +98,20 @@ class TrainablesWorkload:
         """Measure the GPU memory of a training in a few of its steps."""
         import torch
 
-        from trainables.cost.memory import GpuMeter, measure_peak
-        from trainables.devices import choose_device
+        from trainables.cost import measure_peak
+        from trainables.seeding import choose_device
 
         device = choose_device("cuda")
         # Memory that other processes hold cannot be shared among trials.
         free, _ = torch.cuda.mem_get_info(device)
-        return Footprint(measure_peak(config, self.open_data(config), device, GpuMeter(device)), free)
+        return Footprint(measure_peak(config, self.open_data(config), device), free)
 
     def rates(self, config: TrialConfig, sizes: tuple[int, ...] | None = None) -> Mapping[int, float]:
-        """Time fused trials; ``sizes`` are the numbers of trials to time, by default those of ``fused_pace``."""
+        """Time fused trials; ``sizes`` are the numbers of trials to time, by default those of ``cost``."""
         import torch
 
-        from trainables.cost.fused_pace import SIZES, measure_rates
-        from trainables.devices import choose_device
+        from trainables.cost import SIZES, measure_rates
+        from trainables.seeding import choose_device
 
         torch.set_num_threads(self.threads)
         return measure_rates(config, self.open_data(config), choose_device(self.device), sizes or SIZES)
@@ -124,8 +124,8 @@ class TrainablesWorkload:
         """Return how fast a training is, after a few of its steps."""
         import torch
 
-        from trainables.cost.pace import measure_pace
-        from trainables.devices import choose_device
+        from trainables.cost import measure_pace
+        from trainables.seeding import choose_device
 
         torch.set_num_threads(self.threads)
         return measure_pace(config, self.open_data(config), choose_device(self.device))
@@ -194,7 +194,7 @@ class TrainablesWorkload:
     def _text_extractor(self, config: TrialConfig) -> Path | None:
         """Return the file of the extractor of the captions' features; ``None`` if there is none."""
         from trainables.data.source import find_source
-        from trainables.data.tfidf import extractor_file
+        from trainables.data.text_features import extractor_file
 
         if not config.reads_text_features:
             return None
@@ -223,7 +223,7 @@ class _Fused:
     def __init__(self, training: TrainablesWorkload) -> None:
         import torch
 
-        from trainables.fused.trials import FusedTrials
+        from trainables.fused import FusedTrials
 
         torch.set_num_threads(training.threads)
         self._training, self._trials = training, FusedTrials(training.device)
@@ -277,7 +277,7 @@ def _dataset(asked: _Asked) -> Any:
 @lru_cache(maxsize=4)
 def _judgements(asked: _Asked) -> Any:
     """Return the judgements beside a dataset by split, read once in a process."""
-    from trainables.judgements.beside_dataset import load_judgements
+    from trainables.judgements.files import load_judgements
 
     return load_judgements(asked.name, _root(asked.data_root, asked.name), _dataset(asked).splits)
 

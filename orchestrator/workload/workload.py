@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.records import Footprint
+from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import TrialConfig
-from trainables.reports import EpochReport, Outcome
 
 if TYPE_CHECKING:
     from trainables.judgements.judged_metrics import JudgedRanks
@@ -40,7 +40,7 @@ Stream = Generator[EpochReport, None, None]
 
 
 class TrialGroup(Protocol):
-    """Trials that train at once in this process, see ``trainables.fused.trials.FusedTrials``."""
+    """Trials that train at once in this process, see ``trainables.fused.FusedTrials``."""
 
     def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
         """Add a trial to the group; return the report of its checkpoint if the trial is resumed.

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from trainables.data.dataset import load_dataset
 from trainables.evaluation import rank_split
-from trainables.judgements.beside_dataset import load_judgements
+from trainables.judgements.files import load_judgements
 from trainables.judgements.judged_metrics import named_metrics
 from trainables.positive_ranks import BlockScores
 

@@ -134,7 +134,7 @@ def names_on(device: str) -> list[str]:
     """Return the benchmarks that are run on a device: on a GPU those alone in which it has a part."""
     if device == "cpu":
         return [name for name in BENCHMARKS if name not in GPU_ALONE]
-    from trainables.devices import choose_device
+    from trainables.seeding import choose_device
 
     try:
         choose_device(device)

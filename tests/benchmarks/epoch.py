@@ -21,13 +21,12 @@ from tests.benchmarks.flickr8k import load_flickr8k
 from tests.benchmarks.published import BATCH, CLIP, MARGIN, RATE, PublishedModel, PublishedTraining
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
-from trainables.checkpoint import save_epoch
+from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.cost.pace import count_steps
+from trainables.cost import count_steps
 from trainables.data.batches import Batch, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.evaluation import evaluate
-from trainables.reports import EpochReport
 from trainables.seeding import generator
 from trainables.trial import Trial, train_epoch
 

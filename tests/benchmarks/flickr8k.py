@@ -6,7 +6,7 @@ import numpy as np
 
 from trainables.data.dataset import Dataset, Split, load_dataset
 from trainables.data.text_files import Strings
-from trainables.data.vocabulary import END, SPECIAL, START, Vocabulary
+from trainables.data.tokenizers import END, SPECIAL, START, Vocabulary
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 """Where a checkout may have it."""

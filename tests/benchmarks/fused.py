@@ -35,10 +35,10 @@ from tests.benchmarks.flickr8k import NAME, SHARED, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, wait
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.cost.pace import count_steps
+from trainables.cost import count_steps
 from trainables.data.dataset import Dataset
 from trainables.data.scenes.generate import generate_scenes
-from trainables.fused.stacked_epoch import StackedEpoch
+from trainables.fused import StackedEpoch
 from trainables.model_parameters import FEATURES
 from trainables.trial import Trial, train_epoch
 

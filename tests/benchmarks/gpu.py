@@ -20,12 +20,12 @@ from tests.benchmarks.flickr8k import load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
 from trainables.config import Precision, TrainingConfig, TrialConfig
-from trainables.cost.memory import GpuMeter, measure_peak
+from trainables.cost import measure_peak
 from trainables.data.dataset import Dataset
-from trainables.devices import choose_device
 from trainables.evaluation import evaluate
 from trainables.losses import LOSSES
 from trainables.model_parameters import FEATURES
+from trainables.seeding import choose_device
 from trainables.trial import Trial, train_epoch
 
 CASES = [
@@ -98,7 +98,7 @@ def compare(case: Case, data: Dataset, gpu: torch.device) -> Iterator[Row]:
     each = {name: 1000 * value / case.steps for name, value in halves.items()}
     note = f"loss differs by {abs(low.loss - there.loss) / abs(there.loss):.1e}"
     yield Row("  a step in bf16", "ms", each["bf16"], each["float32"], "float32", note=note)
-    peak = measure_peak(case.config(), data, gpu, GpuMeter(gpu)) / 2**20
+    peak = measure_peak(case.config(), data, gpu) / 2**20
     yield Row("  memory of the GPU", "MiB", peak, None, "", note="what trials that share a GPU are counted with")
 
 

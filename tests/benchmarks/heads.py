@@ -28,7 +28,7 @@ from tests.benchmarks.flickr8k import generate
 from tests.benchmarks.rows import Row
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.fused.stacked_epoch import StackedEpoch
+from trainables.fused import StackedEpoch
 from trainables.trial import Trial
 
 NEEDED = {(64, 128): 0.5}

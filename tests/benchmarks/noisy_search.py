@@ -25,8 +25,7 @@ from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
 from tests.support.records import append
-from trainables.config import TrialConfig
-from trainables.seeding import derive_seed
+from trainables.config import TrialConfig, derive_seed
 
 EPOCHS = 15
 PEAK = 250.0

@@ -40,8 +40,7 @@ from tests.benchmarks.noisy_search import (
     run_search,
 )
 from tests.benchmarks.rows import Row
-from trainables.config import TrialConfig
-from trainables.seeding import derive_seed
+from trainables.config import TrialConfig, derive_seed
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -22,8 +22,8 @@ from tests.faults.invariants import assert_invariants
 from tests.faults.searches import CONTEXT, Searches, live_actors, tiny
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.fake_workload import report
+from trainables.checkpoint import EpochReport
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.reports import EpochReport
 
 pytestmark = pytest.mark.proof
 

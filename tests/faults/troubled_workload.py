@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.fake_workload import FakeWorkload
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
-from trainables.reports import EpochReport
 
 EVER = 1_000_000
 

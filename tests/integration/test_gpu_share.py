@@ -19,8 +19,8 @@ from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 from tests.support.in_process import without_ray
 from tests.support.simulated_nodes import simulated_nodes
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
-from trainables.reports import EpochReport
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = """

@@ -17,8 +17,8 @@ from orchestrator.search.search import SearchInterruptedError
 from tests.integration.notebook_process import Cells, keys
 from tests.support.in_process import without_ray
 from tests.support.installed import ROOT
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
-from trainables.reports import EpochReport
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from orchestrator.workload.workload import Evaluation
 from tests.support import fake_workload
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
-from trainables.reports import EpochReport
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from orchestrator.tuner.tune_patches import fits
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
-from trainables.reports import EpochReport
 
 TRIALS = 16
 SHORT = 10

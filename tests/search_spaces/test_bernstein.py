@@ -15,8 +15,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.results.weight_curves import weight_curves
 from search_spaces import SPACES, LossPart, SpaceError, StudySpace, Values
-from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF, coefficients
-from search_spaces.sides import DEGREES
+from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF, DEGREES, coefficients
 from search_spaces.space import FixedPoint
 from trainables.errors import ConfigError
 from trainables.feasibility import DOMAINS, is_feasible

@@ -12,7 +12,7 @@ from orchestrator.experiment.journalled import changed_keys
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
 from search_spaces import SPACES, LossPart, Range, StudySpace, Values
-from search_spaces.sides import DEGREES
+from search_spaces.bernstein import DEGREES
 from search_spaces.space import Asked, FixedPoint
 from trainables.errors import ConfigError
 from trainables.feasibility import is_feasible

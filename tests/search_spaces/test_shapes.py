@@ -1,6 +1,8 @@
 """Shapes of slopes: each is feasible, and each feasible slope is a shape, where the Bernstein box leaves many out."""
 
 import math
+from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,14 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from scipy.optimize import least_squares
 
+from orchestrator.experiment.experiment import Experiment
+from search_spaces import shapes
+from search_spaces.bernstein import DEGREES
 from search_spaces.shapes import CONSTANT, polynomial
-from search_spaces.sides import DEGREES
+from search_spaces.space import FixedPoint
+from search_spaces.study import StudySpace
+from tests.support.experiments import make_experiment
+from trainables.errors import ConfigError
 from trainables.feasibility import DOMAINS, is_feasible
 
 DOMAIN = st.sampled_from([*sorted(set(DOMAINS.values())), (-0.2, 2.0), (2 / 9, 1.0)])
@@ -93,3 +101,220 @@ def test_the_bernstein_box_leaves_out_what_the_page_says(degree: int, outside: f
     basis = [math.comb(degree - 1, k) * GRID**k * (1 - GRID) ** (degree - 1 - k) for k in range(degree)]
     weights, *_ = np.linalg.lstsq(np.array(basis).T, slopes_of_mean_1(degree, 2000, rng).T, rcond=None)
     assert (weights.min(axis=0) < -1e-9).mean() == pytest.approx(outside, abs=0.03)
+
+
+S = np.linspace(-1.0, 1.0, 2001)
+SHARE = st.floats(0.0, 1.0)
+INNER = st.floats(0.02, 0.98)
+
+
+@st.composite
+def shapes_of(draw: st.DrawFn, degree: int, share: st.SearchStrategy[float] = SHARE) -> dict[str, float]:
+    return {name: draw(share) for name in shapes.CONSTANT[degree]}
+
+
+@st.composite
+def points(
+    draw: st.DrawFn, share: st.SearchStrategy[float] = SHARE
+) -> tuple[float, float, int, list[dict[str, float]]]:
+    """Draw a scale, a margin, a degree and two shapes."""
+    degree = draw(st.integers(1, 4))
+    scale, margin = draw(st.floats(0.5, 512.0)), draw(st.floats(0.05, 1.0))
+    return scale, margin, degree, [draw(shapes_of(degree, share)) for _ in range(2)]
+
+
+GROWS = {2: "shape2", 3: "shape3_dip", 4: "shape4_hard"}
+"""Degree -> the parameter on which it depends how much a slope grows, whatever the others are."""
+
+
+def limits(degree: int, two: list[dict[str, float]]) -> tuple[float, float]:
+    """Return the balances at which push and pull are equal at 1 and at -1."""
+    (low, high), (push_low, push_high) = (shapes.ends(degree, shape) for shape in two)
+    return high / push_high, low / push_low
+
+
+def within(degree: int, two: list[dict[str, float]], widest: float) -> list[dict[str, float]]:
+    """Halve the way of two shapes to the constant slope until a balance in [1 / widest, widest] suits both."""
+
+    def suits(least: float, most: float) -> bool:
+        return least > 1 / shapes.FARTHEST and most < shapes.FARTHEST and least < widest and most > 1 / widest
+
+    while not suits(*sorted(limits(degree, two))):
+        constant = shapes.CONSTANT[degree]
+        two = [{name: (value + constant[name]) / 2 for name, value in shape.items()} for shape in two]
+    return two
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[float, float, int, list[dict[str, float]]]:
+    """Draw a scale, a margin, a degree and two shapes, of which the second grows more and a balance suits both."""
+    scale, margin = draw(st.floats(0.5, 512.0)), draw(st.floats(0.05, 1.0))
+    degree = draw(st.integers(2, 4))
+    first, second = (draw(shapes_of(degree, INNER)) for _ in range(2))
+    least, most = limits(degree, [first, second])
+    if abs(least / most - 1) < 1e-3:
+        second[GROWS[degree]] /= 2
+    two = within(degree, [first, second], shapes.WIDEST)
+    least, most = limits(degree, two)
+    return scale, margin, degree, two if least < most else two[::-1]
+
+
+def lowest(polynomial: Polynomial) -> float:
+    """Return the lowest value on [-1, 1]: at an end, or, to the accuracy of roots, where the derivative is 0."""
+    flat = polynomial.deriv().roots()
+    inside = [root.real for root in flat if abs(root.imag) < 1e-6 and -1 < root.real < 1]
+    return float(min(polynomial(np.array([-1.0, 1.0, *inside]))))
+
+
+def space_of(fixed: Mapping[str, object] | None = None, **search: object) -> StudySpace:
+    return experiment_of(fixed, **search).cells()[0].space
+
+
+def experiment_of(fixed: Mapping[str, object] | None = None, **search: object) -> Experiment:
+    given = {"fixed": {"polynomial_self": dict(fixed)}} if fixed else {}
+    return make_experiment(losses=["polynomial_self"], search={"sampler": "random", **given, **search})
+
+
+@given(points(), SHARE)
+def test_similarities_that_are_all_alike_cost_the_margin_at_least(
+    point: tuple[float, float, int, list[dict[str, float]]], push: float
+) -> None:
+    scale, margin, degree, two = point
+    positive, negative = shapes.balanced_polynomials(scale, margin, degree, two, push)
+    assert is_feasible(positive, "positive") and is_feasible(negative, "negative")
+    # The margin is reached, not only kept: otherwise it would be a larger one.
+    assert lowest(Polynomial(positive) + Polynomial(negative)) == pytest.approx(scale * margin, rel=1e-6)
+
+
+@given(points(INNER), SHARE)
+def test_at_the_ends_push_and_pull_lead_back_inside(
+    point: tuple[float, float, int, list[dict[str, float]]], push: float
+) -> None:
+    scale, margin, degree, two = point
+    two = within(degree, two, shapes.FARTHEST)
+    positive, negative = shapes.balanced_polynomials(scale, margin, degree, two, push)
+    slope = (Polynomial(positive) + Polynomial(negative)).deriv()
+    assert slope(-1.0) <= 1e-6 * scale and slope(1.0) >= -1e-6 * scale
+
+
+@pytest.mark.parametrize(
+    ("degree", "broken"),
+    [
+        pytest.param(1, (0.0, 0.0), id="1"),
+        pytest.param(2, (0.0, 0.0), id="2"),
+        pytest.param(3, (0.004, 0.010), id="3"),
+        pytest.param(4, (0.003, 0.008), id="4"),
+    ],
+)
+def test_a_draw_breaks_the_rule_of_the_ends_as_rarely_and_as_far_as_the_page_says(
+    degree: int, broken: tuple[float, float]
+) -> None:
+    """docs/losses.md: at -1 by less than 0.1 x scale, at 1 by at most 6 x scale, and only where a limit is cut off."""
+    random = np.random.default_rng(0)
+    draws, low, high = 4_000, [], []
+    for _ in range(draws):
+        two = [{name: random.random() for name in shapes.CONSTANT[degree]} for _ in range(2)]
+        positive, negative = shapes.balanced_polynomials(1.0, 0.2, degree, two, random.random())
+        terms = [power * (a + b) for power, (a, b) in enumerate(zip_longest(positive, negative, fillvalue=0.0))][1:]
+        at_low, at_high = (sum(term * x**place for place, term in enumerate(terms)) for x in (-1.0, 1.0))
+        if max(at_low, -at_high) > 1e-9:
+            ratios = [a / b for a, b in zip(*(shapes.ends(degree, shape) for shape in two), strict=True)]
+            assert any(not 1 / shapes.FARTHEST <= ratio <= shapes.FARTHEST for ratio in ratios)
+            low.append(at_low)
+            high.append(-at_high)
+    assert broken[0] <= len(low) / draws <= broken[1]
+    assert max(low, default=0.0) < 0.1 and max(high, default=0.0) <= 6.0
+
+
+@given(pairs(), INNER)
+def test_every_pair_that_keeps_both_rules_is_a_point(
+    point: tuple[float, float, int, list[dict[str, float]]], share: float
+) -> None:
+    """Take a pair with a balance between its limits, found without the code: some ``push`` gives it."""
+    scale, margin, degree, (first, second) = point
+    least, most = limits(degree, [first, second])
+    low, high = max(least, 1 / shapes.WIDEST), min(most, shapes.WIDEST)
+    balance = low ** (1 - share) * high**share
+    positive = Polynomial(shapes.polynomial(0.0, -scale, degree, first, shapes.SIMILARITIES))
+    negative = Polynomial(shapes.polynomial(0.0, scale * balance, degree, second, shapes.SIMILARITIES))
+    found = shapes.balanced_polynomials(scale, margin, degree, [first, second], share)
+    assert Polynomial(found[1])(S) == pytest.approx(negative(S), rel=1e-9, abs=1e-9 * scale)
+    lift = -lowest(positive + negative)
+    assert Polynomial(found[0])(S) == pytest.approx(positive(S) + scale * margin + lift, rel=1e-6, abs=1e-6 * scale)
+    # The order in which the two shapes are named makes no difference.
+    assert shapes.balanced_polynomials(scale, margin, degree, [second, first], share) == found
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+@pytest.mark.parametrize("push", [0.0, 0.5, 1.0])
+def test_constant_slopes_are_the_triplet_loss_to_the_last_digit(degree: int, push: float) -> None:
+    constant = shapes.CONSTANT[degree]
+    expected = ((25.6, -128.0), (0.0, 128.0))
+    assert shapes.balanced_polynomials(128.0, 0.2, degree, [constant, constant], push) == expected
+
+
+@pytest.mark.parametrize(
+    ("two", "balance"),
+    [
+        pytest.param([{"shape2": 0.0}, {"shape2": 1.0}], 1.0, id="no limit but the widest, a quarter to four"),
+        pytest.param([{"shape2": 0.25}, {"shape2": 0.75}], 1.0, id="1/3 to 3"),
+        pytest.param([{"shape2": 0.9}, {"shape2": 0.95}], math.sqrt(0.9 / 0.95 * 0.1 / 0.05), id="0.947 to 2"),
+    ],
+)
+def test_push_lies_between_its_limits_on_a_logarithmic_scale(two: list[dict[str, float]], balance: float) -> None:
+    _, negative = shapes.balanced_polynomials(1.0, 0.2, 2, two, 0.5)
+    # The mean slope over [-1, 1].
+    assert (Polynomial(negative)(1.0) - Polynomial(negative)(-1.0)) / 2 == pytest.approx(balance)
+
+
+def test_a_joint_hinge_is_searched_by_push_and_others_by_balance() -> None:
+    assert "push" in space_of().bounds() and "balance" not in space_of().bounds()
+    for older in (
+        space_of(space_version=2),
+        space_of({"hinge": "separate"}),
+        space_of(space={"polynomial_self": {"balance": [0.5, 2.0]}}),
+    ):
+        assert "balance" in older.bounds() and "push" not in older.bounds()
+    assert str(space_of(space_version=2).bounds()["balance"]) == "[0.25, 4] log"
+    with pytest.raises(ConfigError, match="push and balance are of two parametrisations"):
+        experiment_of(space={"polynomial_self": {"balance": [0.5, 2.0], "push": [0.2, 0.4]}}).cells()
+
+
+@pytest.mark.parametrize(
+    ("fixed", "search"),
+    [
+        pytest.param({"hinge": "separate"}, {}, id="separate hinges"),
+        pytest.param({}, {"space_version": 2}, id="version 2"),
+    ],
+)
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_push_is_refused_where_nothing_follows_from_it(
+    fixed: dict[str, object], search: dict[str, object], is_fixed: bool
+) -> None:
+    bounds = {} if is_fixed else {"space": {"polynomial_self": {"push": [0.2, 0.4]}}}
+    with pytest.raises(ConfigError, match="push needs a joint hinge and space_version 3"):
+        experiment_of({**fixed, **({"push": 0.5} if is_fixed else {})}, **search, **bounds)
+
+
+def test_a_point_of_version_2_stands_for_what_it_stood_for() -> None:
+    point = {
+        "scale": 100.0,
+        "margin": 0.3,
+        "balance": 2.0,
+        "degree": 2,
+        "positive_shape2": 0.25,
+        "negative_shape2": 0.75,
+    }
+    part = space_of(space_version=2).losses["polynomial_self"]
+    # The slopes are 1 - s / 2 and 2 (1 + s / 2), of mean 1 and 2.
+    assert part.suggest(FixedPoint(point)) == {
+        "positive_coefficients": (30.0, -100.0, 25.0),
+        "negative_coefficients": (0.0, 200.0, 50.0),
+    }
+    now = space_of().losses["polynomial_self"]
+    pushed = {name: value for name, value in point.items() if name != "balance"} | {"push": 0.5}
+    # With a balance of 1, W_a - W_b = -s^2 / 2, which is 0 at most: nothing is lifted.
+    assert now.suggest(FixedPoint(pushed)) == {
+        "positive_coefficients": (30.0, -100.0, 25.0),
+        "negative_coefficients": (0.0, 100.0, 25.0),
+    }

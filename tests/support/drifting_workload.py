@@ -13,10 +13,10 @@ from pathlib import Path
 
 from orchestrator.workload.workload import Evaluation
 from tests.support.fake_workload import FakeWorkload
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, DivergedError
 from trainables.files import write_whole
-from trainables.reports import EpochReport
 
 EPOCHS = 12
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.journal.records import Footprint
 from orchestrator.workload.workload import Evaluation
+from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, DivergedError
 from trainables.files import write_whole
-from trainables.reports import EpochReport
 
 
 def curve(parameter: float, epoch: int) -> float:

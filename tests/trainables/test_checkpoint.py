@@ -6,9 +6,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainables.checkpoint import BEST, STATE, find_damage, find_latest, list_epochs, read_file, save_epoch, write_file
+from trainables.checkpoint import (
+    BEST,
+    STATE,
+    EpochReport,
+    find_damage,
+    find_latest,
+    list_epochs,
+    read_file,
+    save_epoch,
+    write_file,
+)
 from trainables.errors import CheckpointError
-from trainables.reports import EpochReport
 
 
 def report(epoch: int, value: float = 1.0) -> EpochReport:

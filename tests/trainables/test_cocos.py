@@ -13,7 +13,7 @@ from torch import Tensor
 from tests.reference_values.archive import NOISES, reference_values
 from tests.trainables.losses import oracle
 from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
-from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions, count_gradients
+from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.directions import directions
@@ -151,7 +151,7 @@ def test_what_equals_epsilon_does_not_count(name: str, parameters: dict[str, flo
 def test_a_gradient_that_equals_epsilon_does_not_count() -> None:
     """Each negative is pushed with 1 by its row and with 1 by its column."""
     batch = (torch.zeros(2, 2, dtype=torch.float64), one_to_one(2))
-    at, below = (count_gradients(build_loss("triplet"), *batch, epsilon=value) for value in (2.0, 2 * (1 - 1e-9)))
+    at, below = (count_contributions(build_loss("triplet"), *batch, epsilon=value) for value in (2.0, 2 * (1 - 1e-9)))
     assert at["gradient_negatives"] == at["gradient_positives"] == 0
     assert below["gradient_negatives"] == below["gradient_positives"] == 2
 
@@ -160,7 +160,7 @@ def test_a_gradient_that_equals_epsilon_does_not_count() -> None:
 def test_general_count_is_that_of_non_zero_gradients(name: str) -> None:
     similarity, positives = random_cosines(6, 12, seed=12), five_each(6, 2)
     torch.manual_seed(3)
-    counts = count_gradients(build_loss(name), similarity, positives, epsilon=1e-12)
+    counts = count_contributions(build_loss(name), similarity, positives, epsilon=1e-12)
     torch.manual_seed(3)
     leaf = similarity.clone().requires_grad_()
     build_loss(name)(leaf, positives).backward()

@@ -10,9 +10,8 @@ import torch
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.config import TrialConfig
-from trainables.data.batches import epoch_batches
+from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
-from trainables.data.resident import ResidentSplit
 from trainables.evaluation import CHUNK, encode_images, evaluate, evaluate_checkpoint, load_best, measure_contributions
 from trainables.losses import build_loss
 from trainables.metrics import retrieval_metrics

@@ -7,14 +7,13 @@ import pytest
 import torch
 
 from tests.trainables.scenes_folder import pixel_config, write_scenes
-from trainables.checkpoint import save_epoch
+from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, open_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.evaluation import evaluate_checkpoint
 from trainables.models import build_model
 from trainables.optimizers import adjust_optimizer, build_optimizer
-from trainables.reports import EpochReport
 from trainables.trial import run_trial
 
 
@@ -96,7 +95,7 @@ def test_augmentation_changes_training_and_can_be_left_out(data: Dataset) -> Non
 )
 def test_the_learning_rate_of_fine_tuning(epoch: int, fine: float | None, rate: float) -> None:
     training = TrainingConfig(finetune=True, epochs=45, frozen_epochs=30, finetune_learning_rate=fine)
-    optimizer = build_optimizer(torch.nn.Linear(2, 2), training)
+    optimizer = build_optimizer(torch.nn.Linear(2, 2).parameters(), training)
     adjust_optimizer(optimizer, training, epoch)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 

@@ -12,15 +12,13 @@ import torch
 from torch import Tensor
 
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
-from trainables.checkpoint import save_epoch
+from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import Change, TrialConfig
 from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
-from trainables.fused.stacked_epoch import StackedEpoch, stack_shape
-from trainables.fused.trials import FusedTrials
+from trainables.fused import FusedTrials, StackedEpoch, stack_shape
 from trainables.models import MODELS
-from trainables.reports import EpochReport
 from trainables.trial import Trial, run_trial
 
 CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ from orchestrator.winners.champions import CARD, read_champion
 from orchestrator.workload.single import read_history
 from tests.test_architecture import PACKAGES, ROOT
 from trainables.checkpoint import MANIFEST, find_damage
-from trainables.data.vocabulary import Vocabulary
+from trainables.data.tokenizers import Vocabulary
 from trainables.errors import CheckpointError, UserError
 from trainables.files import parse_state, read_state
 from trainables.serving.packed import ABOUT

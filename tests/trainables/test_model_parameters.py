@@ -48,8 +48,7 @@ def test_bad_parameters_are_refused(model: str, parameters: dict, message: str) 
 
 
 def test_the_table_names_what_the_models_take() -> None:
-    from trainables.models.cross_attention import AGGREGATIONS, NORMS
-    from trainables.models.scan import SCAN
+    from trainables.models.scan import AGGREGATIONS, NORMS, SCAN
     from trainables.models.vsrn import RegionReasoning
     from trainables.models.wsabie import WSABIE
 

@@ -14,16 +14,15 @@ from torch import Tensor
 
 from tests.support.simulated_gpu import GpuTensor, simulated_gpu
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
-from trainables.checkpoint import save_epoch
+from trainables.checkpoint import EpochReport, save_epoch
 from trainables.cocos import Convention, count_contributions
 from trainables.config import Change, TrialConfig
 from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
-from trainables.fused.trials import FusedTrials
+from trainables.fused import FusedTrials
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.plugin_loss import make_loss
 from trainables.models import MODELS
 from trainables.plugins.offers import Offer
-from trainables.reports import EpochReport
 from trainables.trial import run_trial
 
 DATA = tiny_dataset(images=9)

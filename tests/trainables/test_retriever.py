@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
+from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset
-from trainables.data.resident import ResidentSplit
-from trainables.data.tfidf import TfidfSvd, fit_tfidf
+from trainables.data.text_features import TfidfSvd, fit_tfidf
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.models.backbones import build_backbone, weights_digest

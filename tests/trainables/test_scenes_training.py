@@ -7,9 +7,8 @@ import torch
 
 from tests.trainables.scenes_folder import pixel_config, write_scenes
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import pair_batches
+from trainables.data.batches import ResidentSplit, pair_batches
 from trainables.data.dataset import open_dataset
-from trainables.data.resident import ResidentSplit
 from trainables.losses import build_loss
 from trainables.models import build_model
 from trainables.optimizers import build_optimizer
@@ -50,5 +49,5 @@ def test_one_step_lowers_the_loss(
         return float(torch.stack([objective(matrix, batch.positives, batch.ignore) for _ in range(100)]).mean())
 
     before = expected()
-    train_epoch(model, objective, build_optimizer(model, config.training), [batch], 2.0, epoch=1)
+    train_epoch(model, objective, build_optimizer(model.parameters(), config.training), [batch], 2.0, epoch=1)
     assert expected() < before

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from trainables.seeding import derive_seed
+from trainables.config import derive_seed
 
 DERIVED = 5652199152434014057
 
@@ -28,5 +28,5 @@ def test_a_seed_is_the_same_in_every_version() -> None:
 
 @pytest.mark.proof
 def test_seeds_are_derived_without_torch() -> None:
-    source = "import sys\nfrom trainables.seeding import derive_seed\nderive_seed(0)\nassert 'torch' not in sys.modules"
+    source = "import sys\nfrom trainables.config import derive_seed\nderive_seed(0)\nassert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", source], check=True)

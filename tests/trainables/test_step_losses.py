@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from trainables.errors import DivergedError
-from trainables.step_losses import StepLosses
+from trainables.trial import StepLosses
 
 LOSSES = [3.0, 1.5, 0.25, 7.0, 2.0]
 

@@ -15,7 +15,7 @@ from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
 from trainables.evaluation import evaluate
-from trainables.fused.trials import FusedTrials
+from trainables.fused import FusedTrials
 from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
 from trainables.optimizers import SGD, AdamW, build_optimizer
@@ -140,7 +140,7 @@ def test_a_step_takes_the_gradient_of_its_own_batch_in_training_mode(
     taken: list[Tensor] = []
     # Steps of nothing: the weights stay those that the expected gradients are of.
     monkeypatch.setattr(SGD, "step", lambda self: taken.append(torch.cat([p.grad.flatten() for p in parameters])))
-    train_epoch(model.eval(), loss, build_optimizer(model, config.training), batches, None, epoch=1)
+    train_epoch(model.eval(), loss, build_optimizer(model.parameters(), config.training), batches, None, epoch=1)
     assert model.training
     for found, wanted in zip(taken, expected, strict=True):
         torch.testing.assert_close(found, wanted)

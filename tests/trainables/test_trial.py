@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.checkpoint import BEST, read_file, save_epoch
+from trainables.checkpoint import BEST, EpochReport, read_file, save_epoch
 from trainables.cocos import count_contributions
 from trainables.config import Change, TrainingConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate_checkpoint, similarities
 from trainables.optimizers import AdamW, adjust_optimizer, build_optimizer
-from trainables.reports import EpochReport
 from trainables.trial import Trial, run_trial
 
 
@@ -147,7 +146,7 @@ def test_a_loss_that_is_not_finite_ends_the_trial_at_that_step(data: Dataset) ->
 )
 def test_the_learning_rate_drops(epoch: int, scale: bool, rate: float) -> None:
     training = TrainingConfig(learning_rate=1.0, batches="images" if scale else "pairs", scale_epochs=scale)
-    optimizer = build_optimizer(torch.nn.Linear(2, 2), training)
+    optimizer = build_optimizer(torch.nn.Linear(2, 2).parameters(), training)
     adjust_optimizer(optimizer, training, epoch)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
@@ -181,7 +180,7 @@ def test_to_adam_a_loss_times_c_is_the_loss_with_the_clip_divided_by_c(data: Dat
 )
 def test_the_rate_rises_over_the_epochs_of_a_warm_up(changes: dict[str, Any], rates: list[float]) -> None:
     training = TrainingConfig(learning_rate=1.0, **changes)
-    optimizer = build_optimizer(torch.nn.Linear(2, 2), training)
+    optimizer = build_optimizer(torch.nn.Linear(2, 2).parameters(), training)
     found = []
     for epoch in range(1, 5):
         adjust_optimizer(optimizer, training, epoch)

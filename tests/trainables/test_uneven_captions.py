@@ -8,19 +8,18 @@ import pytest
 import torch
 
 from tests.trainables.tiny import suited, tiny_dataset
-from trainables.chance import chance_rsum
 from trainables.checkpoint import save_epoch
 from trainables.cocos import count_contributions
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import image_batches
+from trainables.data.batches import ResidentSplit, image_batches
 from trainables.data.dataset import Dataset, Split, data_notes
-from trainables.data.resident import ResidentSplit
 from trainables.errors import ConfigError
 from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
-from trainables.fused.trials import FusedTrials
+from trainables.fused import FusedTrials
 from trainables.losses import LOSSES, build_loss
 from trainables.metrics import metrics_of_ranks
 from trainables.model_parameters import FEATURES
+from trainables.ranks import chance_rsum
 from trainables.serving.packed import write_retriever
 from trainables.serving.retriever import Retriever
 from trainables.trial import run_trial

@@ -8,7 +8,7 @@ import numpy as np
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.text_files import Strings
-from trainables.data.vocabulary import END, SPECIAL, START, Vocabulary
+from trainables.data.tokenizers import END, SPECIAL, START, Vocabulary
 
 WORDS = 24
 

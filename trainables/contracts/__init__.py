@@ -1,1 +1,61 @@
-"""Contracts of plug-ins: what a loss, a model or a form of data of other people must do, checked by running it."""
+"""Contracts of plug-ins: what a loss, a model or a form of data of other people must do, checked by running it.
+
+Here are the findings, and the checks of a form of data, which need no dataset.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trainables.errors import Blaming, PluginError
+from trainables.plugins.in_use import run_offer
+
+
+@dataclass(frozen=True)
+class ContractFinding:
+    """Result of one check.
+
+    A status ``warn`` is for a violation that may be intended. The message says what is wrong and what usually causes
+    it; with ``ok``, the statement that holds.
+    """
+
+    check: str
+    status: Literal["ok", "warn", "fail"]
+    message: str
+
+
+class BrokenError(Exception):
+    """A violation of the contract."""
+
+
+class PerhapsMeantError(Exception):
+    """A violation of the contract that may be intended."""
+
+
+def check_format(name: str) -> Iterator[ContractFinding]:
+    """Yield a finding for each check of a form of data; ``orchestrator data describe`` checks the data themselves."""
+    found = run_offer("formats", name)
+    assert found is not None
+    offer, place = found
+    missing = [part for part in ("FORMAT", "find", "read") if not hasattr(offer.thing, part)]
+    if missing:
+        yield ContractFinding(
+            "parts", "fail", f"{place}: has no {', '.join(missing)}; see trainables/data/formats/flickr.py"
+        )
+        return
+    yield ContractFinding("parts", "ok", "has FORMAT, find and read")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with Blaming():
+                files = offer.thing.find(Path(folder))
+        except PluginError as error:
+            yield ContractFinding("other folders", "fail", f"find fails for a folder that holds nothing: {error}")
+            return
+    if isinstance(files, list) and not files:
+        yield ContractFinding("other folders", "ok", "finds nothing in a folder that holds nothing")
+    else:
+        yield ContractFinding(
+            "other folders", "fail", f"find must return [] for a folder of another form, got {files!r:.60}"
+        )

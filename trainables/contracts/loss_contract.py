@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.contracts.findings import BrokenError, Finding, PerhapsMeantError
+from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError
 from trainables.errors import ConfigError, PluginError
 from trainables.losses import Loss, build_loss, loss_class
+from trainables.losses.parameters import loss_shape, stack_losses
 
 STEP = 1e-5
 """Step of finite differences, in units of similarity."""
@@ -23,22 +24,20 @@ TOLERANCE = 1e-4
 """Largest difference of gradients, relative to the largest gradient of the batch."""
 
 
-def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[Finding]:
+def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[ContractFinding]:
     """Yield a finding for each check of a loss.
 
-    Args:
-        name: Name of the loss.
-        points: Parameters at which the loss must be finite, such as the ends of the search space.
+    At the ``points``, parameters such as the ends of the search space, the loss must be finite.
     """
     for heading, (check, promise) in CHECKS.items():
         try:
             check(name, points)
         except PerhapsMeantError as told:
-            yield Finding(heading, "warn", str(told))
+            yield ContractFinding(heading, "warn", str(told))
         except (BrokenError, PluginError, ConfigError) as told:
-            yield Finding(heading, "fail", str(told))
+            yield ContractFinding(heading, "fail", str(told))
         else:
-            yield Finding(heading, "ok", promise)
+            yield ContractFinding(heading, "ok", promise)
 
 
 def _eye(size: int) -> Tensor:
@@ -185,9 +184,6 @@ def pickling(name: str, points: list[Mapping[str, Any]]) -> None:
 
 def stacking(name: str, points: list[Mapping[str, Any]]) -> None:
     """Check that fused trials get the values and gradients that each trial gets alone."""
-    # Imported here because it imports the losses' package.
-    from trainables.losses.stacked import loss_shape, stack_losses
-
     default = build_loss(name)
     alike = [build_loss(name, **point) for point in points]
     losses = [default, *(loss for loss in alike if loss_shape(loss) == loss_shape(default))]

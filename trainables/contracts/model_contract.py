@@ -7,34 +7,33 @@ import torch
 from torch import Tensor
 
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.contracts.findings import BrokenError, Finding
+from trainables.contracts import BrokenError, ContractFinding
 from trainables.data.dataset import Dataset, Split
 from trainables.data.text_files import Strings
-from trainables.data.vocabulary import SPECIAL, Vocabulary
-from trainables.errors import ConfigError, PluginError
+from trainables.data.tokenizers import SPECIAL, Vocabulary
+from trainables.errors import Blaming, ConfigError, PluginError
 from trainables.model_parameters import FEATURES
 from trainables.models import build_model
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.plugins.blame import Blaming
 from trainables.representations import Sets
 
 IMAGES, SIZE, WORDS, LONGEST = 6, 12, 20, 7
 
 
-def check_model(name: str) -> Iterator[Finding]:
+def check_model(name: str) -> Iterator[ContractFinding]:
     """Yield a finding for each check of a model."""
     for heading, (check, promise) in CHECKS.items():
         try:
             with Blaming():
                 check(name)
         except (BrokenError, PluginError, ConfigError) as told:
-            yield Finding(heading, "fail", str(told))
+            yield ContractFinding(heading, "fail", str(told))
             if check is shapes:
                 # The other checks need similarities.
                 return
         else:
-            yield Finding(heading, "ok", promise)
+            yield ContractFinding(heading, "ok", promise)
 
 
 def shapes(name: str) -> None:

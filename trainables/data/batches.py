@@ -1,16 +1,197 @@
-"""Batches by index: the order is drawn on the CPU, so it is the same for a seed on every device.
+"""A split as tensors on the device of its training, gathered by index, and the batches of an epoch.
 
-Images are requested a batch ahead, so that pixels are decoded while the model works on the batch before.
+On a CPU the words of captions stay memory-mapped; on a GPU they lie in its memory. Features lie in the memory of the
+device where they are small enough. Other features are read from their file batch by batch; the system's cache of the
+file serves all trials of a machine. Pixels are decoded from the image files. A ``draw`` is the seed of an epoch's
+random views of the images; without it no view is random.
+
+The order of batches is drawn on the CPU, so it is the same for a seed on every device. Images are requested a batch
+ahead, so that pixels are decoded while the model works on the batch before.
 """
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, pairwise
+from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trainables.config import TrainingConfig
-from trainables.data.resident import ResidentSplit, one_ahead
+from trainables.data.dataset import Split
+from trainables.data.npy_files import read_rows
+from trainables.data.pictures import CropReader, ImageFiles
+
+Item = TypeVar("Item")
+
+COPIED_BYTES = 64 << 20
+"""Bytes of a feature file that are in memory at a time on the way to a GPU."""
+
+IN_MEMORY_BYTES = 192 << 20
+"""Largest features of a split, in bytes, of which a process that trains on a CPU keeps its own copy.
+
+Frozen features of both sides are as small (Flickr30k's captions, 512 numbers of float16 each: 141 MiB). Reading a batch
+of them row by row took 1.8 ms, six times as long as from memory, and each stacked trial may have batches of its own.
+"""
+
+
+class ResidentSplit:
+    """A split's images and captions as tensors, gathered by index.
+
+    Attributes:
+        image_count: Number of images.
+        image_of_caption: Index of each caption's image, shape (C,), int64, on the CPU.
+        lengths: Tokens of each caption, shape (C,), int64, on the CPU.
+        labels: Class of each image, shape (I,), int64, on the CPU; ``None`` unless the split has one modality.
+    """
+
+    def __init__(self, split: Split, device: torch.device, crop_size: int = 0) -> None:
+        """Place a split; ``crop_size`` is the side of the crops in pixels where the split has files for features."""
+        self.device, self.image_count = device, len(split.image_rows)
+        self.image_of_caption = _tensor(split.image_of_caption)
+        self.labels = None if split.labels is None else _tensor(split.labels)
+        offsets = _tensor(split.offsets)
+        self.lengths = offsets[1:] - offsets[:-1]
+        self._starts = offsets[:-1].to(device)
+        self._tokens = _tensor(split.tokens).to(device)
+        self._caption_features: _Rows | None = None
+        if split.caption_features is not None and split.caption_rows is not None:
+            self._caption_features = _Rows(split.caption_features, split.caption_rows, device)
+        self._images: _Features | _Pixels = (
+            _Features(split, device) if split.files is None else _Pixels(split.files, split, device, crop_size)
+        )
+        self._diagonals: dict[int, Tensor] = {}
+
+    @property
+    def caption_count(self) -> int:
+        """Number of captions."""
+        return self.lengths.numel()
+
+    def diagonal(self, size: int) -> Tensor:
+        """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
+        if size not in self._diagonals:
+            self._diagonals[size] = torch.eye(size, dtype=torch.bool, device=self.device)
+        return self._diagonals[size]
+
+    def images(self, indices: Tensor, draw: int | None = None) -> Tensor:
+        """Return some images, shape (len(indices), ...), on the split's device: float32 features or uint8 pixels."""
+        return self.request_images(indices, draw)()
+
+    def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], Tensor]:
+        """Begin to read some images, and return a function that waits for them."""
+        return self._images.request(indices, draw)
+
+    def image_chunks(self, size: int) -> Iterator[Tensor]:
+        """Yield all images in their order, ``size`` at a time."""
+        chunks = torch.arange(self.image_count).split(size)
+        for images in one_ahead(self.request_images(chunk) for chunk in chunks):
+            yield images()
+
+    def captions(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return captions on the device, and their tokens' numbers (C,) on the CPU.
+
+        Captions are token ids (C, T), zero-padded to the longest; or features (C, D), float32, where the split has any.
+        """
+        lengths = self.lengths[indices]
+        if self._caption_features is not None:
+            return self._caption_features.gather(indices), lengths
+        positions = torch.arange(int(lengths.max()), device=self.device)
+        # Without waiting for the GPU's queue: the sent data are read before these calls return.
+        ends, places = lengths.to(self.device, non_blocking=True), indices.to(self.device, non_blocking=True)
+        inside = positions < ends[:, None]
+        where = self._starts[places][:, None] + positions
+        return self._tokens[where * inside].long() * inside, lengths
+
+
+class _Features:
+    """The features of a split's images, and of their views, if there are views."""
+
+    def __init__(self, split: Split, device: torch.device) -> None:
+        rows = split.image_rows
+        self._plain = _Rows(split.features, rows, device)
+        self._views = None if split.views is None else _Rows(split.views, rows, device)
+        self._count = 0 if split.views is None else split.views.shape[1]
+        self._drawn: tuple[int | None, Tensor] = (None, _tensor(rows))
+
+    def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
+        """Return a function that gathers the features of some images; an early start would gain nothing."""
+        if draw is None or self._views is None:
+            return partial(self._plain.gather, indices)
+        # Drawn once an epoch: which view of each image is trained on.
+        if self._drawn[0] != draw:
+            generator = torch.Generator().manual_seed(draw)
+            self._drawn = draw, torch.randint(self._count, self._drawn[1].shape, generator=generator)
+        return partial(self._views.gather, indices, self._drawn[1][indices])
+
+
+class _Pixels:
+    """Crops of a split's images."""
+
+    def __init__(self, files: ImageFiles, split: Split, device: torch.device, crop_size: int) -> None:
+        self._device, self._rows = device, split.image_rows
+        # As many threads as the trial has for its other work, which on a GPU only waits.
+        self._reader = CropReader(files, crop_size, torch.get_num_threads())
+
+    def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
+        """Begin to decode images; return a function that waits for their crops, (len(indices), S, S, 3), uint8."""
+        crops = self._reader.request(self._rows[indices.numpy()].tolist(), draw)
+        return lambda: torch.from_numpy(crops()).to(self._device)
+
+
+class _Rows:
+    """Rows of an array: in the device's memory where they fit, else read from the file; all trials share its cache."""
+
+    def __init__(self, array: np.ndarray, rows: np.ndarray, device: torch.device) -> None:
+        self._array, self._rows, self._device = array, rows, device
+        self._resident: Tensor | None = None
+        # Half of a GPU's free memory is for model and activations.
+        if device.type == "cuda" and 2 * len(rows) * array[0].size <= torch.cuda.mem_get_info(device)[0] // 2:
+            resident = copy_rows(array, rows, device)
+            # A value beyond the range of float16 would become infinite; such features stay in their file.
+            self._resident = resident if bool(resident.isfinite().all()) else None
+        elif device.type == "cpu" and len(rows) * array[:1].nbytes <= IN_MEMORY_BYTES:
+            self._resident = torch.from_numpy(read_rows(array, rows))
+
+    def gather(self, images: Tensor, views: Tensor | None = None) -> Tensor:
+        """Return the rows of some images, or one view of each, float32, on the device; indices are on the CPU."""
+        if self._resident is not None:
+            images = images.to(self._device, non_blocking=True)
+            found = (
+                self._resident.index_select(0, images)
+                if views is None
+                else self._resident[images, views.to(self._device, non_blocking=True)]
+            )
+            return found.to(torch.float32)
+        rows = read_rows(self._array, self._rows[images.numpy()], None if views is None else views.numpy())
+        # Converted after sending, so that float16 values are sent as float16.
+        return torch.from_numpy(rows).to(self._device).to(torch.float32)
+
+
+def copy_rows(array: np.ndarray, rows: np.ndarray, device: torch.device) -> Tensor:
+    """Copy rows of an array to a device as float16, a part at a time, because they may exceed the machine's memory."""
+    copied = torch.empty((len(rows), *array.shape[1:]), dtype=torch.float16, device=device)
+    at_once = max(1, COPIED_BYTES // array[:1].nbytes)
+    for start in range(0, len(rows), at_once):
+        part = read_rows(array, rows[start : start + at_once])
+        copied[start : start + at_once] = torch.from_numpy(part).to(torch.float16)
+    return copied
+
+
+def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield each item after the next item has been made, so that the next item's request is already running."""
+    for item, _ in pairwise(chain(items, [None])):
+        yield item  # type: ignore[misc]
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """View an array as a tensor without copying; a read-only memory map stays one."""
+    with warnings.catch_warnings():
+        # torch warns that it can't forbid writing to a read-only array; no code here writes to it.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 @dataclass(frozen=True)

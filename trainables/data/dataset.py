@@ -16,10 +16,9 @@ from typing import Any, cast
 import numpy as np
 
 from trainables.config import PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
-from trainables.data.cache import default_cache, remembered, writing_to
-from trainables.data.caption_features import check_caption_features, rows_of_captions
 from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
 from trainables.data.features import (
+    check_caption_features,
     check_features,
     check_values,
     check_views,
@@ -28,19 +27,28 @@ from trainables.data.features import (
     open_features,
     open_views,
     row_of_images,
+    rows_of_captions,
     sidecars,
     view_files,
 )
-from trainables.data.pictures.crops import ImageFiles, find_image_files
-from trainables.data.pictures.images import check_links, link_problem
+from trainables.data.pictures import ImageFiles, check_links, find_image_files, link_problem
 from trainables.data.prepared import VERSION, Rows, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
+from trainables.data.text_features import NAME as TFIDF
 from trainables.data.text_files import Strings, read_json
-from trainables.data.tfidf import NAME as TFIDF
-from trainables.data.tokenizers import ENGLISH, REASONS, RULE, Tokenizer, find_tokenizer, infer_tokenizer
-from trainables.data.vocabulary import SPLITS_OF, Vocabulary, VocabularyName
+from trainables.data.tokenizers import (
+    ENGLISH,
+    REASONS,
+    RULE,
+    SPLITS_OF,
+    Tokenizer,
+    Vocabulary,
+    VocabularyName,
+    find_tokenizer,
+    infer_tokenizer,
+)
 from trainables.errors import ConfigError, DataError
-from trainables.files import alone, read_state, write_whole
+from trainables.files import alone, default_cache, read_state, remembered, write_whole, writing_to
 from trainables.model_parameters import check_identity
 
 _INFERRED = {tokenizer.name: tokenizer for tokenizer in REASONS}
@@ -113,11 +121,7 @@ class Split:
 class Dataset:
     """A dataset that passed every check.
 
-    Attributes:
-        name: The name of its folder.
-        digest: SHA-256 over captions, splits and features, 64 hex digits; the same wherever the folder lies.
-        vocabulary: The words that have an id.
-        splits: ``train``, ``val`` and ``test``.
+    ``digest`` is the SHA-256 over captions, splits and features, 64 hex digits; the same wherever the folder lies.
     """
 
     name: str
@@ -289,12 +293,8 @@ def dataset_digest(
 ) -> str:
     """Return the SHA-256 over a dataset's captions, splits, features, the features' origins and the tokenizer.
 
-    Args:
-        source: The dataset.
-        files: The features of its images by split.
-        cache: Where digests of files are remembered.
-        texts: Split -> features of its captions, where they are read.
-        tokenizer: Cuts its captions; ``ENGLISH`` leaves the digest as it was before there were others.
+    ``files`` and ``texts`` are the features of images and captions by split. ``ENGLISH`` leaves the digest as it was
+    before there were other tokenizers.
     """
     texts = texts or {}
     everything = [*files.values(), *texts.values()]
@@ -325,11 +325,7 @@ def files_outside(source: Source, files: Iterable[Path]) -> list[str]:
 
 
 def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
-    """Refuse batches that are larger than an epoch.
-
-    Raises:
-        ConfigError: If batches are larger; the message names the setting and the largest value.
-    """
+    """Refuse batches that are larger than an epoch (``ConfigError``)."""
     train = data.splits["train"]
     count = len(train.image_rows) if training.batches == "images" else len(train.captions)
     unit = "images" if training.batches == "images" else "captions"
@@ -341,11 +337,7 @@ def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
 
 
 def check_widths(config: TrialConfig, data: Dataset) -> None:
-    """Refuse a head that keeps features of other dimensions than the joint space has.
-
-    Raises:
-        ConfigError: If the dimensions differ; the message names the parameter and both numbers.
-    """
+    """Refuse a head that keeps features of other dimensions than the joint space has (``ConfigError``)."""
     train = data.splits["train"]
     for side, features in (("image", train.features), ("caption", train.caption_features)):
         if features is not None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data.npy_files import map_array
-from trainables.data.pictures.pixels import center_crop, decode, random_crop
+from trainables.data.pictures import center_crop, decode, random_crop
 from trainables.data.text_files import read_json
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole
@@ -80,9 +80,7 @@ class Plan:
 class ShardResult:
     """Result of a shard.
 
-    Attributes:
-        images: Images of the shard.
-        problems: A line for each image that cannot be read; a shard with problems is not written.
+    A shard with problems, a line for each image that cannot be read, is not written.
     """
 
     images: int
@@ -115,11 +113,7 @@ def open_shards(plan: Plan) -> list[int]:
 def extract_shards(plan: Plan, shards: Sequence[int], encode: Encoder, threads: int) -> Iterator[ShardResult]:
     """Compute and write some shards, one after the other.
 
-    Args:
-        plan: Plan of the extraction.
-        shards: Numbers of the shards to compute; other processes may work on other shards.
-        encode: The network.
-        threads: Threads that decode, >= 1.
+    Other processes may work on other shards. ``encode`` is the network; ``threads`` >= 1 decode.
     """
     rows = [row for shard in shards for row in plan.rows(shard)]
     with ThreadPoolExecutor(threads) as pool:

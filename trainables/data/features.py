@@ -1,23 +1,29 @@
 """Feature files: memory-mapped ``.npy`` arrays of one row an image, or one row a caption.
 
 A file is read once as a whole, for its digest and to find NaN and infinity; afterwards the file is recognised by its
-size and times (``trainables.data.cache``) and only mapped. Loading runs no code.
+size and times (``trainables.files``) and only mapped. Loading runs no code.
 
 Beside ``features_KIND.npy`` may lie ``augmented_KIND.npy``: the features of N random crops of each row, its views.
+
+Features of captions lie in ``features_text.npy``, one row a caption. Rows come in the order of the images, and of each
+image's captions: the order in which a dataset lists them. Where the dataset is MS-COCO, whose val and test keep five
+captions of each image, the other captions have no rows. ``features_text.json`` may identify the captions of the
+features (``captions_digest``).
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trainables.data.cache import remembered
-from trainables.data.corpus import Image
+from trainables.data.corpus import SPLITS, Corpus, Image
 from trainables.data.npy_files import map_array, release_pages
 from trainables.data.text_files import read_json, read_lines
 from trainables.errors import DataError
+from trainables.files import remembered
 
 NAMED_ROWS = 5
 """Rows with NaN or infinity that are named in a message."""
@@ -135,17 +141,15 @@ def images_digest(images: Sequence[Image]) -> str:
     return hashlib.sha256("\n".join(image.id for image in images).encode(errors="surrogatepass")).hexdigest()
 
 
-def _name_row(row: int, images: Sequence[Image], rows: int) -> str:
-    """Name a row with its image, where the rows are as many as the images."""
-    return f"row {row} ({images[row].filename or images[row].id})" if rows == len(images) else f"row {row}"
-
-
 def check_values(path: Path, inspection: dict[str, Any], images: Sequence[Image]) -> list[str]:
     """Name rows that hold something that is no number."""
     if not inspection["bad_rows"]:
         return []
-    rows = inspection["shape"][0]
-    named = ", ".join(_name_row(row, images, rows) for row in inspection["first_bad_rows"])
+    is_row_image = inspection["shape"][0] == len(images)
+    named = ", ".join(
+        f"row {row} ({images[row].filename or images[row].id})" if is_row_image else f"row {row}"
+        for row in inspection["first_bad_rows"]
+    )
     more = ", ..." if inspection["bad_rows"] > NAMED_ROWS else ""
     return [f"{path}: {inspection['bad_rows']} rows hold NaN or infinity: {named}{more}; extract these features again"]
 
@@ -193,3 +197,58 @@ def _check_listing(path: Path, lines: Sequence[str], images: Sequence[Image]) ->
         if line.strip() not in (image.id, image.filename):
             return [f"{place}: line {number} is {line!r}, the dataset has {image.filename or image.id!r} there"]
     return []
+
+
+def captions_digest(images: Sequence[Image]) -> str:
+    """Return the SHA-256 over the captions of some images in row order, 64 hex digits."""
+    captions = [list(image.captions) for image in images]
+    return hashlib.sha256(json.dumps(captions).encode()).hexdigest()
+
+
+def check_caption_features(path: Path, inspection: Mapping[str, Any], images: Sequence[Image]) -> list[str]:
+    """Return why a file cannot have the features of the captions of some images, in row order."""
+    shape, captions = inspection["shape"], sum(len(image.captions) for image in images)
+    problems = []
+    if len(shape) != 2:
+        problems.append(f"{path}: features of captions must have shape (captions, D), got {tuple(shape)}")
+    if shape[0] != captions:
+        problems.append(
+            f"{path}: {shape[0]} feature rows for {captions} captions; there must be one row a caption, in the order "
+            "of the images and of each image's captions"
+        )
+    if inspection["bad_rows"]:
+        named = ", ".join(f"row {row}" for row in inspection["first_bad_rows"])
+        more = ", ..." if inspection["bad_rows"] > NAMED_ROWS else ""
+        problems.append(
+            f"{path}: {inspection['bad_rows']} rows hold NaN or infinity: {named}{more}; make these features again"
+        )
+    return problems + _check_captions(path, images)
+
+
+def rows_of_captions(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.ndarray]:
+    """Return the feature row of each caption of each split, shape (C,), int64; ``files`` are given by split."""
+    rows: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+    next_row = dict.fromkeys(files.values(), 0)
+    for image in corpus.images:
+        file = files[image.split]
+        first, next_row[file] = next_row[file], next_row[file] + len(image.captions)
+        rows[image.split].append(np.arange(first, next_row[file], dtype=np.int64))
+    return {split: np.concatenate(parts) for split, parts in rows.items()}
+
+
+def _check_captions(path: Path, images: Sequence[Image]) -> list[str]:
+    """Compare the digest of captions in the file beside the features."""
+    sidecar, _ = sidecars(path)
+    if not sidecar.exists():
+        return []
+    try:
+        told = read_json(sidecar)
+    except DataError as error:
+        return error.problems
+    digest = told.get("captions_digest") if isinstance(told, dict) else None
+    if digest in (None, captions_digest(images)):
+        return []
+    return [
+        f"{path}: features of other captions: {sidecar.name} has captions_digest {digest!r:.20}, not ours; "
+        "make them again, e.g. with `orchestrator data extract --text tfidf-svd`"
+    ]

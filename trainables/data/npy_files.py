@@ -44,10 +44,7 @@ _BROKEN = (
 class _MappedFile(mmap.mmap):
     """A file that is mapped whole.
 
-    Attributes:
-        path: Resolved path of the file.
-        start: Bytes before the first value.
-        version: Identifies the mapped file, to notice a changed or replaced file.
+    The first value is at byte ``start``; ``version`` identifies the mapped file, to notice a changed or replaced file.
     """
 
     path: Path

@@ -16,12 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainables.data.cache import whole_directory
 from trainables.data.corpus import SPLITS, Corpus, Image
 from trainables.data.text_files import Strings
-from trainables.data.tokenizers import Tokenizer
-from trainables.data.vocabulary import END, SPLITS_OF, START, Vocabulary
-from trainables.files import read_state
+from trainables.data.tokenizers import END, SPLITS_OF, START, Tokenizer, Vocabulary
+from trainables.files import read_state, whole_directory
 
 VERSION = 1
 """Increased when the files or the tokeniser change, so that folders of older versions are not used."""
@@ -37,9 +35,7 @@ SplitArrays = Mapping[str, np.ndarray | Strings]
 class Rows(NamedTuple):
     """Rows of the features of one split in their files.
 
-    Attributes:
-        images: Row of each image, (I,), int64.
-        captions: Row of each caption, (C,), int64; ``None`` where the captions have no features.
+    By split: (I,) of images, and (C,) of captions, int64; ``None`` where the captions have no features.
     """
 
     images: Mapping[str, np.ndarray]

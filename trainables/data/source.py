@@ -15,8 +15,7 @@ from trainables.data.corpus import SPLITS, Corpus, cut_captions
 from trainables.data.formats import clip_retrieval, coco, flickr, karpathy, precomputed
 from trainables.data.more_formats import clips, labels, msrvtt
 from trainables.data.npy_files import SAFETENSORS
-from trainables.errors import DataError
-from trainables.plugins.blame import Blaming
+from trainables.errors import Blaming, DataError
 from trainables.plugins.in_use import offered, owner_of, run_offer, use_installed
 from trainables.plugins.plugin import Plugin
 
@@ -52,12 +51,7 @@ COCO_FILES = frozenset({"dataset_coco.json", *(f"captions_{split}.json" for spli
 class Source:
     """A dataset that was found and not yet read.
 
-    Attributes:
-        name: The folder's name.
-        folder: Folder of the dataset.
-        roots: Resolved folders that no file of the dataset may leave.
-        format: The format that reads the dataset.
-        files: Files with captions and splits.
+    No file of the dataset may leave the ``roots``, resolved folders. ``files`` have captions and splits.
     """
 
     name: str
@@ -115,7 +109,7 @@ class Source:
 def find_source(name: str, data_root: Path) -> Source:
     """Find a dataset by its name under the data root or by its path; ``DataError`` says what is there instead."""
     folder = data_root / name
-    if not folder.is_dir() and _looks_like_path(name):
+    if not folder.is_dir() and (os.sep in name or name in (".", "..")):
         folder = Path(name)
     if not folder.is_dir():
         raise DataError(_unknown(name, data_root))
@@ -178,10 +172,6 @@ def _read_by(folder: Path) -> tuple[Format, tuple[Path, ...]] | None:
 def _find(reader: Format, folder: Path) -> list[Path]:
     with Blaming():
         return reader.find(folder)
-
-
-def _looks_like_path(name: str) -> bool:
-    return os.sep in name or name in (".", "..")
 
 
 def _unknown(name: str, data_root: Path) -> str:

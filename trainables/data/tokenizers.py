@@ -1,4 +1,4 @@
-"""Cuts captions into tokens: for English, for words between spaces, for scripts without spaces, or by a user's file.
+"""Cuts captions into tokens, for English, words between spaces, scripts without spaces or by a file; numbers words.
 
 ``english`` lower-cases and cuts by NLTK's word tokeniser without sentence splitting, as the published code does; the
 tokeniser needs no downloaded data. The tokens of ``words`` are what lies between Unicode's word boundaries [UAX29],
@@ -8,23 +8,30 @@ the characters of the other scripts without spaces one by one, and words of all 
 such as vowel signs stay with their letter. All three keep punctuation. A ``tokenizer.json`` is read by the package
 ``tokenizers``; nothing in such a file is code, and nothing is downloaded.
 
+Of a vocabulary, ids 0 to 3 are fixed; the words that are seen often enough
+follow by descending count and then by the alphabet, so that the ids are the same on every machine (the published code
+numbers them in dictionary order).
+
 References:
     [UAX29] Unicode Standard Annex 29, Unicode Text Segmentation, section 4. https://unicode.org/reports/tr29/
+    [Faghri2018] Faghri et al., VSE++, https://github.com/fartashf/vsepp, vocab.py: words seen at least 4 times.
 """
 
 import hashlib
+import json
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trainables.config import TOKENIZERS
 from trainables.data.text_files import read_text
 from trainables.errors import DataError
 from trainables.extras import require
+from trainables.files import parse_state
 
 SAMPLE = 2000
 """Most captions from which a tokenizer is inferred, evenly spaced over the train split."""
@@ -52,9 +59,7 @@ _JOINERS = "\u200c\u200d"
 class Tokenizer:
     """Cuts captions into tokens.
 
-    Attributes:
-        name: One of ``TOKENIZERS``, or the name of a file.
-        content: The text of a ``tokenizer.json``; ``None`` for the others.
+    The name is one of ``TOKENIZERS``, or that of a file, a ``tokenizer.json`` whose text is ``content``.
     """
 
     name: str
@@ -144,9 +149,7 @@ def infer_tokenizer(captions: Sequence[str]) -> Tokenizer:
 def find_tokenizer(name: str, folder: Path) -> Tokenizer:
     """Return the tokenizer of a name.
 
-    Args:
-        name: One of ``TOKENIZERS``, the name of a ``tokenizer.json`` in the dataset's folder, or an absolute path.
-        folder: The dataset's folder.
+    The name is one of ``TOKENIZERS``, the name of a ``tokenizer.json`` in the dataset's folder, or an absolute path.
 
     Raises:
         DataError: If there is no such file, or it is no tokenizer.
@@ -207,11 +210,72 @@ def _folded(caption: str) -> str:
 def _pattern(alone: str) -> re.Pattern[str]:
     """Return the expression of a token, where each character of some ranges is a token of its own."""
     # Python's \w lacks marks, so that it would cut the words of Hindi and of vowelled Arabic.
-    marks = "".join(map(re.escape, filter(_is_mark, map(chr, (*range(0x20000), *range(0xE0100, 0xE01F0))))))
+    signs = map(chr, (*range(0x20000), *range(0xE0100, 0xE01F0)))
+    marks = "".join(re.escape(sign) for sign in signs if unicodedata.category(sign).startswith("M"))
     letter = rf"(?:(?![{alone}])[\w{_JOINERS}{marks}])"
     inside = r"(?:['’·״](?=[^\W\d])|(?<=\d)[.,](?=\d))"
     return re.compile(rf"[{alone}][{marks}]*|{letter}+(?:{inside}{letter}+)*|\S[{marks}]*")
 
 
-def _is_mark(sign: str) -> bool:
-    return unicodedata.category(sign).startswith("M")
+PAD, START, END, UNKNOWN = 0, 1, 2, 3
+"""Ids of special tokens: padding, begin and end of a caption, a word that is not in the vocabulary."""
+
+SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
+THRESHOLD = 4
+"""Least number of times that a word of the vocabulary is seen [Faghri2018]."""
+
+VocabularyName = Literal["train", "published"]
+SPLITS_OF: Mapping[str, tuple[str, ...]] = {"train": ("train",), "published": ("train", "val")}
+"""Vocabulary -> splits whose words count; the papers counted ``published`` for precomputed features."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words that have an id; everything else is ``<unk>``.
+
+    Word i has id i; the first four are ``SPECIAL``.
+    """
+
+    words: tuple[str, ...]
+    tokenizer: Tokenizer = ENGLISH
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.words[: len(SPECIAL)] != SPECIAL:
+            raise ValueError(f"a vocabulary begins with {SPECIAL}, got {self.words[: len(SPECIAL)]}")
+        object.__setattr__(self, "_ids", {word: index for index, word in enumerate(self.words)})
+
+    @classmethod
+    def from_counts(
+        cls, counts: Mapping[str, int], threshold: int = THRESHOLD, tokenizer: Tokenizer = ENGLISH
+    ) -> "Vocabulary":
+        """Number the words that are counted at least ``threshold`` times: the frequent first, then by the alphabet."""
+        frequent = [word for word, count in counts.items() if count >= threshold and word not in SPECIAL]
+        return cls(SPECIAL + tuple(sorted(frequent, key=lambda word: (-counts[word], word))), tokenizer)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def id_of(self, token: str) -> int:
+        """Return the id of a token, ``UNKNOWN`` if it has none."""
+        return self._ids.get(token, UNKNOWN)
+
+    def encode(self, caption: str) -> list[int]:
+        """Return the ids of a caption between ``START`` and ``END``."""
+        return [START, *map(self.id_of, self.tokenizer(caption)), END]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Return the words of some ids."""
+        return [self.words[index] for index in ids]
+
+    def to_json(self) -> str:
+        """Return the words as a JSON list; ``from_json`` takes it back."""
+        return json.dumps(self.words, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str, tokenizer: Tokenizer = ENGLISH) -> "Vocabulary":
+        """Read what ``to_json`` gave; ``ValueError`` if it is something else."""
+        words: Sequence[str] = parse_state(text)
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError("a vocabulary is a JSON list of words")
+        return cls(tuple(words), tokenizer)

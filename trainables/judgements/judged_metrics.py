@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainables.errors import DataError
-from trainables.judgements.judgements import Integers
+from trainables.judgements import Integers
 from trainables.ranks import pack_integers, unpack_integers
 
 TOP = 10
@@ -68,11 +68,7 @@ class DirectionRanks:
 class JudgedRanks:
     """Both directions.
 
-    Attributes:
-        name: Name of the judgements.
-        digest: Digest of the judgements; ranks with equal digests can be compared.
-        i2t: Images that query captions.
-        t2i: Captions that query images.
+    Ranks with equal digests of their judgements can be compared.
     """
 
     name: str
@@ -170,9 +166,7 @@ def parts_of(metric: str) -> dict[str, float]:
 def query_values(ranks: DirectionRanks, name: str) -> Values:
     """Return the value of each query, shape (Q,), whose mean is a metric of one direction.
 
-    Args:
-        ranks: Ranks of the direction.
-        name: Without the direction, e.g. ``r5``, ``map_r_condensed``.
+    The name is without the direction, e.g. ``r5``, ``map_r_condensed``.
 
     Raises:
         KeyError: If there is no such metric.

@@ -13,20 +13,14 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from trainables.errors import ConfigError
-from trainables.losses.circle import Circle
-from trainables.losses.contributions import Contributions
-from trainables.losses.decoupled import Decoupled
-from trainables.losses.directions import Direction, NotANumberError
-from trainables.losses.gradient_weights import GradientWeights
-from trainables.losses.multi_similarity import MultiSimilarity
-from trainables.losses.nt_xent import NTXent
+from trainables.errors import Blaming, ConfigError
+from trainables.losses.contrastive import Decoupled, NTXent, Sigmoid
+from trainables.losses.directions import Contributions, Direction, NotANumberError
+from trainables.losses.pair_weights import Circle, GradientWeights, MultiSimilarity
+from trainables.losses.plugin_loss import make_loss
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
-from trainables.losses.sigmoid import Sigmoid
-from trainables.losses.smooth_ap import SmoothAP
+from trainables.losses.ranking import WARP, SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
-from trainables.losses.warp import WARP
-from trainables.plugins.blame import Blaming
 from trainables.plugins.in_use import NameTable, find_owner, run_offer
 
 __all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "build_loss", "loss_class"]
@@ -43,9 +37,6 @@ class Loss(Protocol):
 
 
 def _class_of_plugin(name: str, _: object) -> type:
-    # Imported here, because the class of a plug-in's loss imports modules of this package to check batches.
-    from trainables.losses.plugin_loss import make_loss
-
     offer = run_offer("losses", name)
     assert offer is not None
     return make_loss(*offer, build_loss)

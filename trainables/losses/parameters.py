@@ -14,7 +14,7 @@ References:
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
@@ -140,8 +140,12 @@ def learnable_of(loss: object) -> Mapping[str, Learnable]:
 
 def learned_names(loss: object) -> list[str]:
     """Return the names of a loss's hyper-parameters that are set to ``learned``, in the order of its fields."""
-    made: Any = loss
-    return [one.name for one in fields(made) if isinstance(value := getattr(loss, one.name), str) and value == LEARNED]
+    return [name for name in names_of(loss) if isinstance(value := getattr(loss, name), str) and value == LEARNED]
+
+
+def names_of(loss: Any) -> list[str]:
+    """Return the names of a loss's hyper-parameters, in the order of its fields."""
+    return [field.name for field in fields(loss)]
 
 
 def with_values(loss: L, values: Mapping[str, Any]) -> L:
@@ -150,3 +154,41 @@ def with_values(loss: L, values: Mapping[str, Any]) -> L:
     for name, value in values.items():
         object.__setattr__(changed, name, value)
     return changed
+
+
+def stack_losses(losses: Sequence[L], device: torch.device) -> L:
+    """Return the loss of K stacked trials.
+
+    Numbers become shape (K,). Coefficients become (K, powers), with 0 for missing powers. Words, such as ``learned``,
+    and switches must be equal.
+
+    The losses, one at least, are of one ``loss_shape``.
+    """
+    # Copied, because the constructor would check the coefficients of all trials on one domain; each loss was checked.
+    columns = {name: [getattr(loss, name) for loss in losses] for name in names_of(losses[0])}
+    return with_values(losses[0], {name: _stack(column, device) for name, column in columns.items()})
+
+
+def loss_shape(loss: object) -> tuple[object, ...]:
+    """Return the properties that stacked losses must share: class, words, switches, and absent parameters."""
+    return (type(loss), *(_kind(getattr(loss, name)) for name in names_of(loss)))
+
+
+def _stack(column: list[Any], device: torch.device) -> Any:
+    if isinstance(column[0], tuple):
+        powers = max(map(len, column))
+        column = [[*vector, *[0.0] * (powers - len(vector))] for vector in column]
+    elif not _is_number(column[0]):
+        return column[0]
+    return torch.tensor(column, dtype=torch.float64, device=device)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _kind(value: object) -> object:
+    """Return the kind of a value: numbers stack with numbers, coefficients with coefficients, else equal values."""
+    if _is_number(value):
+        return float
+    return tuple if isinstance(value, tuple) else value

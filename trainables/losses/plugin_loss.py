@@ -7,17 +7,18 @@ parameters, and the random numbers that torch's generator would give the trial a
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainables.errors import PluginError
+from trainables.errors import Blaming, PluginError
 from trainables.losses.directions import directions
-from trainables.plugins.blame import Blaming
 from trainables.plugins.offers import Offer, as_dataclass
+from trainables.seeding import random_state, set_random_state
 
 PLACE = "__icr_place__"
 """Attribute of a plug-in's loss with the ``FILE:LINE`` of its definition."""
@@ -31,22 +32,25 @@ def place_of_loss(loss: object) -> str:
 def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
     """Return the class of a plug-in's loss.
 
-    Args:
-        offer: A function, or a class that is called with a batch.
-        place: ``FILE:LINE`` of the definition.
-        build: ``build_loss``, which makes a pickled loss again in another process.
+    ``place`` is the ``FILE:LINE`` of the function or class, and ``build`` is ``build_loss``, which makes a pickled loss
+    again in another process.
     """
     raw = offer.thing
     if inspect.isclass(raw):
         made = type(raw.__name__, (as_dataclass(raw),), {"__doc__": raw.__doc__, "__module__": raw.__module__})
-        made = _like_its_base(made, as_dataclass(raw))
+        for name in ("__eq__", "__hash__", "__repr__", "__qualname__"):
+            setattr(made, name, getattr(as_dataclass(raw), name))
         compute = raw.__call__
     else:
         parameters = list(inspect.signature(raw).parameters.values())[3:]
         fields = [(one.name, Any, dataclasses.field(default=one.default)) for one in parameters]
         namespace = {"__doc__": raw.__doc__, "__module__": raw.__module__}
         made = dataclasses.make_dataclass(offer.name, fields, frozen=True, namespace=namespace)
-        compute = _calling(raw, [one.name for one in parameters])
+
+        def compute(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor) -> Any:
+            own = {one.name: getattr(self, one.name) for one in parameters}
+            return raw(similarity, positives, ignore, **own)
+
     call = _Call(compute, place, offer.options.get("vectorised", False))
 
     def called(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
@@ -54,41 +58,16 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
 
     def reduced(self: Any) -> tuple[Any, ...]:
         values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        return _rebuild, (build, offer.name, values)
+        return partial(build, offer.name, **values), ()
 
     for name, value in {"__call__": called, "__reduce__": reduced, PLACE: place}.items():
         setattr(made, name, value)
     return made
 
 
-def _rebuild(build: Callable[..., Any], name: str, values: Mapping[str, Any]) -> Any:
-    return build(name, **values)
-
-
-def _like_its_base(made: type, base: type) -> type:
-    """Return a subclass with the ``__eq__``, ``__hash__`` and ``__repr__`` of its base."""
-    for name in ("__eq__", "__hash__", "__repr__"):
-        setattr(made, name, getattr(base, name))
-    made.__qualname__ = base.__qualname__
-    return made
-
-
-def _calling(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
-    def compute(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor) -> Any:
-        return function(similarity, positives, ignore, **{name: getattr(self, name) for name in names})
-
-    return compute
-
-
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """Computes a plug-in's loss.
-
-    Attributes:
-        compute: The plug-in's code, given the loss and a batch.
-        place: ``FILE:LINE`` of the definition.
-        vectorised: Whether the code takes leading dimensions.
-    """
+    """Computes a plug-in's loss."""
 
     compute: Callable[..., Any]
     place: str
@@ -101,9 +80,11 @@ class _Call:
         if self.vectorised or not leading:
             return self._computed(loss if self.vectorised else _single(loss, ()), scores, positives, ignored, leading)
         scores = scores.expand(*leading, *scores.shape[-2:])
-        draws, values = _Draws(scores.device), []
+        states, values = [(device, random_state(device)) for device in (torch.device("cpu"), scores.device)], []
         for index in product(*map(range, leading)):
-            draws.again()
+            # Each trial gets the random numbers that it would draw alone.
+            for device, state in states:
+                set_random_state(device, state)
             values.append(self._computed(_single(loss, index), scores[index], positives, ignored, ()))
         return torch.stack(values).reshape(leading)
 
@@ -125,24 +106,6 @@ class _Call:
                 f"way; where nothing is to be learned add 0 * similarity.sum()"
             )
         return value
-
-
-class _Draws:
-    """Gives each of several trials the random numbers that the trial would draw alone."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device if device.type == "cuda" else None
-        self._before = self._state()
-
-    def again(self) -> None:
-        """Reset the generators to their first state."""
-        torch.set_rng_state(self._before[0])
-        if self._device is not None and self._before[1] is not None:
-            torch.cuda.set_rng_state(self._before[1], self._device)
-
-    def _state(self) -> tuple[Tensor, Tensor | None]:
-        there = None if self._device is None else torch.cuda.get_rng_state(self._device)
-        return torch.get_rng_state(), there
 
 
 def _leading(loss: Any, scores: Tensor) -> tuple[int, ...]:

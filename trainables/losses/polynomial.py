@@ -26,9 +26,14 @@ from torch import Tensor
 
 from trainables.errors import ConfigError
 from trainables.feasibility import Kind, constant_problem, domain_of, is_feasible, nearest_feasible, require_finite
-from trainables.losses.contributions import Contributions
-from trainables.losses.directions import Direction, directions
-from trainables.losses.negatives import Negatives, counted_negatives, require_negatives
+from trainables.losses.directions import (
+    Contributions,
+    Direction,
+    Negatives,
+    counted_negatives,
+    directions,
+    require_negatives,
+)
 from trainables.losses.parameters import Parameter, numbers_of, per_score, require_not_negative
 
 Coefficients = Sequence[float] | Tensor

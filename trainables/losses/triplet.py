@@ -3,9 +3,9 @@
     L    = sum over queries q, positives p and negatives n of q:  [margin + s_qn - s_qp]+
     L_SH = sum over queries q and positives p of q:               [margin + max_n s_qn - s_qp]+
 
-L can be limited to the k hardest negatives of each query (``trainables.losses.negatives``); for k = 1 it is L_SH to the
-last bit. Both losses are sums over both directions, never averaged: the gradient grows with the batch. The literature
-sometimes calls L_SH "semi-hard"; here the hardest negative may score above the positive. At cost 0 the gradient is 0.
+L can be limited to the k hardest negatives of each query (``directions.counted_negatives``); for k = 1 it is L_SH to
+the last bit. Both losses are sums over both directions, never averaged: the gradient grows with the batch. Papers
+sometimes call L_SH "semi-hard"; here the hardest negative may score above the positive. At cost 0 the gradient is 0.
 
 A selective loss takes the hardest negative only where its gradient does not vanish (SelHN):
 
@@ -32,14 +32,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.losses.contributions import Contributions
-from trainables.losses.directions import Direction, directions
-from trainables.losses.negatives import Negatives, counted_negatives, require_negatives
+from trainables.losses.directions import (
+    Contributions,
+    Direction,
+    Negatives,
+    TwoDirections,
+    counted_negatives,
+    require_negatives,
+)
 from trainables.losses.parameters import Parameter, per_query, per_score, require_not_negative
 
 
 @dataclass(frozen=True)
-class Triplet:
+class Triplet(TwoDirections):
     """Triplet loss over all negatives [Bleeker2022, eq. 1 and 2], or over the hardest of each query.
 
     Attributes:
@@ -60,18 +65,12 @@ class Triplet:
         require_not_negative("margin", self.margin)
         require_negatives("negatives", self.negatives)
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return self._sum(i2t) + self._sum(t2i)
-
     def contributions(self, direction: Direction) -> Contributions:
         """A negative that counts and is within the margin of a positive has weight 1: dL/ds_n = 1[cost > 0]."""
         weights = (all_costs(self.margin, direction, self.negatives) > 0).to(direction.scores.dtype)
         return Contributions(weights, weights.sum(-1))
 
-    def _sum(self, direction: Direction) -> Tensor:
-        """Return one direction's part of the loss, shape (...)."""
+    def _part(self, direction: Direction) -> Tensor:
         costs = all_costs(self.margin, direction, self.negatives)
         if isinstance(self.negatives, str):
             return costs.sum((-2, -1))
@@ -80,7 +79,7 @@ class Triplet:
 
 
 @dataclass(frozen=True)
-class TripletHardest:
+class TripletHardest(TwoDirections):
     """Triplet loss with the hardest negative of each query ("SH") [Faghri2018, eq. 6].
 
     A query without negatives has loss 0. Of equally hard negatives one gets the gradient.
@@ -94,15 +93,13 @@ class TripletHardest:
     def __post_init__(self) -> None:
         require_not_negative("margin", self.margin)
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return hardest_costs(self.margin, i2t).sum(-1) + hardest_costs(self.margin, t2i).sum(-1)
-
     def contributions(self, direction: Direction) -> Contributions:
         """The hardest negative has weight 1 where it is within the margin of the positive."""
         weights = (hardest_costs(self.margin, direction) > 0).to(direction.scores.dtype)
         return Contributions(weights[..., None], weights)
+
+    def _part(self, direction: Direction) -> Tensor:
+        return hardest_costs(self.margin, direction).sum(-1)
 
 
 def all_costs(margin: Parameter, direction: Direction, negatives: Negatives = "all") -> Tensor:
@@ -120,7 +117,7 @@ def hardest_costs(margin: Parameter, direction: Direction) -> Tensor:
 
 
 @dataclass(frozen=True)
-class TripletSelHN:
+class TripletSelHN(TwoDirections):
     """Triplet loss with the hardest negative, or all negatives where the hardest is as close as the positive [Li2023].
 
     Attributes:
@@ -142,11 +139,6 @@ class TripletSelHN:
         require_not_negative("margin", self.margin)
         require_not_negative("epsilon", self.epsilon)
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)
-
     def contributions(self, direction: Direction) -> Contributions:
         """With the mean over M negatives, each negative within the margin has weight 1/M; else the hardest has 1."""
         violating = (all_costs(self.margin, direction) > 0).to(direction.scores.dtype)
@@ -157,6 +149,9 @@ class TripletSelHN:
         )
         weights = violating * shares
         return Contributions(weights, weights.sum(-1))
+
+    def _part(self, direction: Direction) -> Tensor:
+        return self._costs(direction).sum(-1)
 
     def _costs(self, direction: Direction) -> Tensor:
         """Return the cost of each pair, shape (..., P)."""

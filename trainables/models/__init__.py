@@ -2,14 +2,13 @@
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.errors import PluginError
+from trainables.errors import Blaming, PluginError
 from trainables.models.head import HeadModel
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.scan import SCAN
 from trainables.models.vsepp import VSEPP
 from trainables.models.vsrn import VSRN
 from trainables.models.wsabie import WSABIE
-from trainables.plugins.blame import Blaming
 from trainables.plugins.in_use import NameTable, find_owner, run_offer
 
 
@@ -30,10 +29,7 @@ MODELS: NameTable[type[RetrievalModel]] = NameTable(
 def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> RetrievalModel:
     """Make the model that a config names, untrained; initial parameters come from torch's global generator.
 
-    Args:
-        config: Config with the model's name and sizes.
-        data: The dataset of the training.
-        pretrained: Whether a backbone gets the config's weights; not needed if a checkpoint is loaded afterwards.
+    Not ``pretrained``, a backbone gets no weights, because a checkpoint is loaded afterwards.
     """
     made = model_class(config.model)
     with Blaming():

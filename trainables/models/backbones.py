@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from trainables.backbone_names import check_backbone
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
+from trainables.model_parameters import check_backbone
 from trainables.seeding import seed_torch
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -90,7 +90,7 @@ def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0, grid: 
     """Make a network of torchvision without its last layer, in eval mode.
 
     Args:
-        name: A name of ``trainables.backbone_names.BACKBONES``.
+        name: A name of ``trainables.model_parameters.BACKBONES``.
         weights: ``DEFAULT``: torchvision's best weights; ``none``: untrained weights, drawn from the seed; else a
             state-dict file, in which the last layer may have any size or be missing.
         seed: Seed of untrained weights.
@@ -106,8 +106,9 @@ def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0, grid: 
 
     defaults = models.get_model_weights(name).DEFAULT
     network = _download(name, defaults) if weights == "DEFAULT" else _draw(name, seed)
-    last = _last_layer(network)
-    feature_size = _weight(network, last).shape[1]
+    # The classifier is the last linear map or convolution, with a weight of shape (out, in, ...).
+    last = [name for name, module in network.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)][-1]
+    feature_size = network.get_parameter(f"{last}.weight").shape[1]
     network.set_submodule(last, nn.Identity())
     if weights not in ("DEFAULT", "none"):
         _load(network, _read_state(Path(weights)), last, weights, name)
@@ -142,17 +143,6 @@ def weights_digest(backbone: Backbone) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.cpu().contiguous().view(-1).numpy())
     return digest.hexdigest()
-
-
-def _last_layer(network: nn.Module) -> str:
-    """Return the name of the classifier: the last linear map or convolution."""
-    return [name for name, module in network.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)][-1]
-
-
-def _weight(network: nn.Module, layer: str) -> Tensor:
-    """Return the weight of a layer, shape (out, in, ...)."""
-    weight: Tensor = network.get_parameter(f"{layer}.weight")
-    return weight
 
 
 @torch.inference_mode()

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from trainables.models.layers import affine
+from trainables.models.retrieval_model import affine
 
 
 def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:

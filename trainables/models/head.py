@@ -27,8 +27,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
 from trainables.model_parameters import check_identity
-from trainables.models.layers import in_full, linear
-from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.retrieval_model import RetrievalModel, in_full, linear
 
 
 class HeadModel(RetrievalModel):
@@ -49,14 +48,8 @@ class HeadModel(RetrievalModel):
     ) -> None:
         """Make a head for each side.
 
-        Args:
-            image_size: Features of an image, >= 1.
-            caption_size: Features of a caption, >= 1.
-            embedding_size: Dimensions of the joint space, >= 1.
-            image_head: A key of ``HEADS``.
-            caption_head: A key of ``HEADS``.
-            hidden_size: Hidden units of ``mlp`` and ``residual``, >= 1; ``None`` is ``embedding_size``.
-            is_shared: Whether both sides are images and share the image head.
+        All sizes are >= 1. Heads are keys of ``HEADS``. ``hidden_size`` is that of ``mlp`` and ``residual``; ``None``
+        is ``embedding_size``. With ``is_shared`` both sides are images and share the image head.
 
         Raises:
             ConfigError: If ``identity`` would not give ``embedding_size`` dimensions.

@@ -1,37 +1,51 @@
 """SCAN: regions and words that attend to each other, compared pair by pair of an image and a caption.
 
 Regions are mapped by one linear map, words by a bidirectional GRU whose directions are averaged. Vectors of regions and
-words are scaled to unit length, and ``trainables.models.cross_attention`` compares the two sets.
+words are scaled to unit length. In the similarity of the two sets, each member of one set attends to the other set. For
+unit vectors x_a of a context and y_b of a query, which are regions and words (t2i) or words and regions (i2t),
+
+    s_ab = x_a . y_b        alpha_ab = softmax over a of lambda_softmax u_ab        c_b = sum_a alpha_ab x_a
+
+with u the normalised s (``NORMS``, over the query's members b). The score of member b is the cosine of y_b and c_b. The
+similarity aggregates the scores of all members (``AGGREGATIONS``): their mean, or (1/lambda_lse) log sum_b
+exp(lambda_lse score_b). In u, the paper clips s at 0, while the published code multiplies negative s by 0.1.
+
+The vectors c_b are not computed, because their cosines need only products, with G the matrix of products x_a . x_a':
+
+    y_b . c_b = sum_a alpha_ab s_ab        |c_b|^2 = sum_aa' alpha_ab G_aa' alpha_a'b
+
+With E dimensions and A context members this takes A numbers instead of the E numbers of an attended vector, and half of
+the products.
+
+To limit memory, captions are sorted by length and cut into groups with little padding, and contexts into blocks. The
+intermediate results of the first blocks are kept for the backward pass, up to ``KEPT`` numbers each of some eight
+results; the results of the other blocks are computed again.
 
 References:
     [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024; code
         kuanghuei/SCAN@053693f, model.py:66-160 (encoders) and 163-298 (similarity).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import leaky_relu, normalize
+from torch.utils.checkpoint import checkpoint
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.models.cross_attention import Attention
 from trainables.models.gru import all_states
-from trainables.models.layers import computing_in_full, in_full, linear
 from trainables.models.pair_model import PairModel
+from trainables.models.retrieval_model import computing_in_full, in_full, linear
 from trainables.representations import Sets
 
 
 class SCAN(PairModel):
-    """Images as unit vectors of their regions, captions as unit vectors of their words.
-
-    Attributes:
-        lambda_softmax: Inverse temperature of the attention, > 0.
-        lambda_lse: Sharpness of the aggregation ``lse``, > 0.
-        negative_slope: Factor on negative products in a clipping norm, >= 0.
-    """
+    """Images as unit vectors of their regions, captions as unit vectors of their words."""
 
     can_stack = True
     stacked_settings = ("lambda_softmax", "lambda_lse")
@@ -93,3 +107,146 @@ class SCAN(PairModel):
             negative_slope=self.negative_slope,
         )
         return attention(images, captions)
+
+
+GROUP = 32
+"""Number of captions in a group; captions of a group are padded to a common length."""
+
+BLOCK = 1 << 19
+"""Number of products s in a block; intermediate results of this size fit a CPU's caches."""
+
+KEPT = 1 << 24
+"""Number of products s in all blocks whose intermediate results are kept for the backward pass."""
+
+SMALL = 1e-8
+"""Least divisor: smaller lengths are replaced by this number [Lee2018, code]."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The settings of the attention.
+
+    Attributes:
+        direction: ``t2i``: each word attends to the regions; ``i2t``: each region attends to the words.
+        norm: A key of ``NORMS``.
+        aggregation: A key of ``AGGREGATIONS``.
+        lambda_softmax: Inverse temperature of the attention, > 0; a tensor of K numbers for K stacked models.
+        lambda_lse: Sharpness of ``lse``, > 0; a tensor of K numbers for K stacked models.
+        negative_slope: Factor of a clipping norm on negative s, >= 0.
+    """
+
+    direction: str
+    norm: str
+    aggregation: str
+    lambda_softmax: float | Tensor
+    lambda_lse: float | Tensor
+    negative_slope: float
+
+    def __call__(self, images: Sets, captions: Sets) -> Tensor:
+        """Return the similarity of each image to each caption, shape (I, C), or (K, I, C) of stacked sets.
+
+        All stacked models have equally many images.
+        """
+        order = captions.lengths.argsort(dim=-1, descending=True, stable=True)
+        regions, budget, found = _Members(images.vectors, images.inside()), _Budget(KEPT), []
+        for places in order.split(GROUP, dim=-1):
+            words = _chosen(captions, places)
+            if self.direction == "t2i":
+                found.append(self._over_blocks(regions, words, budget))
+            else:
+                found.append(self._over_blocks(words, regions, budget).mT)
+        back = order.argsort(dim=-1).to(found[0].device)
+        similarity = torch.cat(found, dim=-1)
+        return similarity.gather(-1, back.expand(*similarity.shape[:-2], -1)[..., None, :].expand_as(similarity))
+
+    def _over_blocks(self, contexts: "_Members", queries: "_Members", budget: "_Budget") -> Tensor:
+        """Return the similarity of each context to each query, (..., X, Y), a block of contexts at a time."""
+        models = max(contexts.vectors.shape[:-3].numel(), queries.vectors.shape[:-3].numel())
+        per_context = models * contexts.vectors.shape[-2] * queries.vectors.shape[-3:-1].numel()
+        rows = max(1, BLOCK // per_context)
+        blocks = zip(contexts.vectors.split(rows, -3), contexts.inside.split(rows, -2), strict=True)
+        return torch.cat([self._block(*block, queries, budget.allows(rows * per_context)) for block in blocks], dim=-2)
+
+    def _block(self, vectors: Tensor, inside: Tensor, queries: "_Members", keeps: bool) -> Tensor:
+        given = vectors, inside, queries.vectors, queries.inside
+        if keeps or not torch.is_grad_enabled():
+            return self._compare(*given)
+        again: Tensor = checkpoint(self._compare, *given, use_reentrant=False, preserve_rng_state=False)
+        return again
+
+    def _compare(self, contexts: Tensor, in_context: Tensor, queries: Tensor, in_query: Tensor) -> Tensor:
+        """Return the similarities (..., X, Y) of contexts (..., X, A, E) to queries (..., Y, B, E)."""
+        flat = contexts.flatten(-3, -2) @ queries.flatten(-3, -2).mT
+        scores = flat.unflatten(-1, queries.shape[-3:-1]).unflatten(-3, contexts.shape[-3:-1])
+        beside = in_query[..., None, None, :, :]
+        attended = NORMS[self.norm](scores, beside, self.negative_slope) * _over(self.lambda_softmax, scores)
+        weights = attended.masked_fill(~in_context[..., None, None], -torch.inf).softmax(-3)
+        products = (weights * scores).sum(-3)
+        gram = contexts @ contexts.mT
+        lengths = (weights * (gram @ weights.flatten(-2)).view_as(weights)).sum(-3)
+        cosines = products / lengths.clamp(min=SMALL**2).sqrt()
+        return AGGREGATIONS[self.aggregation](cosines, in_query[..., None, :, :], _over(self.lambda_lse, cosines))
+
+
+@dataclass(frozen=True)
+class _Members:
+    """Padded sets with the mask of their members, so that the mask is made once."""
+
+    vectors: Tensor
+    inside: Tensor
+
+
+class _Budget:
+    """Counts how many numbers may still be kept for the backward pass."""
+
+    def __init__(self, numbers: int) -> None:
+        self._left = numbers
+
+    def allows(self, numbers: int) -> bool:
+        """Take some numbers from the budget, and say whether the budget was large enough."""
+        self._left -= numbers
+        return self._left >= 0
+
+
+def _chosen(sets: Sets, places: Tensor) -> _Members:
+    """Return the sets at places (N,), or (K, N) of stacked sets, padded to the largest of them."""
+    lengths = sets.lengths.gather(-1, places)
+    longest = int(lengths.max())
+    vectors = sets.vectors[..., :longest, :]
+    index = places.to(vectors.device).expand(*vectors.shape[:-3], -1)[..., None, None]
+    chosen = Sets(vectors.gather(-3, index.expand(*index.shape[:-2], *vectors.shape[-2:])), lengths)
+    return _Members(chosen.vectors, chosen.inside())
+
+
+def _over(number: float | Tensor, values: Tensor) -> float | Tensor:
+    """Return a number, or a tensor (K,) of numbers in a shape that broadcasts over values (K, ...)."""
+    return number.view(-1, *[1] * (values.dim() - 1)) if isinstance(number, Tensor) else number
+
+
+Norm = Callable[[Tensor, Tensor, float], Tensor]
+"""Function of the scores (..., X, A, Y, B), 0 outside of the sets, the mask of the b, and the negative slope -> u."""
+
+NORMS: dict[str, Norm] = {
+    "clipped_l2norm": lambda scores, inside, slope: normalize(leaky_relu(scores, slope), dim=-1, eps=SMALL),
+    "l2norm": lambda scores, inside, slope: normalize(scores, dim=-1, eps=SMALL),
+    "clipped_l1norm": lambda scores, inside, slope: normalize(leaky_relu(scores, slope), p=1.0, dim=-1, eps=SMALL),
+    "l1norm": lambda scores, inside, slope: normalize(scores, p=1.0, dim=-1, eps=SMALL),
+    "clipped": lambda scores, inside, slope: leaky_relu(scores, slope),
+    "softmax": lambda scores, inside, slope: scores.masked_fill(~inside, -torch.inf).softmax(-1),
+    "no_norm": lambda scores, inside, slope: scores,
+}
+"""Name in the published code -> norm from s to u; the published ``l1norm`` fails, as it calls a missing function."""
+
+
+def _log_sum_exp(scores: Tensor, inside: Tensor, lambda_lse: float | Tensor) -> Tensor:
+    logs = (scores * lambda_lse).masked_fill(~inside, -torch.inf).logsumexp(-1, keepdim=True) / lambda_lse
+    return logs[..., 0]
+
+
+AGGREGATIONS: dict[str, Callable[[Tensor, Tensor, float | Tensor], Tensor]] = {
+    "lse": _log_sum_exp,
+    "mean": lambda scores, inside, _: scores.masked_fill(~inside, 0.0).sum(-1) / inside.sum(-1),
+    "max": lambda scores, inside, _: scores.masked_fill(~inside, -torch.inf).amax(-1),
+    "sum": lambda scores, inside, _: scores.masked_fill(~inside, 0.0).sum(-1),
+}
+"""Name -> function from the scores of a query's members (..., X, Y, B) to a similarity (..., X, Y)."""

@@ -33,8 +33,7 @@ from torch.nn.functional import normalize
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.gru import last_state
-from trainables.models.layers import batch_norm, computing_in_full, in_full, linear
-from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.retrieval_model import RetrievalModel, batch_norm, computing_in_full, in_full, linear
 from trainables.models.vsepp import TextEncoder
 
 BLOCKS = 4

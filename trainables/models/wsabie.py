@@ -29,7 +29,7 @@ from torch.nn.functional import embedding_bag
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset, Split
-from trainables.data.vocabulary import SPECIAL
+from trainables.data.tokenizers import SPECIAL
 from trainables.models.retrieval_model import RetrievalModel
 
 

@@ -19,15 +19,9 @@ ASKED = ("study", "seed")
 
 
 def check_signature(thing: Any, name: str, place: str) -> None:
-    """Refuse a sampler that cannot be made, or called for a suggestion.
+    """Refuse a sampler that cannot be made, or called for a suggestion (``ConfigError``).
 
-    Args:
-        thing: The function or class.
-        name: Name of the sampler.
-        place: ``FILE:LINE`` of the definition.
-
-    Raises:
-        ConfigError: If the sampler takes other parameters than samplers do.
+    ``place`` is the ``FILE:LINE`` of the definition.
     """
     # Only a class of Optuna's BaseSampler has this method.
     if hasattr(thing, "sample_independent"):
@@ -94,8 +88,7 @@ class Offer:
     def describe(self, place: str) -> dict[str, Any]:
         """Return the offer as plain values, which can be stored and read without its code.
 
-        Args:
-            place: ``FILE:LINE`` of the definition.
+        ``place`` is the ``FILE:LINE`` of the definition.
 
         Raises:
             ConfigError: If the function or class does not fit its decorator; the message says what is missing.
@@ -180,11 +173,7 @@ def offer_of(thing: Any) -> Offer | None:
 
 
 def check_name(name: str, place: str) -> None:
-    """Refuse a name that experiments cannot call.
-
-    Raises:
-        ConfigError: If the name has other characters than allowed.
-    """
+    """Refuse a name that experiments cannot call (``ConfigError``)."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"{place}: a name has small letters, digits and _, the first a letter, got {name[:60]!r}")
 
@@ -233,7 +222,10 @@ def _parameters(offer: Offer, place: str) -> dict[str, Any]:
         return {one.name: one.default for one in signature.parameters.values() if one.kind is one.KEYWORD_ONLY}
     if inspect.isclass(offer.thing):
         made = as_dataclass(offer.thing)
-        return {one.name: _field_default(one) for one in dataclasses.fields(made)}
+        empty = inspect.Parameter.empty
+        return {
+            one.name: empty if one.default is dataclasses.MISSING else one.default for one in dataclasses.fields(made)
+        }
     parameters = list(inspect.signature(offer.thing).parameters.values())
     if tuple(one.name for one in parameters[:3]) != BATCH:
         got = ", ".join(one.name for one in parameters[:3]) or "none"
@@ -246,10 +238,6 @@ def _parameters(offer: Offer, place: str) -> dict[str, Any]:
 def as_dataclass(made: type) -> type:
     """Return a class as a frozen dataclass; a dataclass is returned as it is."""
     return made if dataclasses.is_dataclass(made) else dataclasses.dataclass(frozen=True)(made)
-
-
-def _field_default(one: "dataclasses.Field[Any]") -> Any:
-    return inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default
 
 
 def _is_plain(value: Any) -> bool:

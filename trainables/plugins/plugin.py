@@ -6,6 +6,7 @@ of the groups ``icr_orchestrator.losses``, ``.models``, ``.formats`` and ``.samp
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -84,15 +85,11 @@ def read_file(path: Path) -> Plugin:
     if path.suffix != ".py":
         raise ConfigError(f"plug-in {path}: must be a Python file (*.py) or the name of an installed distribution")
     check_size(str(path), {path.name: text})
-    return Plugin(path.name, "", f"icr_plugin_{_identifier(path.stem)}", {path.name: text})
+    return Plugin(path.name, "", f"icr_plugin_{re.sub('[^a-zA-Z0-9]', '_', path.stem)}", {path.name: text})
 
 
 def check_size(name: str, files: Mapping[str, str]) -> None:
-    """Refuse a plug-in that is too large to travel with each actor.
-
-    Raises:
-        ConfigError: If the plug-in is too large.
-    """
+    """Refuse a plug-in that is too large to travel with each actor (``ConfigError``)."""
     size = sum(map(len, files.values()))
     if size > LARGEST:
         raise ConfigError(f"plug-in {name}: has {size:,} characters of Python, at most {LARGEST:,} are taken")
@@ -115,9 +112,8 @@ def installed_plugins() -> dict[str, dict[str, list[str]]]:
 def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
     """Return the installed distributions that offer wanted names, each once; nothing is imported.
 
-    Args:
-        names: Kind -> wanted names.
-        chosen: Distributions that are returned in any case; names that they offer are not looked for elsewhere.
+    ``names`` are wanted names by kind. Distributions that are ``chosen`` are returned in any case, and names that they
+    offer are not looked for elsewhere.
 
     Raises:
         ConfigError: If two distributions offer one of the names.
@@ -180,7 +176,3 @@ def _files(name: str, top: str) -> dict[str, str]:
         return {origin.name: origin.read_text(encoding="utf-8")}
     paths = sorted(origin.parent.rglob("*.py"))
     return {str(path.relative_to(origin.parent.parent)): path.read_text(encoding="utf-8") for path in paths}
-
-
-def _identifier(stem: str) -> str:
-    return "".join(character if character.isalnum() and character.isascii() else "_" for character in stem)

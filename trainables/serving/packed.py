@@ -21,11 +21,10 @@ from safetensors.torch import save_file
 
 from trainables.checkpoint import BEST, read_file
 from trainables.config import LEARNED, TrialConfig
+from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset, Split
-from trainables.data.resident import ResidentSplit
 from trainables.data.text_files import Strings
-from trainables.data.tokenizers import ENGLISH, Tokenizer
-from trainables.data.vocabulary import Vocabulary
+from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
 from trainables.errors import CheckpointError, ConfigError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import read_state, write_whole
@@ -39,12 +38,7 @@ FOLDER = "plugins"
 
 
 def write_plugins(folder: Path, config: TrialConfig) -> list[dict[str, Any]]:
-    """Write the text of the plug-ins that a training depended on, and return their descriptions.
-
-    Args:
-        folder: Folder of the packed model.
-        config: Config of the training.
-    """
+    """Write the text of the plug-ins that a training depended on, and return their descriptions."""
     known = [plugin for plugin in in_use().values() if plugin.reference in config.plugins]
     for plugin in known:
         for path, text in plugin.files.items():
@@ -57,10 +51,7 @@ def write_plugins(folder: Path, config: TrialConfig) -> list[dict[str, Any]]:
 def use_packed(folder: Path, about: Mapping[str, Any], *, trust: bool) -> None:
     """Take the packed plug-in of the model into use; for a model of ours, nothing runs.
 
-    Args:
-        folder: Folder of the packed model.
-        about: Content of ``retriever.json``.
-        trust: Whether the code may run.
+    ``about`` is the content of ``retriever.json``; ``trust`` says whether the code may run.
 
     Raises:
         CheckpointError: If the code may not run, or has changed since it was packed.
@@ -217,15 +208,11 @@ def write_weights(checkpoint: Path, path: Path) -> None:
     of the metric that selected it, and ``learned`` (JSON) where the loss learned hyper-parameters: the values that the
     best model was trained with.
 
-    Args:
-        checkpoint: An ``epoch_NNNN`` directory.
-        path: Path of the file, in a folder that exists; the file appears whole or not at all.
+    ``checkpoint`` is an ``epoch_NNNN`` directory. The file appears whole or not at all, in a folder that exists.
 
     Raises:
         CheckpointError: If the checkpoint is damaged.
     """
-    from safetensors.torch import save_file
-
     payload = read_file(checkpoint, BEST)
     told = {
         "config": json.dumps(payload["config"]),

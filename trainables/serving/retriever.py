@@ -18,14 +18,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trainables.config import TrialConfig
-from trainables.data.pictures.pixels import center_crop, decode
-from trainables.data.tfidf import read_extractor
-from trainables.data.vocabulary import UNKNOWN
-from trainables.devices import choose_device
+from trainables.data.pictures import center_crop, decode
+from trainables.data.text_features import read_extractor
+from trainables.data.tokenizers import UNKNOWN
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import evaluating
 from trainables.models.backbones import build_backbone, make_encoder, weights_digest
 from trainables.representations import Gallery, converted, from_tensors
+from trainables.seeding import choose_device
 from trainables.serving.packed import (
     GALLERY,
     MODEL,
@@ -50,14 +50,11 @@ EXAMPLE = """a table with a column caption or image, e.g. pandas.DataFrame({"cap
 
 
 @dataclass(frozen=True)
-class Answer:
+class Match:
     """An image, or a caption with its image.
 
-    Attributes:
-        image: The source's id of the image.
-        filename: File name of the image; empty where the source has none.
-        caption: As written; empty where images were asked for.
-        score: The model's similarity to the query (mostly a cosine); larger is closer.
+    The file name is empty where the source has none, and the caption where images were asked for. The score is the
+    model's similarity to the query (mostly a cosine); larger is closer.
     """
 
     image: str
@@ -69,8 +66,7 @@ class Answer:
 class Retriever:
     """A packed model that answers queries.
 
-    Attributes:
-        about: Content of ``retriever.json``.
+    ``about`` is the content of ``retriever.json``.
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu", trust_plugins: bool = False) -> None:
@@ -78,7 +74,7 @@ class Retriever:
 
         Args:
             folder: Folder of ``packed.write_retriever``.
-            device: See ``trainables.devices``.
+            device: See ``trainables.seeding``.
             trust_plugins: Run the packed code of a plug-in's model; a warning names the plug-in.
 
         Raises:
@@ -102,7 +98,7 @@ class Retriever:
         self._images, self._captions = (converted(each, self._placed) for each in gallery.values())
         self._model.to(self._device)
 
-    def images_for(self, caption: str, top: int = TOP) -> list[Answer]:
+    def images_for(self, caption: str, top: int = TOP) -> list[Match]:
         """Return the images nearest to a caption, the nearest first.
 
         Raises:
@@ -111,13 +107,11 @@ class Retriever:
         scores = self._compare(self._images, self._query_caption(caption))[:, 0]
         return [self._answer(image, score) for image, score in _best(scores, top)]
 
-    def captions_for(self, image: str | Path | Sequence[float], top: int = TOP) -> list[Answer]:
+    def captions_for(self, image: str | Path | Sequence[float], top: int = TOP) -> list[Match]:
         """Return the captions nearest to an image, the nearest first.
 
-        Args:
-            image: An id or file name of the gallery, features as the model reads them, or a picture file. Where no
-                features can be made of a picture, it is found in the gallery by its name, see ``recognised``.
-            top: Number of captions.
+        The image is an id or file name of the gallery, features as the model reads them, or a picture file. Where no
+        features can be made of a picture, it is found in the gallery by its name, see ``recognised``.
 
         Raises:
             DataError: If there is no such image, or features cannot be made of a picture.
@@ -133,12 +127,10 @@ class Retriever:
         owners = zip(self.about["captions"], self.about["image_of_caption"], strict=True)
         return [caption for caption, owner in owners if owner == index]
 
-    def doubts_about(self, caption: str | None, answers: Sequence[Answer]) -> list[str]:
+    def doubts_about(self, caption: str | None, answers: Sequence[Match]) -> list[str]:
         """Return reasons to doubt the answers, a sentence each.
 
-        Args:
-            caption: The query; ``None`` where captions were asked for.
-            answers: The best first; at least one.
+        The query is ``None`` where captions were asked for; of the answers, at least one, the first is the best.
         """
         unknown, are_all = ([], False) if caption is None else self._unknown_words(caption)
         doubts = []
@@ -181,8 +173,8 @@ class Retriever:
     def _placed(self, values: Tensor) -> Tensor:
         return values.float().to(self._device)
 
-    def _answer(self, image: int, score: float, caption: str = "") -> Answer:
-        return Answer(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
+    def _answer(self, image: int, score: float, caption: str = "") -> Match:
+        return Match(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
 
     def _unknown_words(self, caption: str) -> tuple[list[str], bool]:
         """Return the words of a query that the model does not know, each once, and whether these are all."""
@@ -242,7 +234,6 @@ class Retriever:
         return self._encode(torch.from_numpy(features)[None])
 
     def _encode_picture(self, path: Path) -> Gallery:
-
         if self._model.crop_size:
             return self._encode(torch.from_numpy(pixels_of_picture(path, self._model.crop_size).copy())[None])
         return self._encode_features(features_of_picture(path, self.about["origin"], self._config.features))
@@ -262,13 +253,11 @@ class Served:
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> "DataFrame":
         """Answer each row of a table: a ``caption`` gets images, an ``image`` captions.
 
-        Args:
-            model_input: A data frame, or a list of mappings.
-            params: ``top``: number of answers to each query.
+        The input is a data frame, or a list of mappings; ``top`` of ``params`` is the number of answers to each query.
 
         Returns:
             A row for each answer: ``query`` (position of the query in the table, from 0), ``rank`` (from 1), ``image``,
-            ``filename``, ``caption`` and ``score`` as in ``Answer``.
+            ``filename``, ``caption`` and ``score`` as in ``Match``.
 
         Raises:
             DataError: If the input is no such table, a row has neither column, or an image is not known.
@@ -281,9 +270,9 @@ class Served:
             for query, row in enumerate(_rows(model_input))
             for rank, answer in enumerate(self._ask(query, row, top), start=1)
         ]
-        return DataFrame(found, columns=["query", "rank", *(one.name for one in fields(Answer))])
+        return DataFrame(found, columns=["query", "rank", *(one.name for one in fields(Match))])
 
-    def _ask(self, query: int, row: Mapping[str, Any], top: int) -> list[Answer]:
+    def _ask(self, query: int, row: Mapping[str, Any], top: int) -> list[Match]:
         caption, image = row.get("caption"), row.get("image")
         if isinstance(caption, str) and caption.strip():
             return self._retriever.images_for(caption, top)
@@ -334,8 +323,7 @@ def pixels_of_picture(path: Path, size: int) -> np.ndarray:
 def missing_origin(origin: Mapping[str, Any] | None) -> str | None:
     """Return why no features can be made of a new picture like those of the dataset; ``None`` where they can.
 
-    Args:
-        origin: The JSON beside the dataset's features.
+    ``origin`` is the JSON beside the dataset's features.
     """
     if origin is None or "backbone" not in origin:
         return "it is not known how the dataset's features were made"
@@ -348,10 +336,8 @@ def missing_origin(origin: Mapping[str, Any] | None) -> str | None:
 def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str) -> np.ndarray:
     """Return the features of a picture by the backbone that made a dataset's features, float32.
 
-    Args:
-        path: A picture.
-        origin: The JSON beside the dataset's features.
-        kind: ``global``, shape (D,), or ``regions``, shape (R, D).
+    ``origin`` is the JSON beside the dataset's features; ``kind`` is ``global``, shape (D,), or ``regions``, shape (R,
+    D).
 
     Raises:
         DataError: If the file is no picture, or the backbone is unknown, missing or changed.

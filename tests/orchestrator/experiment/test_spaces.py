@@ -9,7 +9,8 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.studies.study import Studies
-from search_spaces import Range, Values, wsabie
+from search_spaces import Range, Values
+from search_spaces.study import USUAL
 from tests.support.experiments import start
 from trainables.errors import ConfigError
 
@@ -104,7 +105,7 @@ def test_usual_parameters_are_those_of_the_constructors() -> None:
 
     models = (WSABIE, RegionReasoning, VSEPP, HeadModel, SCAN)
     defaults = {name: one for model in models for name, one in signature(model).parameters.items()}
-    assert {name: defaults[name].default for name in wsabie.USUAL} == dict(wsabie.USUAL)
+    assert {name: defaults[name].default for name in USUAL} == dict(USUAL)
 
 
 def test_heads_are_searched_from_what_they_are_by_default() -> None:

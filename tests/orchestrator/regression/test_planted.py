@@ -18,7 +18,7 @@ from tests.support.regression_results import make_suite
 from tests.trainables.tiny import tiny_dataset
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.losses import smooth_ap
+from trainables.losses.ranking import SmoothAP
 from trainables.trial import run_trial
 
 TRAINING = {"epochs": 3, "batch_size": 20, "learning_rate": 2e-3, "embedding_size": 32, "word_size": 16}
@@ -86,8 +86,8 @@ def test_unchanged_code_raises_no_alarm(reference: Accepted, data: Dataset, cell
 
 
 def test_a_flipped_sign_is_caught(reference: Accepted, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = smooth_ap.SmoothAP.__call__
-    monkeypatch.setattr(smooth_ap.SmoothAP, "__call__", lambda self, *inputs: -right(self, *inputs))
+    right = SmoothAP.__call__
+    monkeypatch.setattr(SmoothAP, "__call__", lambda self, *inputs: -right(self, *inputs))
     finding, moved = find(reference, 1, train(SUITE, 1, NEW_SEEDS, data))
     assert finding in CAUGHT
     assert "last/train/loss" in moved

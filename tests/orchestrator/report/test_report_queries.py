@@ -13,8 +13,8 @@ import torch
 from orchestrator.report.queries import ANSWERS, QUERIES, Queries, retrieve
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
+from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset
-from trainables.data.resident import ResidentSplit
 from trainables.data.source import Source
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.trial import Trial, run_trial

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.report.retrieved_page import AnswersPage, find_pictures, found_answers, write_answers
 from tests.trainables.scenes_folder import write_scenes
-from trainables.serving.retriever import Answer
+from trainables.serving.retriever import Match
 
 EVIL = "<script>alert(1)</script>"
 
@@ -33,7 +33,7 @@ def test_a_dataset_that_is_not_at_hand_is_said_to_be_missing(tmp_path: Path) -> 
 
 def test_the_page_has_every_answer_with_picture_captions_and_score(root: Path, tmp_path: Path) -> None:
     picture, _ = find_pictures("scenes", root)
-    answers = [Answer("1", "scene_000001.jpg", "", 0.51234), Answer("2", "", "", 0.25)]
+    answers = [Match("1", "scene_000001.jpg", "", 0.51234), Match("2", "", "", 0.25)]
     found = found_answers(answers, {"1": ["a red box", f"{EVIL}\x1b[2J"], "2": ["a dog"]}, picture)
     assert [(one.name, one.score) for one in found] == [("1 · scene_000001.jpg", "0.512"), ("2", "0.250")]
     assert [bool(one.image) for one in found] == [True, False]
@@ -48,7 +48,7 @@ def test_the_page_has_every_answer_with_picture_captions_and_score(root: Path, t
 
 def test_every_caption_runs_in_the_direction_of_its_letters(root: Path, tmp_path: Path) -> None:
     picture, _ = find_pictures("scenes", root)
-    found = found_answers([Answer("1", "", "", 0.5)], {"1": ["كلبان يركضان على العشب"]}, picture)
+    found = found_answers([Match("1", "", "", 0.5)], {"1": ["كلبان يركضان على العشب"]}, picture)
     path = tmp_path / "answers.html"
     write_answers(AnswersPage("icr-scenes version 1", "كلب", "", [], found), path)
     text = path.read_text(encoding="utf-8")
@@ -58,5 +58,5 @@ def test_every_caption_runs_in_the_direction_of_its_letters(root: Path, tmp_path
 
 def test_of_captions_the_caption_itself_is_shown(root: Path) -> None:
     picture, _ = find_pictures("scenes", root)
-    (found,) = found_answers([Answer("1", "scene_000001.jpg", "a red box", 0.5)], {}, picture)
+    (found,) = found_answers([Match("1", "scene_000001.jpg", "a red box", 0.5)], {}, picture)
     assert found.captions == ["a red box"]

@@ -408,7 +408,7 @@ def test_a_forecast_has_the_trainings_of_a_race_at_most(monkeypatch: pytest.Monk
 
 def forecast_of(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> DryRun:
     """A dry run whose trainings take no time."""
-    from trainables.cost.pace import Pace
+    from trainables.cost import Pace
 
     workload = TrainablesWorkload("nowhere", 1, "cpu")
     monkeypatch.setattr(TrainablesWorkload, "check", lambda self, experiment: {})

@@ -28,8 +28,7 @@ from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import find_damage, save_epoch
 from trainables.config import TrialConfig
-from trainables.cost.fused_pace import SIZES
-from trainables.cost.pace import Pace
+from trainables.cost import SIZES, Pace
 from trainables.errors import ConfigError
 from trainables.feasibility import is_feasible
 

@@ -35,7 +35,7 @@ from tests.support.outputs import OUTPUTS, read_output
 from tests.support.records import append
 from tests.support.regression_results import make_suite
 from trainables.dataset_description import Description
-from trainables.serving.retriever import Answer
+from trainables.serving.retriever import Match
 
 CANARY = "\x1b]0;owned\x07\x1b[2J\x9b31m\x85\u202eloot\u2066\u200b\ufeff\U000e0041[red]"
 """Sets the title of a window, clears it, turns text around, hides some, and is markup of rich."""
@@ -129,7 +129,7 @@ def regress() -> None:
 
 
 def retrieve() -> None:
-    show_answers(CANARY, [Answer(CANARY, CANARY, CANARY, 0.5)], "caption", [CANARY])
+    show_answers(CANARY, [Match(CANARY, CANARY, CANARY, 0.5)], "caption", [CANARY])
 
 
 def describe() -> None:

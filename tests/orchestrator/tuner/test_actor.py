@@ -14,9 +14,9 @@ from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore
 from orchestrator.tuner.actor import Step, TrialActor, trial_actor
 from tests.support.fake_workload import FakeWorkload, curve, report
+from trainables.checkpoint import EpochReport
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import DataError
-from trainables.reports import EpochReport
 
 
 def config(trial: str, temperature: float = 0.1) -> dict[str, str]:

@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.tuner.lockstep import EpochBarrier
 from tests.support.fake_workload import FakeTogether, FakeWorkload
+from trainables.checkpoint import EpochReport
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import DataError, DivergedError
-from trainables.reports import EpochReport
 
 
 def config(temperature: float = 0.1) -> TrialConfig:

@@ -123,7 +123,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
     import torch
 
     from trainables.checkpoint import save_epoch
-    from trainables.data.resident import ResidentSplit
+    from trainables.data.batches import ResidentSplit
     from trainables.evaluation import evaluate as metrics_of_split
     from trainables.evaluation import load_best
 
@@ -216,8 +216,7 @@ def counted(trained: Trained, model: Any, split: str, **loss_parameters: float) 
     """Return the statistics of a model on a split, with NT-Xent."""
     import torch
 
-    from trainables.data.batches import epoch_batches
-    from trainables.data.resident import ResidentSplit
+    from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.evaluation import measure_contributions
     from trainables.losses import build_loss
     from trainables.seeding import generator

@@ -13,14 +13,12 @@ import torch
 from orchestrator.cli import main
 from orchestrator.workload.begin import read_config
 from tests.support.precomputed_folder import write_precomputed
-from trainables.checkpoint import BEST, read_file, resolve_checkpoint
-from trainables.data.batches import epoch_batches
+from trainables.checkpoint import BEST, EpochReport, read_file, resolve_checkpoint
+from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import load_dataset, open_dataset
-from trainables.data.resident import ResidentSplit
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best, measure_contributions
 from trainables.losses import build_loss
 from trainables.metrics import retrieval_metrics
-from trainables.reports import EpochReport
 from trainables.seeding import generator
 from trainables.trial import run_trial
 

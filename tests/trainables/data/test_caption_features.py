@@ -13,9 +13,9 @@ from safetensors.numpy import save_file
 from tests.support.commands import run_command as main
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables import extras
+from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import load_dataset
-from trainables.data.resident import ResidentSplit
-from trainables.data.tfidf import extractor_file, fit_tfidf, read_extractor
+from trainables.data.text_features import extractor_file, fit_tfidf, read_extractor
 from trainables.data.tokenizers import tokenize_english as tokenize
 from trainables.dataset_description import describe
 from trainables.errors import DataError

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.commands import run_command as main
 from trainables.data.dataset import load_dataset
-from trainables.data.frames import pick_frames
+from trainables.data.foreign_features import pick_frames
 from trainables.data.source import find_source
 from trainables.errors import DataError
 

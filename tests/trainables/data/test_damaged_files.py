@@ -25,9 +25,9 @@ from tests.trainables.data.damage import damage_folder, damaged
 from tests.trainables.data.test_clips import write_msrvtt, write_msvd, write_tgif
 from trainables.data.corpus import SPLITS
 from trainables.data.dataset import load_dataset
-from trainables.data.dumps import read_dump
+from trainables.data.foreign_features import read_dump
 from trainables.data.source import FORMATS, find_source
-from trainables.data.tfidf import TfidfSvd, read_extractor
+from trainables.data.text_features import TfidfSvd, read_extractor
 from trainables.dataset_description import describe
 from trainables.errors import UserError
 from trainables.ranks import Ranks, read_ranks, write_ranks

@@ -8,7 +8,7 @@ import PIL.Image
 import pytest
 
 from trainables.data.extract import Plan, extract_shards, join_shards, open_shards
-from trainables.data.pictures.pixels import center_crop, decode
+from trainables.data.pictures import center_crop, decode
 from trainables.errors import ConfigError, DataError
 
 IMAGES, SIZE = 11, 16

@@ -10,9 +10,8 @@ import torch
 from tests.support.commands import run_command as main
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import epoch_batches
+from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import check_modality, load_dataset
-from trainables.data.resident import ResidentSplit
 from trainables.errors import ConfigError, DataError
 from trainables.models import build_model
 from trainables.serving.packed import write_retriever

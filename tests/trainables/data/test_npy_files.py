@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
+from trainables.data.batches import copy_rows
 from trainables.data.dataset import load_dataset
 from trainables.data.extract import Plan, join_shards
 from trainables.data.features import inspect_features, inspect_views, open_features, open_views
 from trainables.data.npy_files import map_array, read_rows
-from trainables.data.resident import copy_rows
 from trainables.errors import DataError
 
 CPU = torch.device("cpu")

@@ -13,9 +13,8 @@ from trainables.data.scenes import generate, grammar
 from trainables.data.scenes.descriptor import GLOBAL_SIZE, GRID, REGION_SIZE, describe_picture
 from trainables.data.scenes.generate import generate_scenes, split_of
 from trainables.data.scenes.grammar import NOUNS, RELATION_PHRASES, write_captions
-from trainables.data.scenes.render import render
+from trainables.data.scenes.render import SHAPE_MASKS, TEXTURE_MASKS, UNIT, render
 from trainables.data.scenes.scene import COLOURS, GROUNDS, SHAPES, SIZES, TEXTURES, Scene, Thing, draw_scene, relation
-from trainables.data.scenes.shapes import SHAPE_MASKS, TEXTURE_MASKS, UNIT
 from trainables.dataset_description import describe
 from trainables.errors import ConfigError, DataError
 

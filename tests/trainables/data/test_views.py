@@ -13,9 +13,8 @@ import torch
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.config import TrainingConfig
-from trainables.data.batches import epoch_batches
+from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset, load_dataset
-from trainables.data.resident import ResidentSplit
 from trainables.dataset_description import describe
 from trainables.errors import DataError
 from trainables.seeding import generator

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainables.errors import DataError
+from trainables.evaluation import rank_judged
+from trainables.judgements import JudgedQueries, Judgements, Pairs
 from trainables.judgements.judged_metrics import JudgedRanks, judged_metrics, query_values
-from trainables.judgements.judged_ranking import rank_judged
-from trainables.judgements.judgements import JudgedQueries, Judgements, Pairs
 from trainables.positive_ranks import BlockScores
 
 

@@ -8,8 +8,8 @@ from tests.trainables.judgements.folders import CROWD, EXPERTS, write_coco, writ
 from trainables.data.dataset import load_dataset
 from trainables.dataset_description import describe
 from trainables.errors import DataError
-from trainables.judgements.beside_dataset import load_judgements
-from trainables.judgements.judgements import JudgedQueries, Judgements
+from trainables.judgements import JudgedQueries, Judgements
+from trainables.judgements.files import load_judgements
 
 
 def loaded(root: Path) -> dict[str, list[Judgements]]:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from trainables.backbone_names import BACKBONES, check_backbone
 from trainables.errors import ConfigError, DataError
+from trainables.model_parameters import BACKBONES, check_backbone
 from trainables.models.backbones import MEAN, STD, Backbone, build_backbone, make_encoder, weights_digest
 
 

@@ -11,10 +11,10 @@ from torch.nn.functional import cosine_similarity
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.config import TrialConfig
 from trainables.contracts.model_contract import CHECKS, check_model
-from trainables.data.resident import ResidentSplit
+from trainables.data.batches import ResidentSplit
 from trainables.errors import ConfigError
 from trainables.evaluation import evaluate
-from trainables.fused.trials import FusedTrials
+from trainables.fused import FusedTrials
 from trainables.models import build_model
 from trainables.models.head import HEADS
 from trainables.trial import run_trial

@@ -5,9 +5,8 @@ import torch
 
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.config import TrialConfig
-from trainables.data.batches import Batch, pair_batches
+from trainables.data.batches import Batch, ResidentSplit, pair_batches
 from trainables.data.dataset import Dataset
-from trainables.data.resident import ResidentSplit
 from trainables.losses import build_loss
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 from trainables.models import MODELS, build_model
@@ -78,7 +77,7 @@ def test_one_training_step_lowers_the_loss(name: str, parameters: dict, loss: st
         return float(torch.stack([objective(matrix, batch.positives, batch.ignore) for _ in range(200)]).mean())
 
     before = expected()
-    train_epoch(model, objective, build_optimizer(model, config.training), [batch], 2.0, epoch=1)
+    train_epoch(model, objective, build_optimizer(model.parameters(), config.training), [batch], 2.0, epoch=1)
     assert expected() < before
 
 
@@ -105,7 +104,7 @@ def test_wsabie_stays_in_the_ball_after_every_step() -> None:
     data = data_for(config)
     model = build_model(config, data)
     batches = batches_of(data, [torch.arange(start, 80, 5) for start in range(3)])
-    train_epoch(model, build_loss("warp"), build_optimizer(model, config.training), batches, None, epoch=1)
+    train_epoch(model, build_loss("warp"), build_optimizer(model.parameters(), config.training), batches, None, epoch=1)
     for columns in (model.image_columns, model.word_columns):
         assert float(columns.detach().norm(dim=1).max()) <= 0.7 + 1e-6
 
@@ -118,7 +117,7 @@ def test_sgd_is_the_step_of_the_algorithm() -> None:
     image, words = torch.randn(1, 24), model.word_columns.detach().clone()
     images_before = model.image_columns.detach().clone()
     tokens, lengths = torch.tensor([[5, 6], [7, 0]]), torch.tensor([2, 1])
-    optimizer = build_optimizer(model, config.training)
+    optimizer = build_optimizer(model.parameters(), config.training)
     own, other = model.encode_captions(tokens, lengths)
     (2.5 * (1 - model.encode_images(image) @ own + model.encode_images(image) @ other)).sum().backward()
     optimizer.step()

@@ -11,8 +11,7 @@ from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.errors import ConfigError
 from trainables.models import build_model
 from trainables.models.gru import all_states
-from trainables.models.pooling import POOLINGS, GeneralizedPooling
-from trainables.models.vsepp import TextEncoder
+from trainables.models.vsepp import POOLINGS, GeneralizedPooling, TextEncoder
 
 LENGTHS = torch.tensor([4, 1, 6, 4])
 

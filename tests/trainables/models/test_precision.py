@@ -8,11 +8,10 @@ import torch
 
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
-from trainables.data.batches import epoch_batches
-from trainables.data.resident import ResidentSplit
+from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.evaluation import similarities
 from trainables.models import build_model
-from trainables.models.layers import computing, computing_in_full, in_full
+from trainables.models.retrieval_model import computing, computing_in_full, in_full
 from trainables.seeding import generator
 from trainables.trial import run_trial
 

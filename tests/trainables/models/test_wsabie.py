@@ -7,7 +7,7 @@ import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tests.trainables.tiny import tiny_dataset
-from trainables.data.vocabulary import SPECIAL, UNKNOWN
+from trainables.data.tokenizers import SPECIAL, UNKNOWN
 from trainables.models.wsabie import WSABIE, inverse_document_frequency
 
 

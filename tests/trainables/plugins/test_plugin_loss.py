@@ -13,9 +13,9 @@ from tests.trainables.losses.batches import STRUCTURES, five_each, one_to_one, r
 from trainables.cocos import count_contributions
 from trainables.errors import DivergedError, PluginError
 from trainables.losses import NotANumberError, build_loss
+from trainables.losses.parameters import stack_losses
 from trainables.losses.plugin_loss import place_of_loss
-from trainables.losses.stacked import stack_losses
-from trainables.step_losses import StepLosses
+from trainables.trial import StepLosses
 
 CLASS = """
 from dataclasses import dataclass

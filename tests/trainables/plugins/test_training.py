@@ -13,13 +13,12 @@ from orchestrator.tuner.actor import Step, TrialActor
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.plugins import lay_out_package, write_plugin
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.checkpoint import save_epoch
+from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, PluginError
-from trainables.fused.trials import FusedTrials
+from trainables.fused import FusedTrials
 from trainables.plugins.in_use import forget, references
-from trainables.reports import EpochReport
 from trainables.serving.packed import write_retriever
 from trainables.serving.retriever import Retriever
 from trainables.trial import run_trial

@@ -50,9 +50,7 @@ class _Annotated(NamedTuple):
 class _Collected:
     """The content of the annotation files and the split file.
 
-    Attributes:
-        images: Images by COCO's id.
-        refused: Ids of images whose records are problems already; a reference to such an image is no further problem.
+    A reference to an image of ``refused``, whose record is a problem already, is no further problem.
     """
 
     images: dict[int, _Annotated] = field(default_factory=dict)

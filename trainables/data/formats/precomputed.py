@@ -53,23 +53,16 @@ def read(files: Sequence[Path]) -> Corpus:
     return Corpus(str(files[0]), images, problems)
 
 
-def feature_files(files: Sequence[Path]) -> Mapping[str, Path]:
-    """Return the feature file beside each caption file, by split."""
-    return {_split(file): _features_beside(file) for file in files}
-
-
 def own_features(files: Sequence[Path]) -> Mapping[str, Mapping[str, Path]]:
-    """Return the feature files by kind and split; ``DataError`` names missing files."""
-    beside = feature_files(files)
+    """Return the feature files by kind and split; ``DataError`` names missing files.
+
+    The kind is ``regions`` if a feature row is a matrix, ``global`` if the row is a vector.
+    """
+    beside = {_split(file): _features_beside(file) for file in files}
     if missing := [path for path in beside.values() if not path.exists()]:
         raise DataError([f"{path}: no such file: the features of the captions beside it" for path in missing])
-    return {feature_kind(files): beside}
-
-
-def feature_kind(files: Sequence[Path]) -> str:
-    """Return ``regions`` if a feature row is a matrix, ``global`` if the row is a vector."""
-    first = next(iter(feature_files(files).values()))
-    return "regions" if open_features(first).ndim == 3 else "global"
+    first = open_features(next(iter(beside.values())))
+    return {"regions" if first.ndim == 3 else "global": beside}
 
 
 def _features_beside(file: Path) -> Path:

@@ -1,6 +1,7 @@
-"""Writes the ``scenes`` dataset: pictures, captions in COCO's format, a Karpathy split, and features.
+"""Writes the generated datasets: ``scenes``, with captions, and ``classes``, whose pictures of single things have
+classes.
 
-::
+``scenes`` has the captions in COCO's format, a Karpathy split, and features::
 
     images/scene_000000.jpg ...         224 x 224
     annotations/captions_scenes.json    COCO captions; ``info`` holds the arguments
@@ -8,6 +9,16 @@
     features_global.npy                 float16 (images, D), unit rows
     features_regions.npy                float16 (images, 16, D)
     features_global.json, features_regions.json     the digest of the images that have these features
+
+The class of a picture of ``classes`` is its colour and shape::
+
+    images/class_000000.jpg ...     224 x 224
+    labels.csv                      class and split of each picture, in the order of the feature rows
+    classes.json                    the arguments of the generator
+    features_global.npy, features_global.json     as above
+
+Size, texture, place and ground are drawn anew for each picture, so that pictures of a class share only colour and
+shape. Classes are split, not pictures: val and test have classes that no training has seen.
 """
 
 import io
@@ -16,24 +27,23 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image as Picture
 
-from trainables.data.cache import whole_directory
-from trainables.data.corpus import Image as CorpusImage
+from trainables.data.corpus import Image
 from trainables.data.features import images_digest
+from trainables.data.more_formats.labels import COLUMNS, FILE
 from trainables.data.scenes.descriptor import DESCRIPTION, describe_picture, finish_global, finish_regions
 from trainables.data.scenes.grammar import write_captions
 from trainables.data.scenes.render import render_jpeg
-from trainables.data.scenes.scene import SIDE, draw_scene
+from trainables.data.scenes.scene import COLOURS, SHAPES, SIDE, Scene, draw_scene, draw_single, random_generator
 from trainables.data.text_files import LARGEST_FILE
 from trainables.errors import ConfigError, DataError
-from trainables.files import read_state
+from trainables.files import read_state, whole_directory
 
 VERSION = 1
 """Version of the generator, increased when equal seeds give other pictures, captions or features."""
@@ -45,13 +55,8 @@ _CHUNK = 20
 _ANNOTATIONS = Path("annotations") / "captions_scenes.json"
 
 
-@dataclass(frozen=True)
-class GeneratedScene:
-    """Captions of one rendered picture, and the roots of its histograms."""
-
-    captions: list[str]
-    global_roots: np.ndarray
-    region_roots: np.ndarray
+Described = tuple[list[str], np.ndarray, np.ndarray]
+"""Captions of one rendered picture, and the roots of its global and of its regions' histograms."""
 
 
 def generate_scenes(
@@ -75,33 +80,31 @@ def generate_scenes(
     if not SMALLEST <= images <= LARGEST:
         raise ConfigError(f"images must be from {SMALLEST} to {LARGEST}, got {images}")
     info = {"generator": "scenes", "version": VERSION, "images": images, "seed": seed}
-    return write_once(target, info, _is_there, partial(_write_dataset, info=info, on_progress=on_progress))
+    write = partial(_write_scenes, info=info, on_progress=on_progress)
+    return _write_once(target, info, lambda folder: read_state(folder / _ANNOTATIONS, LARGEST_FILE)["info"], write)
 
 
-def write_once(
-    target: Path,
-    info: dict[str, Any],
-    is_there: Callable[[Path, dict[str, Any]], bool],
-    write: Callable[[Path], None],
+def _write_once(
+    target: Path, info: dict[str, Any], recorded: Callable[[Path], Any], write: Callable[[Path], None]
 ) -> bool:
-    """Write a generated dataset as a folder, whole or not at all.
+    """Write a generated dataset, whose arguments are ``info``; return ``False`` if the folder holds it already.
 
-    Args:
-        target: The folder.
-        info: The arguments of the generator, ``seed`` among them.
-        is_there: Says whether a folder holds the dataset of ``info``; refuses a folder that holds anything else.
-        write: Fills an empty folder.
-
-    Returns:
-        Whether anything was written; ``False`` if the folder holds the dataset already.
-
-    Raises:
-        ConfigError: If the seed is out of its range.
-        DataError: If ``target`` holds anything else, or can't be written.
+    ``recorded`` returns the arguments of the dataset in a folder, and ``write`` fills an empty folder.
     """
     if info["seed"] < 0:
         raise ConfigError(f"seed must be a whole number of at least 0, got {info['seed']}")
-    if is_there(target, info):
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        try:
+            known = recorded(target)
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            known = None
+        if known != info:
+            content = f"{info['generator']} made with {known}" if known else "something else"
+            raise DataError(
+                f"{target}: is there already and holds {content}; remove it, or give another folder with --out"
+            )
+        if sum(1 for _ in (target / "images").glob("*.jpg")) != info["images"]:
+            raise DataError(f"{target / 'images'}: some of the {info['images']} pictures are gone; remove {target}")
         return False
     try:
         with whole_directory(target) as folder:
@@ -119,52 +122,40 @@ def split_of(index: int, images: int) -> str:
     return "val" if index < images - tenth else "test"
 
 
-def render_scenes(folder: Path, seed: int, first: int, count: int) -> list[GeneratedScene]:
+def render_scenes(folder: Path, seed: int, first: int, count: int) -> list[Described]:
     """Render ``count`` scenes from number ``first`` on into a folder, and describe their files."""
-    return [_render_scene(folder, seed, index) for index in range(first, first + count)]
+    found = []
+    for index in range(first, first + count):
+        scene = draw_scene(seed, index)
+        roots = _render(folder / _file_name(index), scene, seed, index)
+        found.append((write_captions(scene, seed, index), *roots))
+    return found
 
 
-def _render_scene(folder: Path, seed: int, index: int) -> GeneratedScene:
-    scene = draw_scene(seed, index)
+def _render(file: Path, scene: Scene, seed: int, index: int) -> tuple[np.ndarray, np.ndarray]:
+    """Write the picture of a scene, and return the roots of the histograms of the decoded file."""
     picture = render_jpeg(scene, seed, index)
-    (folder / _file_name(index)).write_bytes(picture)
-    with Image.open(io.BytesIO(picture)) as decoded:
-        roots = describe_picture(np.asarray(decoded))
-    return GeneratedScene(write_captions(scene, seed, index), *roots)
+    file.write_bytes(picture)
+    with Picture.open(io.BytesIO(picture)) as decoded:
+        return describe_picture(np.asarray(decoded))
 
 
-def _is_there(target: Path, info: dict[str, Any]) -> bool:
-    """Say whether the folder holds this dataset; ``DataError`` if it holds anything else."""
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
-        return False
-    try:
-        recorded = read_state(target / _ANNOTATIONS, LARGEST_FILE)["info"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        recorded = None
-    if recorded != info:
-        content = f"scenes made with {recorded}" if recorded else "something else"
-        raise DataError(f"{target}: is there already and holds {content}; remove it, or give another folder with --out")
-    if sum(1 for _ in (target / "images").glob("*.jpg")) != info["images"]:
-        raise DataError(f"{target / 'images'}: some of the {info['images']} pictures are gone; remove {target}")
-    return True
-
-
-def _write_dataset(folder: Path, info: dict[str, Any], on_progress: Callable[[int], None]) -> None:
+def _write_scenes(folder: Path, info: dict[str, Any], on_progress: Callable[[int], None]) -> None:
     images, seed = info["images"], info["seed"]
     (folder / "images").mkdir()
     (folder / "annotations").mkdir()
-    scenes: list[GeneratedScene] = []
+    scenes: list[Described] = []
     for chunk in _render_all(folder / "images", seed, images):
         scenes += chunk
         on_progress(len(scenes))
-    captions = [scene.captions for scene in scenes]
+    captions, global_roots, region_roots = (list(part) for part in zip(*scenes, strict=True))
     _write_json(folder / _ANNOTATIONS, _coco(info, captions))
     _write_json(folder / "dataset_scenes.json", _karpathy(captions))
     train = slice(images - 2 * (images // 10))
-    order = images_digest([CorpusImage("", str(index), "", "", ()) for index in range(images)])
+    order = images_digest([Image("", str(index), "", "", ()) for index in range(images)])
     features = {
-        "global": finish_global(np.stack([scene.global_roots for scene in scenes]), train),
-        "regions": finish_regions(np.stack([scene.region_roots for scene in scenes]), train),
+        "global": finish_global(np.stack(global_roots), train),
+        "regions": finish_regions(np.stack(region_roots), train),
     }
     for kind, rows in features.items():
         np.save(folder / f"features_{kind}.npy", rows)
@@ -172,7 +163,7 @@ def _write_dataset(folder: Path, info: dict[str, Any], on_progress: Callable[[in
         _write_json(folder / f"features_{kind}.json", origin)
 
 
-def _render_all(folder: Path, seed: int, images: int) -> Iterator[list[GeneratedScene]]:
+def _render_all(folder: Path, seed: int, images: int) -> Iterator[list[Described]]:
     """Render all scenes in order, on all cores if there are enough scenes."""
     starts = range(0, images, _CHUNK)
     sizes = [min(_CHUNK, images - start) for start in starts]
@@ -231,3 +222,54 @@ def _file_name(index: int) -> str:
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+CLASSES_VERSION = 1
+"""Version of the generator, increased when equal seeds give other pictures or features."""
+
+PER_CLASS = 10
+"""Number of pictures of each class."""
+
+FEWEST_OF_CLASSES, MOST_OF_CLASSES = 10 * PER_CLASS, PER_CLASS * len(COLOURS) * len(SHAPES)
+"""Numbers of images: val and test get a tenth of the classes each, at least one; each colour and shape is one class."""
+
+_CLASSES_FILE = "classes.json"
+
+
+def generate_classes(
+    target: Path, images: int, seed: int, *, on_progress: Callable[[int], None] = lambda done: None
+) -> bool:
+    """Write the dataset of classes: ``images`` pictures, a multiple of ``PER_CLASS`` in [100, 1,200].
+
+    For the other arguments, the result and the errors see ``generate_scenes``.
+    """
+    if not FEWEST_OF_CLASSES <= images <= MOST_OF_CLASSES or images % PER_CLASS:
+        raise ConfigError(
+            f"images must be a multiple of {PER_CLASS} from {FEWEST_OF_CLASSES} to {MOST_OF_CLASSES}, got {images}"
+        )
+    info = {"generator": "classes", "version": CLASSES_VERSION, "images": images, "seed": seed}
+    write = partial(_write_classes, info=info, on_progress=on_progress)
+    return _write_once(target, info, lambda folder: read_state(folder / _CLASSES_FILE), write)
+
+
+def _write_classes(folder: Path, info: dict[str, Any], on_progress: Callable[[int], None]) -> None:
+    count, seed = info["images"], info["seed"]
+    (folder / "images").mkdir()
+    names = [(colour, shape) for colour in COLOURS for shape in SHAPES]
+    random_generator(seed, 0, purpose=3).shuffle(names)
+    classes = count // PER_CLASS
+    lines, roots = [",".join(COLUMNS)], []
+    for index in range(count):
+        number = index // PER_CLASS
+        colour, shape = names[number]
+        name = f"images/class_{index:06d}.jpg"
+        roots.append(_render(folder / name, draw_single(seed, index, colour, shape), seed, index)[0])
+        lines.append(f"{name},{colour} {shape},{split_of(number, classes)}")
+        on_progress(index + 1)
+    (folder / FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    train = slice(PER_CLASS * sum(split_of(number, classes) == "train" for number in range(classes)))
+    np.save(folder / "features_global.npy", finish_global(np.stack(roots), train))
+    order = images_digest([Image("", line.split(",")[0], "", "", ()) for line in lines[1:]])
+    origin = {"images_digest": order, "descriptor": DESCRIPTION}
+    (folder / "features_global.json").write_text(json.dumps(origin) + "\n", encoding="utf-8")
+    (folder / _CLASSES_FILE).write_text(json.dumps(info) + "\n", encoding="utf-8")

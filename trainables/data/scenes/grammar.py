@@ -104,7 +104,8 @@ class Speaker:
         words = [*adjectives, self.say(HIDDEN_NOUNS) if hides else self.say(NOUNS[thing.shape])]
         if says_texture and not texture_first:
             words.append(self.say(TEXTURE_PHRASES[thing.texture]))
-        return f"{_article(words[0])} {' '.join(words)}"
+        article = "an" if words[0][0] in "aeiou" else "a"
+        return f"{article} {' '.join(words)}"
 
     def names(self) -> str:
         """Name all things in a random order: ``a red ball, a box and a star``."""
@@ -123,94 +124,71 @@ class Speaker:
         return self.name(things[first], full=full), phrase, self.name(things[second], full=full)
 
 
+_VERBS = ("is", "lies", "floats", "can be seen")
+_SIDES = {"left": "on the left side", "right": "on the right side", "centre": "in the middle"}
+
+
+def _relation(who: Speaker) -> str:
+    return " ".join(who.pair())
+
+
+def _ground_first(who: Speaker) -> str:
+    thing, phrase, other = who.pair()
+    return f"{who.ground()}, {thing} {who.say(_VERBS)} {phrase} {other}"
+
+
+def _counting(who: Speaker) -> str:
+    number = who.say(NUMBERS[len(who.scene.things)])
+    name = who.name(pick(who.generator, who.scene.things))
+    return f"{number} {who.say(('things', 'shapes', 'objects'))} {who.ground()}, one of them is {name}"
+
+
+def _standing(who: Speaker) -> str:
+    verb = who.say(_VERBS)
+    return f"{who.names()} {verb} {who.ground()}"
+
+
+def _one_only(who: Speaker) -> str:
+    name = who.name(pick(who.generator, who.scene.things))
+    return f"{name} {who.say(('and something else', 'beside another thing'))} {who.ground()}"
+
+
+_STYLES_OF_SEVERAL: Sequence[Callable[[Speaker], str]] = (
+    _relation,
+    _relation,
+    lambda who: f"{_relation(who)} {who.ground()}",
+    _ground_first,
+    lambda who: f"{who.say(('there are', 'we see', 'a picture of', 'this shows'))} {who.names()}",
+    lambda who: f"{who.names()} {who.ground()}",
+    _counting,
+    _one_only,
+)
+_STYLES_OF_ONE: Sequence[Callable[[Speaker], str]] = (
+    lambda who: f"{who.say(('there is', 'we see', 'a picture of', 'this is'))} {who.names()}",
+    _standing,
+    lambda who: f"{who.ground()}, there is {who.say(('', 'only', 'just'))} {who.names()}",
+    lambda who: f"{who.names()} {_SIDES[who.scene.layout]} {who.say(('of the picture', 'of the image'))}",
+    lambda who: f"{who.names()} {who.ground()}",
+)
+
+
 def write_captions(scene: Scene, seed: int, index: int) -> list[str]:
     """Return five different captions of scene number ``index``; the first caption leaves nothing out."""
     speaker = Speaker(scene, random_generator(seed, index, purpose=1))
     several = len(scene.things) > 1
-    captions = [_sentence(_full_pair(speaker) if several else _full_single(speaker), speaker)]
-    styles: Sequence[Callable[[Speaker], str]] = _STYLES_OF_SEVERAL if several else _STYLES_OF_ONE
+    if several:
+        thing, phrase, other = speaker.pair(full=True)
+        words = f"{thing} is {phrase} {other} {speaker.ground() if speaker.happens(50) else ''}"
+    else:
+        words = f"{speaker.name(scene.things[0], full=True)} {speaker.ground()}"
+    captions = [_sentence(words, speaker)]
+    styles = _STYLES_OF_SEVERAL if several else _STYLES_OF_ONE
     while len(captions) < CAPTIONS_PER_IMAGE:
         style = styles[int(speaker.generator.integers(len(styles)))]
         caption = _sentence(style(speaker), speaker)
         if caption not in captions:
             captions.append(caption)
     return captions
-
-
-def _full_pair(speaker: Speaker) -> str:
-    thing, phrase, other = speaker.pair(full=True)
-    return f"{thing} is {phrase} {other} {speaker.ground() if speaker.happens(50) else ''}"
-
-
-def _full_single(speaker: Speaker) -> str:
-    return f"{speaker.name(speaker.scene.things[0], full=True)} {speaker.ground()}"
-
-
-def _relation(speaker: Speaker) -> str:
-    return " ".join(speaker.pair())
-
-
-def _relation_on_ground(speaker: Speaker) -> str:
-    return f"{_relation(speaker)} {speaker.ground()}"
-
-
-def _ground_first(speaker: Speaker) -> str:
-    thing, phrase, other = speaker.pair()
-    return f"{speaker.ground()}, {thing} {speaker.say(('is', 'lies', 'floats', 'can be seen'))} {phrase} {other}"
-
-
-def _listing(speaker: Speaker) -> str:
-    return f"{speaker.say(('there are', 'we see', 'a picture of', 'this shows'))} {speaker.names()}"
-
-
-def _listing_on_ground(speaker: Speaker) -> str:
-    return f"{speaker.names()} {speaker.ground()}"
-
-
-def _counting(speaker: Speaker) -> str:
-    number = speaker.say(NUMBERS[len(speaker.scene.things)])
-    name = speaker.name(pick(speaker.generator, speaker.scene.things))
-    return f"{number} {speaker.say(('things', 'shapes', 'objects'))} {speaker.ground()}, one of them is {name}"
-
-
-def _one_only(speaker: Speaker) -> str:
-    thing = pick(speaker.generator, speaker.scene.things)
-    return f"{speaker.name(thing)} {speaker.say(('and something else', 'beside another thing'))} {speaker.ground()}"
-
-
-def _there_is(speaker: Speaker) -> str:
-    return f"{speaker.say(('there is', 'we see', 'a picture of', 'this is'))} {speaker.names()}"
-
-
-def _standing(speaker: Speaker) -> str:
-    verb = speaker.say(("is", "lies", "floats", "can be seen"))
-    return f"{speaker.names()} {verb} {speaker.ground()}"
-
-
-def _ground_then_one(speaker: Speaker) -> str:
-    return f"{speaker.ground()}, there is {speaker.say(('', 'only', 'just'))} {speaker.names()}"
-
-
-def _side(speaker: Speaker) -> str:
-    sides = {"left": "on the left side", "right": "on the right side", "centre": "in the middle"}
-    return f"{speaker.names()} {sides[speaker.scene.layout]} {speaker.say(('of the picture', 'of the image'))}"
-
-
-_STYLES_OF_SEVERAL = (
-    _relation,
-    _relation,
-    _relation_on_ground,
-    _ground_first,
-    _listing,
-    _listing_on_ground,
-    _counting,
-    _one_only,
-)
-_STYLES_OF_ONE = (_there_is, _standing, _ground_then_one, _side, _listing_on_ground)
-
-
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"
 
 
 def _sentence(words: str, speaker: Speaker) -> str:

@@ -56,14 +56,7 @@ Item = TypeVar("Item")
 class Thing:
     """One thing of a scene.
 
-    Attributes:
-        shape: One of ``SHAPES``.
-        colour: One of ``COLOURS``.
-        size: One of ``SIZES``.
-        texture: One of ``TEXTURES``.
-        x: Centre in pixels from the left.
-        y: Centre in pixels from the top.
-        radius: Radius in pixels.
+    Centre and radius are in pixels, from the upper left corner.
     """
 
     shape: str
@@ -79,10 +72,8 @@ class Thing:
 class Scene:
     """The content of a picture.
 
-    Attributes:
-        ground: One of ``GROUNDS``.
-        layout: How the things stand to each other; in ``front`` the second stands before the first.
-        things: One to three, in the order in which they are painted.
+    It has one to three things, in the order in which they are painted; in the layout ``front`` the second stands before
+    the first.
     """
 
     ground: str

@@ -1,0 +1,114 @@
+"""The k hardest negatives of a query: which are chosen, what equals other losses, and trials that differ in k."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.trainables.losses import oracle
+from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.test_losses import value_and_gradient
+from trainables.cocos import count_contributions
+from trainables.errors import ConfigError
+from trainables.losses import build_loss
+from trainables.losses.directions import directions, with_hardest
+from trainables.losses.parameters import loss_shape, stack_losses
+
+WITH_NEGATIVES: dict[str, dict[str, Any]] = {
+    "triplet": {},
+    "polynomial_self": {"positive_coefficients": (0.5, -0.9, 0.2), "negative_coefficients": (0.1, 0.9, 0.3)},
+    "polynomial_relative": {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3},
+    "gradient_weights": {"pair_weight": "linear"},
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(batch=batches(), count=st.integers(1, 6))
+def test_exactly_k_are_chosen_the_hardest_first_and_of_ties_the_first(
+    batch: tuple[Tensor, Tensor, Tensor], count: int
+) -> None:
+    for direction in directions(*batch):
+        chosen = with_hardest(direction, count).negatives
+        for query, row in enumerate(direction.scores):
+            own = direction.negatives[query].nonzero().flatten().tolist()
+            assert chosen[query].nonzero().flatten().tolist() == sorted(oracle.hardest_of(row, own, count))
+
+
+@settings(max_examples=60, deadline=None)
+@given(batch=batches(), margin=st.sampled_from([0.0, 0.2, 0.25, 1.0]), is_float32=st.booleans())
+def test_the_one_hardest_is_triplet_sh_to_the_last_bit(
+    batch: tuple[Tensor, Tensor, Tensor], margin: float, is_float32: bool
+) -> None:
+    similarity, positives, ignore = batch
+    scores = similarity.float() if is_float32 else similarity
+    one = value_and_gradient(build_loss("triplet", margin=margin, negatives=1), scores, positives, ignore)
+    hardest = value_and_gradient(build_loss("triplet_sh", margin=margin), scores, positives, ignore)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(one, hardest, strict=True))
+
+
+def test_the_one_hardest_of_a_large_batch_with_ties_is_triplet_sh_to_the_last_bit() -> None:
+    scores = (random_cosines(128, 640, seed=3, dtype=torch.float32) * 20).round() / 20
+    positives = five_each(128)
+    one = value_and_gradient(build_loss("triplet", negatives=1), scores, positives)
+    hardest = value_and_gradient(build_loss("triplet_sh"), scores, positives)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(one, hardest, strict=True))
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("name", WITH_NEGATIVES)
+def test_more_than_there_are_is_all(name: str, structure: str) -> None:
+    positives = STRUCTURES[structure]
+    scores = random_cosines(*positives.shape, seed=21)
+    many, every = (build_loss(name, **WITH_NEGATIVES[name], negatives=count) for count in (64, "all"))
+    for ours, theirs in zip(
+        value_and_gradient(many, scores, positives), value_and_gradient(every, scores, positives), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["polynomial_self", "polynomial_relative"])
+def test_polynomials_that_are_triplets_are_so_for_every_count(name: str) -> None:
+    scores, positives = random_cosines(6, 6, seed=22), one_to_one(6)
+    for count in (1, 3, "all"):
+        value = build_loss(name, negatives=count)(scores, positives)
+        torch.testing.assert_close(value, build_loss("triplet", negatives=count)(scores, positives) / 6)
+
+
+@pytest.mark.parametrize("name", WITH_NEGATIVES)
+def test_trials_with_different_counts_share_a_pass(name: str) -> None:
+    losses = [build_loss(name, **WITH_NEGATIVES[name], negatives=count) for count in (1, 3, 2, 64)]
+    assert len({loss_shape(loss) for loss in losses}) == 1
+    assert loss_shape(losses[0]) != loss_shape(build_loss(name, **WITH_NEGATIVES[name], negatives="all"))
+    # Ties at the k-th place: the choice of a trial may not depend on its neighbours' counts.
+    scores = (random_cosines(4, 6, 12, seed=23, dtype=torch.float32) * 4).round() / 4
+    stacked = value_and_gradient(stack_losses(losses, scores.device), scores, five_each(6, 2))
+    for trial, loss in enumerate(losses):
+        alone = value_and_gradient(loss, scores[trial], five_each(6, 2))
+        for ours, theirs in zip(stacked, alone, strict=True):
+            torch.testing.assert_close(ours[trial], theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WITH_NEGATIVES)
+def test_a_number_that_is_none_reaches_the_loss_without_the_check(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches on an accelerator are not checked, and a loss that hides a NaN would hide a diverged training."""
+    monkeypatch.setattr("trainables.losses.directions._check_numbers", lambda similarity: None)
+    scores = random_cosines(4, 4, seed=24).fill_diagonal_(0.1)
+    scores[1, 2] = torch.nan
+    for count in (1, 2, "all"):
+        assert build_loss(name, **WITH_NEGATIVES[name], negatives=count)(scores, one_to_one(4)).isnan()
+
+
+def test_no_published_counters_of_a_limited_number() -> None:
+    scores, positives = random_cosines(4, 4), one_to_one(4)
+    with pytest.raises(ConfigError, match=r"triplet over all negatives.*negatives=2"):
+        count_contributions(build_loss("triplet", negatives=2), scores, positives, convention="published")
+
+
+def test_limited_negatives_are_counted() -> None:
+    scores, positives = torch.zeros(5, 5), one_to_one(5)
+    counts = count_contributions(build_loss("triplet", negatives=3), scores, positives)
+    assert counts["i2t_negatives_per_query"] == 3
+    assert counts["t2i_positive_weight"] == 3

@@ -1,0 +1,237 @@
+"""Circle, Multi-Similarity and weights in place of a loss."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from search_spaces import SPACES
+from search_spaces.space import Asked, FixedPoint
+from tests.trainables.losses.batches import batches, five_each, one_to_one, random_cosines
+from trainables.losses import build_loss
+from trainables.losses.directions import directions
+from trainables.losses.pair_weights import Circle, GradientWeights, MultiSimilarity
+
+
+def test_a_batch_to_read() -> None:
+    """Each query: one positive at 0.5, one negative at 0.25; a_p = 0.75, a_n = 0.5."""
+    similarity = torch.tensor([[0.5, 0.25], [0.25, 0.5]], dtype=torch.float64).requires_grad_()
+    value = Circle(margin=0.25, scale=4.0)(similarity, one_to_one(2))
+    exponent = 4 * 0.5 * (0.25 - 0.25) - 4 * 0.75 * (0.5 - 0.75)
+    assert value.item() == pytest.approx(math.log1p(math.exp(exponent)), abs=1e-12)
+    (gradient,) = torch.autograd.grad(value, similarity)
+    share = 1 / (1 + math.exp(-exponent))
+    # Two directions of half a mean over two queries each: a half in all.
+    assert gradient[0, 0].item() == pytest.approx(-4 * 0.75 * share / 2, abs=1e-12)
+    assert gradient[0, 1].item() == pytest.approx(4 * 0.5 * share / 2, abs=1e-12)
+
+
+def test_pairs_beyond_their_optimum_have_no_weight() -> None:
+    similarity = torch.tensor([[1.3, -0.9], [-0.9, 1.3]], dtype=torch.float64).requires_grad_()
+    (gradient,) = torch.autograd.grad(Circle(margin=0.25, scale=4.0)(similarity, one_to_one(2)), similarity)
+    assert not gradient.any()
+
+
+@settings(max_examples=50, deadline=None)
+@given(batch=batches(), epsilon=st.sampled_from([0.0, 0.125, 0.5, 3.0]))
+def test_a_query_keeps_a_positive_exactly_if_it_keeps_a_negative(
+    batch: tuple[Tensor, Tensor, Tensor], epsilon: float
+) -> None:
+    # Sixteenths are exact, so that no rounding decides.
+    rounded = (batch[0] * 16).round() / 16
+    for direction in directions(rounded, *batch[1:]):
+        kept = MultiSimilarity(epsilon=epsilon)._mined(direction)
+        assert (kept[0].any(-1) == kept[1].any(-1)).all()
+
+
+def test_a_pair_on_the_edge_is_left_out() -> None:
+    similarity = torch.tensor([[0.5, 0.25], [0.0, 0.75]], dtype=torch.float64).requires_grad_()
+    for epsilon, counts in ((0.25, 0), (0.2500001, 2), (0.5, 2), (0.5000001, 4)):
+        value = MultiSimilarity(epsilon=epsilon)(similarity, one_to_one(2))
+        assert (torch.autograd.grad(value, similarity)[0] != 0).sum() == counts
+
+
+def test_sharpness_turns_the_sum_into_the_hardest() -> None:
+    """With beta and alpha large, the term of a query is how far the hardest pairs are beyond the base."""
+    similarity = torch.tensor([[0.2, 0.7, 0.6], [-0.3, 0.9, 0.1], [0.4, 0.5, 0.1]], dtype=torch.float64)
+    value = MultiSimilarity(alpha=1e4, beta=1e4, base=0.5, epsilon=None)(similarity, one_to_one(3))
+    i2t = (0.3 + 0.2) + 0.0 + 0.4
+    t2i = 0.3 + 0.2 + (0.4 + 0.1)
+    torch.testing.assert_close(value, torch.tensor((i2t + t2i) / 6, dtype=torch.float64), rtol=0, atol=1e-3)
+
+
+PAIRS = 6
+CONSTANT = {"triplet_weight": "constant", "pair_weight": "constant"}
+NT_XENT = {"triplet_weight": "softmax", "pair_weight": "constant", "negatives": "all"}
+
+# A parabola e0 + e1 D + e2 D^2 with a zero at D = -margin has the slope (e1 - 2 e2 margin) + 2 e2 (D + margin).
+MARGIN, RISE, BEND = 0.25, 0.7, 0.4
+PARABOLA = (RISE * MARGIN + BEND * MARGIN**2, RISE + 2 * BEND * MARGIN, BEND)
+
+POINTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "triplet_sh": ("triplet_sh", {"margin": 0.3}, {**CONSTANT, "margin": 0.3}),
+    "triplet": ("triplet", {"margin": 0.3}, {**CONSTANT, "negatives": "all", "margin": 0.3}),
+    "nt_xent": (
+        "nt_xent",
+        {"temperature": 0.07},
+        {**NT_XENT, "temperature": 0.07, "scale": 1 / 0.07, "reduction": "mean"},
+    ),
+    "nt_xent as a sum": (
+        "nt_xent",
+        {"temperature": 0.07},
+        {**NT_XENT, "temperature": 0.07, "scale": 1 / (2 * PAIRS * 0.07)},
+    ),
+    "polynomial_relative of degree 1": (
+        "polynomial_relative",
+        {"coefficients": (0.2, 1.0)},
+        {**CONSTANT, "margin": 0.2, "scale": 1 / PAIRS},
+    ),
+    "polynomial_relative of degree 2": (
+        "polynomial_relative",
+        {"coefficients": PARABOLA, "gate": MARGIN},
+        {
+            "triplet_weight": "linear",
+            "pair_weight": "constant",
+            "margin": MARGIN,
+            "slope": 2 * BEND / RISE,
+            "scale": RISE / PAIRS,
+        },
+    ),
+    # Both hinges stay open: 2 - 0.7 s + 0.2 s^2 and 1 + 0.6 s + 0.2 s^2 are above 0 for every cosine.
+    "polynomial_self with open hinges": (
+        "polynomial_self",
+        {
+            "positive_coefficients": (2.0, -0.7, 0.2),
+            "negative_coefficients": (1.0, 0.6, 0.2),
+            "hinge": "separate",
+            "gate": 0.2,
+        },
+        {
+            "triplet_weight": "constant",
+            "pair_weight": "linear",
+            "margin": 0.2,
+            "positive_tilt": 0.4 / 0.7,
+            "negative_tilt": 0.4,
+            "balance": 1.0 / 0.7,
+            "scale": 0.7 / PAIRS,
+        },
+    ),
+}
+
+
+def gradient(name: str, parameters: dict[str, Any], similarity: Tensor, positives: Tensor) -> Tensor:
+    leaf = similarity.clone().requires_grad_()
+    return torch.autograd.grad(build_loss(name, **parameters)(leaf, positives), leaf)[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("name", "parameters", "point"), POINTS.values(), ids=POINTS)
+def test_a_point_of_the_family_has_the_gradient_of_the_loss(name, parameters, point, seed) -> None:
+    similarity, positives = random_cosines(PAIRS, PAIRS, seed=seed), one_to_one(PAIRS)
+    found = gradient("gradient_weights", point, similarity, positives)
+    torch.testing.assert_close(found, gradient(name, parameters, similarity, positives), rtol=1e-9, atol=1e-9)
+    assert found.any()
+
+
+@pytest.mark.parametrize("negatives", ["hardest", "all"])
+@pytest.mark.parametrize("pair_weight", ["constant", "linear", "sigmoid"])
+@pytest.mark.parametrize("triplet_weight", ["constant", "linear", "softmax", "circle"])
+def test_the_gradient_is_the_weights_that_cocos_is_told(triplet_weight, pair_weight, negatives) -> None:
+    """Both directions' weights, put back into the matrix, are the gradient: nothing else has a derivative."""
+    from trainables.losses.directions import directions
+
+    loss = GradientWeights(triplet_weight, pair_weight, negatives, scale=0.3, slope=0.5, balance=0.8)
+    positives = five_each(3, 3)
+    similarity = random_cosines(3, 9, seed=2).requires_grad_()
+    (found,) = torch.autograd.grad(loss(similarity, positives), similarity)
+    expected = torch.zeros_like(found)
+    for direction, place in zip(directions(similarity.detach(), positives), (expected, expected.T), strict=True):
+        weights = loss.contributions(direction)
+        for pair, (query, own) in enumerate(zip(direction.query.tolist(), direction.candidate.tolist(), strict=True)):
+            row = direction.scores[query].masked_fill(~direction.negatives[query], -torch.inf)
+            counted = [int(row.argmax())] if negatives == "hardest" else range(len(row))
+            for n, weight in zip(counted, weights.candidates[pair], strict=True):
+                place[query, n] += 0.3 * weight
+            place[query, own] -= 0.3 * weights.positive[pair]
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_weights_to_read() -> None:
+    """Pair weights of GOAL: 1 - s+ and s^, each times the sigmoid of 10 (s^ - s+)."""
+    similarity = torch.tensor([[0.5, 0.4], [-0.9, 0.9]], dtype=torch.float64).requires_grad_()
+    loss = GradientWeights(triplet_weight="softmax", pair_weight="linear", temperature=0.1)
+    (found,) = torch.autograd.grad(loss(similarity, one_to_one(2)), similarity)
+
+    def sigmoid(x: float) -> float:
+        return 1 / (1 + float(torch.exp(torch.tensor(-x, dtype=torch.float64))))
+
+    assert found[0, 1].item() == pytest.approx(0.4 * sigmoid(-1.0) + 0.4 * sigmoid(-5.0), abs=1e-12)
+    # A negative below 0 is not pushed: the published code pulls it up towards 0.
+    assert found[1, 0].item() == 0.0
+    assert found[0, 0].item() == pytest.approx(-0.5 * (sigmoid(-1.0) + sigmoid(-14.0)), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("slope", "weight"),
+    [
+        pytest.param(-2.0, 0.5, id="falls"),
+        pytest.param(-4.0, 0.0, id="reaches 0"),
+        pytest.param(-8.0, 0.0, id="would be below 0"),
+    ],
+)
+def test_a_falling_triplet_weight_ends_at_zero(slope: float, weight: float) -> None:
+    """Similarities of 0.5 everywhere exceed a margin of 0.25 by 0.25, at which the weight is [1 + slope / 4]+."""
+    loss = GradientWeights("linear", "constant", margin=0.25, slope=slope)
+    leaf = torch.full((2, 2), 0.5, dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(loss(leaf, one_to_one(2)), leaf)
+    assert found.tolist() == [[-2 * weight, 2 * weight], [2 * weight, -2 * weight]]
+
+
+@pytest.mark.parametrize("triplet_weight", ["constant", "linear"])
+@pytest.mark.parametrize(("negative", "weight"), [(0.25, 0.0), (0.375, 1.0)])
+def test_a_triplet_at_the_margin_itself_has_no_weight(triplet_weight: Any, negative: float, weight: float) -> None:
+    """A margin of 0.25 and similarities of 0.5 and 0.25 are exact in binary: the excess is 0 and not a rounding."""
+    loss = GradientWeights(triplet_weight, "constant", margin=0.25, slope=0.0)
+    similarity = torch.tensor([[0.5, negative], [negative, 0.5]], dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(loss(similarity, one_to_one(2)), similarity)
+    assert found[0, 1].item() == 2 * weight
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("triplet_sh", {"margin": 0.3}), ("triplet", {"margin": 0.1}), ("nt_xent", {"temperature": 0.05})],
+)
+def test_the_space_holds_other_losses_as_points(name, parameters) -> None:
+    space = SPACES["gradient_weights"].adapted(Asked(pairs=PAIRS))
+    (point,) = space.within(space.bounds, space.twins(name, parameters))
+    suggested = space.suggest(FixedPoint(point), space.bounds)
+    similarity, positives = random_cosines(PAIRS, PAIRS, seed=7), one_to_one(PAIRS)
+    torch.testing.assert_close(
+        gradient("gradient_weights", suggested, similarity, positives),
+        gradient(name, parameters, similarity, positives),
+        rtol=1e-9,
+        atol=1e-9,
+    )
+
+
+def test_numbers_of_choices_that_are_not_listed_are_not_searched() -> None:
+    from search_spaces import Values
+
+    space = SPACES["gradient_weights"]
+    narrowed = space.narrowed({"triplet_weight": Values(("softmax",)), "pair_weight": Values(("constant", "linear"))})
+    kept = {"negatives", "triplet_weight", "pair_weight", "scale", "temperature", "positive_tilt", "negative_tilt"}
+    assert set(space.relevant(narrowed, {})) == kept
+
+
+def test_the_space_is_conditional_until_both_choices_are_made() -> None:
+    from search_spaces import LossPart, Values
+
+    space = SPACES["gradient_weights"]
+    made = {"triplet_weight": Values(("softmax",)), "pair_weight": Values(("sigmoid",))}
+    assert LossPart(space, space.bounds, {}).is_conditional
+    assert LossPart(space, {**space.bounds, "pair_weight": Values(("sigmoid",))}, {}).is_conditional
+    assert not LossPart(space, {**space.bounds, **made}, {}).is_conditional

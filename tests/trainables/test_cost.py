@@ -1,0 +1,143 @@
+"""The pace of a training: its steps are counted as the loop takes them, and told apart from its evaluation."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables import cost
+from trainables.cost import STEPS, Pace, Rehearsal, choose_fusion, count_steps, measure_pace, measure_rates
+from trainables.data.batches import ResidentSplit, epoch_batches
+from trainables.models import VSEPP
+from trainables.trial import Trial
+
+
+@pytest.mark.parametrize("batches", ["pairs", "images"])
+@pytest.mark.parametrize("batch_size", [2, 7, 59, 60, 299, 300, 500])
+def test_steps_are_those_of_an_epoch(batches: str, batch_size: int) -> None:
+    data = tiny_dataset()
+    training = tiny_config(batches=batches, batch_size=batch_size).training
+    split = ResidentSplit(data.splits["train"], torch.device("cpu"), None)
+    taken = list(epoch_batches(split, training, torch.Generator()))
+    assert count_steps(data.splits["train"], training) == len(taken)
+
+
+def test_steps_and_evaluation_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that moves 2 s a step, 1 s before the first, and 5 s an evaluation."""
+    now = [0.0]
+
+    class Slow:
+        def __init__(self, *ignored: Any) -> None: ...
+
+        def whole(self, steps: int) -> None:
+            self.steps(steps)
+            self.evaluation()
+
+        def steps(self, steps: int) -> None:
+            now[0] += 2 * steps + 1
+
+        def evaluation(self) -> None:
+            now[0] += 5
+
+    monkeypatch.setattr(cost, "Trial", lambda *ignored: None)
+    monkeypatch.setattr(cost, "Rehearsal", Slow)
+    monkeypatch.setattr(cost.time, "monotonic", lambda: now[0])
+    found = measure_pace(tiny_config(batch_size=30), tiny_dataset(), torch.device("cpu"), steps=4)
+    assert found == Pace("cpu", steps=10, step_seconds=2.0, evaluation_seconds=5.0)
+    assert found.epoch_seconds == 25.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "found", "times"),
+    [([0.3, 0.1, 0.2, 0.15, 0.25], 0.1, 5), ([0.7, 0.6, 0.1], 0.6, 2), ([4.0, 1.0], 4.0, 1)],
+    ids=["short", "longer", "long"],
+)
+def test_short_work_is_timed_again(
+    monkeypatch: pytest.MonkeyPatch, seconds: list[float], found: float, times: int
+) -> None:
+    now, left = [0.0], list(seconds)
+
+    def work() -> None:
+        now[0] += left.pop(0)
+
+    monkeypatch.setattr(cost.time, "monotonic", lambda: now[0])
+    assert cost.quickest(work) == pytest.approx(found)
+    assert len(seconds) - len(left) == times
+
+
+def test_a_real_training_is_timed() -> None:
+    found = measure_pace(tiny_config(), tiny_dataset(), torch.device("cpu"), steps=2)
+    assert found.epoch_seconds > 0
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rates"),
+    [
+        ({2: 1.0, 4: 1.0, 8: 2.0, 16: 1.0}, {1: 1, 2: 2, 4: 4, 8: 4, 16: 16}),
+        ({2: 2.0, 4: 4.0, 8: 1.0}, {1: 1, 2: 1, 4: 1}),
+        ({2: 4.0, 4: 1.0}, {1: 1, 2: 0.5}),
+    ],
+    ids=["a step that does not pay", "two that do not", "one that costs"],
+)
+def test_more_trials_are_tried_while_they_pay(
+    monkeypatch: pytest.MonkeyPatch, seconds: dict[int, float], rates: dict[int, float]
+) -> None:
+    monkeypatch.setattr(cost, "measure_pace", lambda *ignored: Pace("cpu", 19, 1.0, 0.0))
+    monkeypatch.setattr(cost, "_stacked_step_seconds", lambda trials: seconds[len(trials)])
+    found = measure_rates(tiny_config(), tiny_dataset(), CPU, tuple(seconds))
+    assert {trials: rate / found[1] for trials, rate in found.items()} == pytest.approx(rates)
+
+
+def test_a_step_of_stacked_trials_is_timed() -> None:
+    rates = measure_rates(tiny_config(), tiny_dataset(), CPU, (2,))
+    assert list(rates) == [1, 2]
+    assert all(0 < rate < math.inf for rate in rates.values())
+
+
+def test_what_cannot_be_stacked_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(VSEPP, "can_stack", False)
+    assert list(measure_rates(tiny_config(), tiny_dataset(), CPU, (2,))) == [1]
+
+
+@pytest.mark.parametrize(
+    ("rates", "chosen"),
+    [
+        ({1: 10.0}, 1),
+        ({1: 10.0, 4: 9.0}, 1),
+        ({1: 10.0, 4: 10.5, 16: 10.9}, 1),
+        ({1: 10.0, 4: 30.0, 16: 90.0, 64: 91.0}, 16),
+        ({1: 10.0, 4: 10.5, 16: 11.5}, 16),
+    ],
+    ids=["nothing to fuse", "slower", "hardly faster", "until it ends to pay", "in two small steps"],
+)
+def test_as_many_are_fused_as_gain_by_it(rates: dict[int, float], chosen: int) -> None:
+    assert choose_fusion(rates) == chosen
+
+
+@pytest.fixture
+def taken() -> Iterator[list[None]]:
+    """An entry for each step of an optimiser."""
+    steps: list[None] = []
+    hook = register_optimizer_step_post_hook(lambda *ignored: steps.append(None))
+    yield steps
+    hook.remove()
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_so_many_steps_are_measured(taken: list[None], steps: int) -> None:
+    Rehearsal(Trial(tiny_config(batch_size=8), tiny_dataset(), torch.device("cpu"))).whole(steps)
+    assert len(taken) == steps
+
+
+def test_a_rehearsal_that_diverges_is_measured_all_the_same(taken: list[None]) -> None:
+    data = tiny_dataset()
+    data.splits["train"].features[:] = math.nan
+    Rehearsal(Trial(tiny_config(batch_size=8), data, torch.device("cpu"))).whole(STEPS)
+    assert not taken

@@ -1,0 +1,195 @@
+"""Time and memory of a training, and the number of trials that are best trained at once, by a few real steps.
+
+Steps and evaluation are timed separately, after an untimed rehearsal, so that compilation, allocation and first
+readings from the disk do not count. The time of steps is the difference of two runs with different numbers of steps, so
+that the start of a run does not count. Memory is what the allocator reserves, not what tensors use, because the
+allocators of two trials on one GPU compete for its memory. The speed of fused trials is the epochs an hour of all of
+them, including evaluation, which is not fused; they share seed and epoch and so their batches, like most trials of a
+search.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import torch
+
+from trainables.config import TrainingConfig, TrialConfig, derive_seed
+from trainables.data.batches import epoch_batches
+from trainables.data.dataset import Dataset, Split
+from trainables.errors import DivergedError
+from trainables.fused import stack_shape, train_stacked
+from trainables.losses import NotANumberError
+from trainables.seeding import generator
+from trainables.trial import Trial, train_epoch
+
+
+class Rehearsal:
+    """A trial whose steps and evaluations are only measured; the trial must not be trained further."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+
+    def whole(self, steps: int) -> None:
+        """Do all memory-relevant work of an epoch, with ``steps`` >= 1 steps."""
+        self.steps(steps)
+        self.evaluation()
+
+    def steps(self, steps: int) -> None:
+        """Take the first ``steps`` >= 1 steps of an epoch, with a trained backbone if any epoch trains the backbone."""
+        trial, training = self._trial, self._trial.config.training
+        trial.learned.begin_epoch(trial.loss, training, 1)
+        trial.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
+        draw = derive_seed(trial.config.seed, "views", 1) if training.augment else None
+        batches = epoch_batches(trial.train_split, training, generator(trial.config.seed, "batches", 1), draw)
+        # A trial that diverges has already taken its memory.
+        with suppress(DivergedError, NotANumberError):
+            first = islice(batches, steps)
+            train_epoch(trial.model, trial.loss, trial.optimizer, first, training.gradient_clip, 1, trial.learned)
+
+    def evaluation(self) -> None:
+        """Evaluate on val, with COCOS statistics."""
+        with suppress(DivergedError, NotANumberError):
+            self._trial.evaluate_on_val()
+            self._trial.count_contributions()
+
+
+STEPS = 8
+"""Number of measured steps, enough for the optimiser's state and for captions of different lengths."""
+
+ROUNDS, ENOUGH_SECONDS = 5, 1.0
+"""Most repeats of timed work, and the seconds after which the work is not repeated again."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The duration of an epoch.
+
+    An evaluation on val includes COCOS statistics, which not every epoch has. Seconds are >= 0.
+    """
+
+    device: str
+    steps: int
+    step_seconds: float
+    evaluation_seconds: float
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Seconds of an epoch with its evaluation."""
+        return self.steps * self.step_seconds + self.evaluation_seconds
+
+
+def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps: int = STEPS) -> Pace:
+    """Time ``steps`` >= 1 steps and an evaluation; the trained model is discarded."""
+    rehearsal = Rehearsal(Trial(config, data, device))
+    rehearsal.whole(1)
+    step, evaluation = step_seconds(rehearsal.steps, steps), quickest(rehearsal.evaluation)
+    return Pace(device.type, count_steps(data.splits["train"], config.training), step, evaluation)
+
+
+def count_steps(split: Split, training: TrainingConfig) -> int:
+    """Return the steps of an epoch: batches of captions, or of images, without a last batch of a single item."""
+    count = len(split.image_rows) if training.batches == "images" else len(split.offsets) - 1
+    whole, rest = divmod(count, training.batch_size)
+    return whole + (rest > 1)
+
+
+def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:
+    """Return the seconds of a step, from ``steps`` >= 1 steps of a function that takes a number of steps."""
+    few, many = (quickest(partial(take, count)) for count in (1, 1 + steps))
+    # If noise makes the difference negative, the longer run's time is divided by all of its steps.
+    return (many - few) / steps if many > few else many / (1 + steps)
+
+
+def quickest(work: Callable[[], object]) -> float:
+    """Return the least seconds that a work takes; short work is repeated, because other processes disturb timings."""
+    taken: list[float] = []
+    while len(taken) < ROUNDS and sum(taken) < ENOUGH_SECONDS:
+        started = time.monotonic()
+        work()
+        taken.append(time.monotonic() - started)
+    return min(taken)
+
+
+def measure_peak(config: TrialConfig, data: Dataset, device: torch.device) -> int:
+    """Return the most bytes that the allocator of a GPU reserves at a time for a training."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    Rehearsal(Trial(config, data, device)).whole(STEPS)
+    return torch.cuda.max_memory_reserved(device)
+
+
+SIZES = (4, 16, 64)
+"""Numbers of fused trials that are tried beside 1."""
+
+GAIN = 1.1
+"""Least factor on the epochs an hour that justifies the memory and the waiting times of more fused trials."""
+
+ENOUGH = 2
+"""How many sizes in a row must bring no gain before the measurement stops."""
+
+MARGIN = 1.25
+"""Factor on the measured peak of a GPU's memory, for captions that are longer than the measured captions."""
+
+
+def measure_rates(
+    config: TrialConfig, data: Dataset, device: torch.device, sizes: tuple[int, ...] = SIZES
+) -> dict[int, float]:
+    """Return number of fused trials -> their epochs an hour, from 1 up to the size at which the measurement stops.
+
+    ``sizes`` are the numbers that are tried beside 1, ascending.
+    """
+    pace = measure_pace(config, data, device)
+    rates = {1: 3600 / pace.epoch_seconds}
+    steps = count_steps(data.splits["train"], config.training)
+    without_gain = 0
+    for size in sizes:
+        try:
+            first = Trial(config, data, device)
+            trials = [first, *(Trial(config, data, device, beside=first) for _ in range(size - 1))]
+            for trial in trials:
+                trial.begin_epoch()
+            if len({stack_shape(trial) for trial in trials}) > 1:
+                # Trials that cannot be stacked would be trained one after another.
+                return rates
+            seconds = _stacked_step_seconds(trials)
+        except torch.OutOfMemoryError:
+            return rates
+        # The memory is freed before the next, larger stack is made.
+        del first, trials, trial
+        best = max(rates.values())
+        rates[size] = 3600 / (steps * seconds / size + pace.evaluation_seconds)
+        without_gain = 0 if rates[size] >= GAIN * best else without_gain + 1
+        if without_gain == ENOUGH or rates[size] * GAIN < best or _is_full(device):
+            return rates
+    return rates
+
+
+def choose_fusion(rates: Mapping[int, float]) -> int:
+    """Return how many trials to fuse: from 1 up, each number that gains a factor ``GAIN`` over the last chosen number.
+
+    ``rates`` maps a number of fused trials to their epochs an hour on one device, or on one trial's CPUs.
+    """
+    chosen = 1
+    for trials in sorted(rates):
+        if rates[trials] >= GAIN * rates[chosen]:
+            chosen = trials
+    return chosen
+
+
+def _stacked_step_seconds(trials: list[Trial]) -> float:
+    """Return the seconds of a step of all trials, after one step to warm up."""
+    train_stacked(trials, 1)
+    return step_seconds(partial(train_stacked, trials))
+
+
+def _is_full(device: torch.device) -> bool:
+    """Whether the next larger number of trials, four times as many, would not fit the GPU."""
+    if device.type != "cuda":
+        return False
+    free, _ = torch.cuda.mem_get_info(device)
+    held = torch.cuda.max_memory_reserved(device)
+    return held * MARGIN > free + torch.cuda.memory_reserved(device)

@@ -1,1 +1,0 @@
-"""Time and memory of a training, from a few real steps."""

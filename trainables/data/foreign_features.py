@@ -1,0 +1,204 @@
+"""Features that other programs computed: in one file of both sides, or in a file for each clip.
+
+A file of both sides, such as zero-shot features of open_clip, holds a dict of two matrices, saved by ``torch.save``,
+``numpy.savez`` or safetensors:
+
+    image_features   (I, D), also called image_embeds, image_embeddings or img_emb
+    text_features    (C, D), also called text_embeds, text_embeddings or text_emb
+
+and optionally ``image_ids`` (also ``filenames`` or ``image_paths``): I texts, which name the image of each row. Other
+entries, such as ``logit_scale`` or labels, are not read. Rows come in the order in which the dataset lists its images,
+or the images of one split, and their captions. Loading a file runs no code.
+
+A clip has a file ``ID.npy`` of the features of its frames, shape (frames, D), which give a mean and a set of frames. Of
+F frames, the R frames at (r + 1/2) F / R, rounded down, are taken: the middles of R equal parts. Where F < R some
+frames are taken again. The mean is over all F frames.
+
+References:
+    [Ilharco2021] Ilharco et al., OpenCLIP, https://github.com/mlfoundations/open_clip, README.md: ``encode_image`` and
+        ``encode_text`` as ``image_features`` and ``text_features``.
+    [Wolf2020] Hugging Face Transformers, ``CLIPOutput``: ``image_embeds`` and ``text_embeds``.
+"""
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+
+from trainables.data.corpus import Image
+from trainables.data.npy_files import map_array
+from trainables.errors import DataError
+
+IMAGES = ("image_features", "image_embeds", "image_embeddings", "img_emb")
+CAPTIONS = ("text_features", "text_embeds", "text_embeddings", "text_emb")
+IDS = ("image_ids", "filenames", "image_paths")
+
+SUFFIXES = (".npz", ".pt", ".pth", ".safetensors")
+
+MOST_UNPACKED = 50
+"""Most bytes of matrices that a byte of the file may unpack to. Features can hardly be compressed; zeros can, a
+thousandfold."""
+
+ALWAYS_UNPACKED = 256 << 20
+"""Bytes of matrices that a file of any size may unpack to."""
+
+
+@dataclass(frozen=True)
+class Dump:
+    """The features of one file.
+
+    Features have the shapes (I, D) and (C, E), floating; there are no ids where the file names none.
+    """
+
+    path: Path
+    images: np.ndarray
+    captions: np.ndarray
+    image_ids: tuple[str, ...] = ()
+
+    def misfits(self, images: Sequence[Image]) -> list[str]:
+        """Return why the rows cannot be the features of some images and of all their captions."""
+        captions = sum(len(image.captions) for image in images)
+        problems = [
+            f"{self.path}: {len(found)} rows of {kind} features for {wanted} {kind}s of the dataset; there must be one "
+            "row each, in its order"
+            for kind, found, wanted in (("image", self.images, len(images)), ("caption", self.captions, captions))
+            if len(found) != wanted
+        ]
+        if self.image_ids and not problems:
+            problems += self._wrong_order(images)
+        return problems
+
+    def _wrong_order(self, images: Sequence[Image]) -> list[str]:
+        if len(self.image_ids) != len(images):
+            return [f"{self.path}: {len(self.image_ids)} ids for {len(images)} rows of image features"]
+        for row, (told, image) in enumerate(zip(self.image_ids, images, strict=True)):
+            if told != image.id and PurePath(told).name != PurePath(image.filename).name:
+                known = image.filename or image.id
+                return [
+                    f"{self.path}: row {row} is image {told!r:.80}, the dataset has {known!r:.80} there; save the rows "
+                    "in the order in which the dataset lists its images and captions"
+                ]
+        return []
+
+
+def read_dump(path: Path) -> Dump:
+    """Read a file of features.
+
+    Raises:
+        DataError: If the file is missing or damaged, needs code to be loaded, lacks one of the two matrices, or unpacks
+            to many times its size.
+    """
+    if path.suffix not in SUFFIXES:
+        raise DataError(f"{path}: must be a file of {', '.join(SUFFIXES)}")
+    try:
+        entries = _entries(path)
+        images, captions = (_matrix(path, entries, names) for names in (IMAGES, CAPTIONS))
+        return Dump(path, images, captions, _ids(path, entries))
+    except DataError:
+        raise
+    except Exception as error:  # noqa: BLE001  # of a damaged file NumPy, torch and safetensors raise any error
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise DataError(
+            f"{path}: cannot be read without running code of the file, or is damaged: {reason:.300}"
+        ) from None
+
+
+def _entries(path: Path) -> Mapping[str, Any]:
+    """Return the entries of a file by name; any error if the file is damaged."""
+    if path.suffix != ".safetensors" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            _refuse_unpacked(path, sum(entry.file_size for entry in archive.infolist()))
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    import torch
+
+    found = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: must hold a dict with {IMAGES[0]} and {CAPTIONS[0]}, got {type(found).__name__}")
+    return {str(name): value for name, value in found.items()}
+
+
+def _refuse_unpacked(path: Path, unpacked: int) -> None:
+    size = path.stat().st_size
+    if unpacked > max(ALWAYS_UNPACKED, MOST_UNPACKED * size):
+        raise DataError(
+            f"{path}: has {size:,} bytes and would unpack to {unpacked:,}; features unpack to at most {MOST_UNPACKED} "
+            "times the size of their file: save them again"
+        )
+
+
+def _matrix(path: Path, entries: Mapping[str, Any], names: Sequence[str]) -> np.ndarray:
+    """Return the entry that has one of some names, shape (rows, D), floating."""
+    name = next((name for name in names if name in entries), None)
+    if name is None:
+        there = ", ".join(sorted(entries)[:8]) or "nothing"
+        raise DataError(f"{path}: holds no {names[0]} (nor {', '.join(names[1:])}); there are: {there:.300}")
+    value = entries[name]
+    if not hasattr(value, "dtype"):
+        raise DataError(f"{path}: {name} must be a matrix of numbers, got {type(value).__name__}; save it as an array")
+    dtype, shape = str(value.dtype).removeprefix("torch."), tuple(value.shape)
+    if len(shape) != 2 or not dtype.startswith(("float", "bfloat")) or 0 in shape:
+        raise DataError(f"{path}: {name} must be a matrix of numbers, got {dtype} of shape {shape}")
+    # A tensor whose rows are one row in the file has the size of its shape as soon as it is written.
+    _refuse_unpacked(path, shape[0] * shape[1] * value.dtype.itemsize)
+    # NumPy has no bfloat16, in which some encoders compute.
+    return np.asarray(value.detach().float().numpy() if hasattr(value, "detach") else value)
+
+
+def _ids(path: Path, entries: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the file's name of each image; empty where the file names none."""
+    name = next((name for name in IDS if name in entries), None)
+    if name is None:
+        return ()
+    value = entries[name]
+    listed = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(listed, list | tuple) or not all(isinstance(image, str | int) for image in listed):
+        raise DataError(f"{path}: {name} must be a list of texts, got {value!r:.60}")
+    return tuple(str(image) for image in listed)
+
+
+def pick_frames(frames: int, count: int) -> np.ndarray:
+    """Return the numbers of the frames that are taken, shape (count,), int64, ascending.
+
+    Example:
+        >>> pick_frames(9, 3).tolist(), pick_frames(2, 4).tolist()
+        ([1, 4, 7], [0, 0, 1, 1])
+    """
+    return ((np.arange(count) + 0.5) * frames / count).astype(np.int64)
+
+
+def pool_clips(images: Sequence[Image], folder: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of each clip's frames, (clips, D), and ``count`` of its frames, (clips, count, D), float32.
+
+    ``folder`` has ``ID.npy`` of each clip; the clips come in the order of the rows, and ``count`` is >= 1.
+
+    Raises:
+        DataError: If files are missing, damaged, or of another width; the message names each file.
+    """
+    means, sets, problems = [], [], []
+    width: int | None = None
+    for image in images:
+        path = folder / f"{image.id}.npy"
+        try:
+            frames = map_array(path)
+        except DataError as error:
+            problems += error.problems
+            continue
+        if frames.ndim != 2 or 0 in frames.shape or frames.shape[1] != (width or frames.shape[1]):
+            wanted = f"(frames, {width})" if width else "(frames, D)"
+            problems.append(f"{path}: features of frames must have shape {wanted}, got {frames.shape}")
+            continue
+        width = frames.shape[1]
+        means.append(frames.mean(0, dtype=np.float32))
+        sets.append(frames[pick_frames(len(frames), count)].astype(np.float32))
+    if problems:
+        raise DataError(problems)
+    return np.stack(means), np.stack(sets)

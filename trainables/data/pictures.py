@@ -1,0 +1,324 @@
+"""The image files of a dataset: found, decoded, and cropped as VSE++ does it.
+
+Pictures are not trusted: formats that start other programs are not opened, a picture's size is checked before it is
+decoded, and pixels without a known range, which cannot be turned into 8 bits a channel, are refused.
+
+For evaluation the shorter side is resized and the centre cut out; for training a random part of the image is resized
+to the crop and mirrored half of the time [Faghri2018]. Resizing is bilinear with antialiasing, as published.
+
+A request for crops returns at once and threads decode (the decoder lets other threads run), so that the crops of the
+next batch are made while the network works on this batch. The random crop of an image is a function of a seed and of
+its row alone, so neither threads nor the order of batches change it.
+
+References:
+    [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, data.py:311-325.
+"""
+
+import hashlib
+import math
+import os
+import stat
+import struct
+import warnings
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+
+from trainables.data.corpus import SPLITS, Corpus
+from trainables.data.text_files import Strings
+from trainables.errors import DataError
+
+
+def image_folders(folder: Path) -> list[Path]:
+    """Return the folders in which image files are looked up: the dataset's folder, then its subfolders by name."""
+    inner = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    return [folder, *sorted(inner)]
+
+
+def find_image(folders: Sequence[Path], filename: str) -> Path | None:
+    """Return the first file of a name in the folders, ``None`` if there is none."""
+    return next((path for folder in folders if filename and (path := folder / filename).is_file()), None)
+
+
+def link_problem(path: Path, roots: Sequence[Path]) -> str | None:
+    """Say that a file lies outside the resolved roots, links followed; ``None`` if it lies inside."""
+    real = path.resolve()
+    if any(real.is_relative_to(root) for root in roots):
+        return None
+    return f"{path}: is a link that leaves the data root {roots[0]}; move the file itself there"
+
+
+def check_links(corpus: Corpus, folder: Path, roots: Sequence[Path]) -> list[str]:
+    """Return a problem for each image file and each folder of them that leads outside the roots.
+
+    Only links are followed: one listing of a folder finds them, where resolving COCO's 123,287 names takes a minute.
+    """
+    problems = []
+    place_of = {name: image.place for image in corpus.images for name in (image.filename, Path(image.filename).name)}
+    for inner in image_folders(folder):
+        if problem := link_problem(inner, roots):
+            problems.append(problem)
+            continue
+        with os.scandir(inner) as entries:
+            links = [Path(entry.path) for entry in entries if entry.is_symlink() and entry.name in place_of]
+        problems += [f"{place_of[link.name]}: {problem}" for link in links if (problem := link_problem(link, roots))]
+    return problems
+
+
+def list_images(folder: Path) -> dict[str, Path]:
+    """Return name -> file of the image folders, for names with and without the folder."""
+    found: dict[str, Path] = {}
+    for inner in image_folders(folder):
+        with os.scandir(inner) as entries:
+            paths = {entry.name: Path(entry.path) for entry in entries if entry.is_file()}
+        found |= {f"{inner.name}/{name}": path for name, path in paths.items() if inner != folder}
+        # Of two files of one name, the one in the folder that is listed first is meant, as in find_image.
+        found = paths | found
+    return found
+
+
+def check_images(corpus: Corpus, found: dict[str, Path], *, decode: bool) -> list[str]:
+    """Name the image files that are missing from a split that has others, and with ``decode`` those that are broken.
+
+    A split without any image file is no problem, because the dataset may have features alone.
+    """
+    problems = []
+    for split in SPLITS:
+        images = corpus.split(split)
+        there = [image for image in images if image.filename in found]
+        if there and len(there) < len(images):
+            problems += [
+                f"{image.place}: image {image.filename!r} is missing; {len(there)} others of {split} are there"
+                for image in images
+                if image.filename not in found
+            ]
+        if decode:
+            problems += _check_decoding([found[image.filename] for image in there])
+    return problems
+
+
+def _check_decoding(paths: Sequence[Path]) -> list[str]:
+    """Decode files on all cores (the decoder lets other threads run) and name those that fail."""
+
+    def find_problems(path: Path) -> list[str]:
+        try:
+            decode(path)
+        except DataError as error:
+            return error.problems
+        return []
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [problem for problems in pool.map(find_problems, paths) for problem in problems]
+
+
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""Formats that are opened, whatever the file's name; other formats of Pillow may start programs (EPS: Ghostscript)."""
+
+MOST_PIXELS = 1 << 25
+"""Most pixels of a picture, e.g. 7,000 x 4,700; decoding takes 4 bytes a pixel, or 8 with alpha."""
+
+LONGEST = 100
+"""Most times that a picture is longer than wide, because its shorter side is resized to about the crop's."""
+
+_EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr")
+"""Pillow's modes of at most 8 bits a channel beside RGB, all of which it converts by their range."""
+
+_SIXTEEN_BITS = (("PNG", "I;16"), ("PNG", "I"), ("PPM", "I"))
+"""Formats and modes whose values lie in [0, 65535]; those of a TIFF may have any range."""
+
+_BROKEN = (
+    *(OSError, SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RuntimeError),
+    *(EOFError, AssertionError, MemoryError, struct.error, zlib.error, PIL.Image.DecompressionBombError),
+)
+"""Errors of Pillow's readers about a file that is missing, cut short, damaged, or no picture."""
+
+# A picture about which Pillow warns is refused below, with its name.
+warnings.filterwarnings("ignore", category=PIL.Image.DecompressionBombWarning)
+
+AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
+"""Ranges of a random crop: part of the image's area, and width over height."""
+
+
+def decode(path: Path) -> PIL.Image.Image:
+    """Return the pixels of a file as red, green and blue of 8 bits each.
+
+    A grey picture of 16 bits is scaled by its range; transparency is dropped, as torchvision drops it.
+
+    Raises:
+        DataError: If the file is missing or damaged, of no format of ``FORMATS``, too large, or of pixels without a
+            known range; the message names it.
+    """
+    try:
+        with PIL.Image.open(path, formats=FORMATS) as image:
+            _check_size(*image.size)
+            return _to_rgb(image)
+    except _BROKEN as error:
+        raise DataError(f"{path}: cannot be decoded: {_reason(error)}; fetch the picture again, or another") from error
+
+
+def center_crop(image: PIL.Image.Image, size: int) -> np.ndarray:
+    """Resize the shorter side to 256/224 of the crop and cut out the centre, shape (size, size, 3), uint8."""
+    shorter = resized_side(size)
+    # In this order of operations the sizes are torchvision's to the pixel.
+    width, height = (int(shorter * side / min(image.size)) for side in image.size)
+    image = image.resize((width, height), PIL.Image.Resampling.BILINEAR)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return np.asarray(image.crop((left, top, left + size, top + size)))
+
+
+def random_crop(image: PIL.Image.Image, size: int, random: np.random.Generator) -> np.ndarray:
+    """Resize a random part to the crop and mirror it half of the time, shape (size, size, 3), uint8."""
+    left, top, width, height = _random_box(*image.size, random)
+    image = image.crop((left, top, left + width, top + height))
+    pixels = np.asarray(image.resize((size, size), PIL.Image.Resampling.BILINEAR))
+    return pixels[:, ::-1] if random.random() < 0.5 else pixels
+
+
+def resized_side(size: int) -> int:
+    """Return the length of the shorter side from which the centre is cut: 256 for 224."""
+    return round(size * 256 / 224)
+
+
+def _check_size(width: int, height: int) -> None:
+    """Refuse a picture that takes too much memory, before it is decoded."""
+    if width * height > MOST_PIXELS:
+        raise ValueError(f"{width:,} x {height:,} pixels are more than {MOST_PIXELS:,}; make it smaller")
+    if max(width, height) > LONGEST * min(width, height):
+        raise ValueError(f"with {width:,} x {height:,} pixels it is more than {LONGEST} times longer than wide")
+
+
+def _to_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
+    """Decode an opened image; ``ValueError`` if the range of its values is not known."""
+    if image.mode == "RGB":
+        # Converting would copy it.
+        image.load()
+        return image
+    if (image.format, image.mode) in _SIXTEEN_BITS:
+        values = (np.asarray(image).astype(np.uint32) + 128) // 257
+        return PIL.Image.fromarray(values.astype(np.uint8)).convert("RGB")
+    if image.mode not in _EIGHT_BITS:
+        raise ValueError(
+            f"it has pixels of mode {image.mode!r} in {image.format} format, whose range of brightness is not known; "
+            "save it with 8 bits a channel"
+        )
+    return image.convert("RGB")
+
+
+def _reason(error: BaseException) -> str:
+    """Say in words why a picture is not read."""
+    if isinstance(error, PIL.UnidentifiedImageError):
+        return f"it is no picture of the formats that are read, {', '.join(FORMATS)}"
+    if isinstance(error, PIL.Image.DecompressionBombError):
+        return f"it has more than {MOST_PIXELS:,} pixels; make it smaller"
+    if isinstance(error, OSError | ValueError | SyntaxError):
+        return str(getattr(error, "strerror", None) or error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _random_box(width: int, height: int, random: np.random.Generator) -> tuple[int, int, int, int]:
+    """Draw left, top, width and height of a part; after ten tries that do not fit, the largest one in the centre."""
+    for _ in range(10):
+        area = width * height * random.uniform(*AREA)
+        aspect = math.exp(random.uniform(math.log(ASPECT[0]), math.log(ASPECT[1])))
+        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < w <= width and 0 < h <= height:
+            return int(random.integers(width - w + 1)), int(random.integers(height - h + 1)), w, h
+    w = min(width, round(height * ASPECT[1]))
+    h = min(height, round(width / ASPECT[0]))
+    return (width - w) // 2, (height - h) // 2, w, h
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFiles:
+    """The image files of a split.
+
+    ``names`` are paths in the dataset's folder, and ``ids`` are the source's, for messages; I strings each.
+    """
+
+    folder: Path
+    names: Strings
+    ids: Strings
+
+    def crop(self, row: int, size: int, draw: int | None) -> np.ndarray:
+        """Return the centre of an image, or with a seed ``draw`` a random part of it: (size, size, 3), uint8.
+
+        Raises:
+            DataError: If the file cannot be read.
+        """
+        try:
+            image = decode(self.folder / self.names[row])
+        except DataError as error:
+            raise DataError(f"image {self.ids[row]!r}: {error}") from error
+        if draw is None:
+            return center_crop(image, size)
+        return random_crop(image, size, np.random.default_rng((draw, row)))
+
+
+class CropReader:
+    """Decodes crops of one size ahead of their use."""
+
+    def __init__(self, files: ImageFiles, size: int, threads: int) -> None:
+        """Prepare to decode with ``threads`` >= 1 threads, which start with the first request."""
+        self._files, self._size = files, size
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
+
+    def request(self, rows: Sequence[int], draw: int | None) -> Callable[[], np.ndarray]:
+        """Begin to decode images; return a function that waits for their crops, (len(rows), size, size, 3), uint8."""
+        return partial(_collect, [self._pool.submit(self._files.crop, row, self._size, draw) for row in rows])
+
+
+def find_image_files(
+    folder: Path, roots: Sequence[Path], splits: Mapping[str, tuple[Strings, Strings]]
+) -> tuple[dict[str, ImageFiles], str]:
+    """Find the file of every image of some splits.
+
+    ``splits`` has file names and ids of each split's images; no file may leave the resolved ``roots``.
+
+    Returns:
+        The files by split, and a SHA-256 over names and sizes: reading 20 GB of pixels would take minutes.
+
+    Raises:
+        DataError: If files are missing or lie outside the roots; the message names each image.
+    """
+    found = list_images(folder)
+    problems = [problem for inner in image_folders(folder) if (problem := link_problem(inner, roots))]
+    digest = hashlib.sha256()
+    files = {}
+    for split, (filenames, ids) in splits.items():
+        names = []
+        for filename, key in zip(filenames, ids, strict=True):
+            path = found.get(filename)
+            if path is None:
+                problems.append(f"{folder}: {split} image {key!r}: file {filename!r} is in neither it nor its folders")
+                continue
+            size, problem = _size_and_problem(path, roots)
+            problems += [f"{split} image {key!r}: {problem}"] if problem else []
+            digest.update(f"{split} {filename} {size}\n".encode())
+            names.append(os.path.relpath(path, folder))
+        files[split] = ImageFiles(folder, Strings.pack(names), ids)
+    if problems:
+        raise DataError(problems)
+    return files, digest.hexdigest()
+
+
+def _size_and_problem(path: Path, roots: Sequence[Path]) -> tuple[int, str | None]:
+    """Return a file's size, and why its place is refused; only links are resolved, because resolving is slow."""
+    status = path.lstat()
+    if not stat.S_ISLNK(status.st_mode):
+        return status.st_size, None
+    return path.stat().st_size, link_problem(path, roots)
+
+
+def _collect(crops: Sequence[Future[np.ndarray]]) -> np.ndarray:
+    """Wait for crops; ``DataError`` names every image of the batch that cannot be read."""
+    errors = [error for crop in crops if (error := crop.exception())]
+    problems = [problem for error in errors if isinstance(error, DataError) for problem in error.problems]
+    if problems:
+        raise DataError(list(dict.fromkeys(problems)))
+    return np.stack([crop.result() for crop in crops])

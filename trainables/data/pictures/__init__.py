@@ -1,1 +1,0 @@
-"""Image files: decoding, crops, pixels."""

@@ -1,0 +1,382 @@
+"""Several trials trained at once in one process; trials of one shape are trained as one stacked model.
+
+A trial on features uses a small part of a GPU, and much of its time is spent on launching kernels. K trials whose
+models have equal shapes take one forward and one backward pass over parameters of shape (K, ...). Otherwise each trial
+is independent: each trial has its own loss, optimiser, schedule, clipping, metrics and checkpoints, and can diverge,
+end or be replaced while the other trials continue. Up to rounding, the result of a trial is the result of training it
+alone, because its batches and draws depend only on its own seed and epoch.
+
+Trials may be at different epochs; trials with equal seed and epoch have equal batches, which are gathered once. Trials
+that cannot be stacked are trained one after another.
+
+Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of the
+single models become views of these tensors, so that an optimiser or a constraint that changes a single model also
+changes the stacked model, and nothing is copied.
+"""
+
+import math
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count, groupby
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from trainables.checkpoint import EpochReport, Outcome
+from trainables.config import TrialConfig
+from trainables.data.batches import Batch
+from trainables.data.dataset import Dataset
+from trainables.errors import Blaming, DivergedError, PluginError
+from trainables.evaluation import similarities
+from trainables.losses import Loss
+from trainables.losses.parameters import loss_shape, stack_losses
+from trainables.losses.plugin_loss import place_of_loss
+from trainables.models.retrieval_model import RetrievalModel
+from trainables.optimizers import StackedParameters, join_optimizers
+from trainables.seeding import RandomStream, choose_device
+from trainables.trial import Trial, steps_unread
+
+T = TypeVar("T")
+
+
+class FusedTrials:
+    """The trials of one process, each with a name that the caller chooses."""
+
+    def __init__(self, device: str = "auto") -> None:
+        self._device = choose_device(device)
+        self._trials: dict[str, Trial] = {}
+
+    def add(self, name: str, config: TrialConfig, data: Dataset, resume: Path | None = None) -> EpochReport | None:
+        """Add a trial; return the report of its checkpoint if the trial is resumed, see ``run_trial``.
+
+        Raises:
+            CheckpointError: If ``resume`` is damaged or belongs to another trial.
+        """
+        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.crop_size)
+        beside = None if config.training.finetune else next(neighbours, None)
+        trial = Trial(config, data, self._device, is_new=resume is None, beside=beside)
+        report = None if resume is None else trial.restore(resume)
+        self._trials[name] = trial
+        return report
+
+    def remove(self, name: str) -> None:
+        """Remove a trial if it has not been removed yet."""
+        self._trials.pop(name, None)
+
+    def run_epoch(self, names: Iterable[str]) -> dict[str, Outcome]:
+        """Train some trials for their next epoch; a trial that diverges, or whose plug-in fails, is removed.
+
+        Returns:
+            Each trial's report, or the error that ended it; ``time/train_seconds`` is its share of the common time.
+        """
+        shapes: dict[Hashable, dict[str, Trial]] = {}
+        for name in names:
+            trial = self._trials[name]
+            trial.begin_epoch()
+            shapes.setdefault(stack_shape(trial), {})[name] = trial
+        outcomes: dict[str, Outcome] = {}
+        for trials in shapes.values():
+            outcomes |= zip(trials, run_together(list(trials.values())), strict=True)
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, Exception):
+                self.remove(name)
+        return outcomes
+
+
+def run_together(trials: list[Trial]) -> list[Outcome]:
+    """Train and evaluate trials of one shape for the epoch that they have begun."""
+    started = time.monotonic()
+    losses = train_stacked(trials) if len(trials) > 1 else [_or_error(trials[0].train)]
+    each = (time.monotonic() - started) / len(trials)
+    return [
+        loss if isinstance(loss, Exception) else _or_error(partial(trial.end_epoch, loss, each))
+        for trial, loss in zip(trials, losses, strict=True)
+    ]
+
+
+def _or_error(work: Callable[[], T]) -> T | DivergedError | PluginError:
+    try:
+        with Blaming():
+            return work()
+    except (DivergedError, PluginError) as error:
+        return error
+
+
+def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | PluginError]:
+    """Train trials for the epoch that each trial has begun.
+
+    The trials are of one ``stack_shape``, on one device. At most ``steps`` steps are taken; ``None`` takes all of the
+    epoch.
+
+    Returns:
+        For each trial the mean loss over its steps, or the error that ended the trial: it diverged, or its plug-in
+        failed. An ended trial takes no part in further steps.
+    """
+    epoch = StackedEpoch(trials)
+    while steps is None or epoch.steps < steps:
+        if not epoch.step():
+            break
+    return epoch.finish()
+
+
+def stack_shape(trial: Trial) -> Hashable:
+    """Return the properties that trials must share to be stacked for the epoch that they have begun."""
+    model, split = trial.model, trial.train_split
+    training = trial.config.at(trial.epoch).training
+    alone = id(trial)
+    own_batches = (trial.config.seed, trial.epoch)
+    captions = split.image_of_caption.bincount(minlength=split.image_count).clamp(max=training.captions_per_image)
+    rest = {key: value for key, value in trial.config.model_parameters.items() if key not in model.stacked_settings}
+    ragged = training.batches == "images" and captions.min() != captions.max()
+    return (
+        None if model.can_stack and not model.crop_size else alone,
+        type(model),
+        model.precision,
+        tuple(parameter.shape for parameter in model.parameters()),
+        tuple(sorted(rest.items())),
+        id(split),
+        (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
+        (training.duplicates, training.augment, training.gradient_clip),
+        # Where batches differ in size or positives, only trials with equal batches can be stacked.
+        own_batches if ragged or training.length_buckets > 1 or split.labels is not None else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Neighbouring trials of a stack with equal batches and kind of loss; one call computes the loss of all of them.
+
+    ``part`` are the places of the trials in the stack, and ``source`` is the index of their batch among the stack's.
+    """
+
+    part: slice
+    source: int
+    loss: Loss
+    learned: StackedParameters
+    stream: RandomStream
+
+
+class StackedEpoch:
+    """The steps of one epoch."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self.steps = 0
+        self._all = list(trials)
+        self._device = trials[0].train_split.device
+        self._interval = steps_unread(self._device)
+        self._unread: list[Tensor] = []
+        self._totals = dict.fromkeys(map(id, trials), 0.0)
+        self._diverged: dict[int, DivergedError | PluginError] = {}
+        ordered = sorted(trials, key=lambda trial: (*_batches_of(trial), *map(str, loss_shape(trial.loss))))
+        self._batches: dict[Hashable, Iterator[Batch]] = {}
+        self._streams: dict[Hashable, RandomStream] = {}
+        for trial in ordered:
+            key = _batches_of(trial)
+            self._batches.setdefault(key, trial.batches())
+            stream = RandomStream(self._device, trial.config.seed, "epoch", trial.epoch)
+            self._streams.setdefault((key, loss_shape(trial.loss)), stream)
+        self._stack(ordered)
+
+    def step(self) -> bool:
+        """Take one step; return ``False`` if no step or no trial is left."""
+        if not self._trials:
+            return False
+        batches = [next(batches, None) for batches in self._batches.values()]
+        present = [batch for batch in batches if batch is not None]
+        if not present:
+            return False
+        self.steps += 1
+        losses = self._losses(present)
+        for parameter in self._model.parameters():
+            parameter.grad = None
+        for group in self._groups:
+            group.learned.zero_grad()
+        losses.sum().backward()
+        if self._clip is not None:
+            clip_gradients(self._model, self._clip)
+        hand_out_gradients(self._model, [trial.model for trial in self._trials])
+        for group in self._groups:
+            group.learned.hand_out_gradients()
+        for optimizer in self._optimizers:
+            optimizer.step()
+        for group in self._groups:
+            group.learned.put_back()
+        self._model.constrain()
+        self._unread.append(losses.detach())
+        if len(self._unread) == self._interval:
+            self._read()
+        return True
+
+    def finish(self) -> list[float | DivergedError | PluginError]:
+        """Return the mean loss or the error of each trial, see ``train_stacked``."""
+        self._read()
+        for trial in self._all:
+            trial.optimizer.zero_grad(set_to_none=True)
+            trial.learned.zero_grad()
+            gather_weights(trial.model)
+        return [self._diverged.get(id(trial), self._totals[id(trial)] / max(1, self.steps)) for trial in self._all]
+
+    def _stack(self, trials: list[Trial]) -> None:
+        """Train these trials from now on, ordered so that trials with equal batches and kind of loss are neighbours."""
+        self._trials, self._groups = trials, []
+        if not trials:
+            return
+        self._model = stack_models([trial.model for trial in trials]).train()
+        of_losses = [one.optimizer for trial in trials for one in trial.learned.each.values()]
+        self._optimizers = join_optimizers([*(trial.optimizer for trial in trials), *of_losses])
+        self._clip = trials[0].config.at(trials[0].epoch).training.gradient_clip
+        sources, places = list(self._batches), count()
+        for key, members in groupby(trials, key=lambda trial: (_batches_of(trial), loss_shape(trial.loss))):
+            neighbours = {next(places): trial for trial in members}
+            part = slice(min(neighbours), max(neighbours) + 1)
+            loss = stack_losses([trial.loss for trial in neighbours.values()], self._device)
+            learned = StackedParameters(loss, [trial.learned for trial in neighbours.values()])
+            self._groups.append(_Group(part, sources.index(key[0]), loss, learned, self._streams[key]))
+        self._sources = [group.source for group in self._groups for _ in range(group.part.start, group.part.stop)]
+
+    def _losses(self, batches: list[Batch]) -> Tensor:
+        """Return the loss of each trial, shape (K,)."""
+        similarity = self._without_nan(similarities(self._model, self._lay(batches)))
+        values = []
+        # Split at once: the gradient of each slice would be a matrix of zeros for the whole stack, K of them in all.
+        parts = similarity.split([group.part.stop - group.part.start for group in self._groups])
+        for group, part in zip(self._groups, parts, strict=True):
+            self._count_step(group, part, batches[group.source])
+            with group.stream:
+                values.append(self._loss_of(group, part, batches[group.source]))
+        return torch.cat(values)
+
+    def _loss_of(self, group: _Group, similarity: Tensor, batch: Batch) -> Tensor:
+        """Return the losses of a group, shape (K,); a trial whose plug-in fails ends, and its neighbours continue."""
+        try:
+            return group.learned.in_force(group.loss)(similarity, batch.positives, batch.ignore)
+        except PluginError:
+            members = self._trials[group.part]
+        values = []
+        for trial, scores in zip(members, similarity, strict=True):
+            try:
+                values.append(trial.learned.in_force(trial.loss)(scores, batch.positives, batch.ignore))
+            except PluginError as error:
+                self._diverged[id(trial)] = error
+                values.append(0 * scores.sum())
+        return torch.stack(values)
+
+    def _count_step(self, group: _Group, similarity: Tensor, batch: Batch) -> None:
+        """Let the trials that measure COCOS in their first steps do so; a trial whose plug-in fails ends."""
+        for trial, scores in zip(self._trials[group.part], similarity, strict=True):
+            try:
+                trial.count_step(scores, batch)
+            except PluginError as error:
+                self._diverged[id(trial)] = error
+
+    def _lay(self, batches: list[Batch]) -> Batch:
+        """Return images and captions of each trial; the leading dimension is 1 where all trials share them."""
+        longest = max(batch.tokens.shape[-1] for batch in batches)
+        batch_of_trial = batches if len(batches) == 1 else [batches[source] for source in self._sources]
+        return replace(
+            batches[0],
+            images=torch.stack([batch.images for batch in batch_of_trial]),
+            tokens=torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batch_of_trial]),
+            lengths=torch.stack([batch.lengths for batch in batch_of_trial]),
+        )
+
+    def _without_nan(self, similarity: Tensor) -> Tensor:
+        """Replace the similarities of trials that have diverged by 0, because losses on a CPU refuse NaN."""
+        if self._device.type != "cpu":
+            return similarity
+        scores = similarity.detach()
+        # A sum with a NaN is NaN, and checking one sum is ten times as fast as checking each number.
+        if not bool(scores.sum().isnan()):
+            return similarity
+        bad = scores.isnan().flatten(1).any(1)
+        for place in bad.nonzero().flatten().tolist():
+            trial = self._trials[place]
+            self._diverged[id(trial)] = DivergedError("train/similarity", math.nan, trial.epoch, self.steps)
+        return similarity.masked_fill(bad[:, None, None], 0.0)
+
+    def _read(self) -> None:
+        """Sum the losses of the latest steps, and drop the trials with a loss that is not finite."""
+        if not self._unread:
+            return
+        losses = torch.stack(self._unread).cpu().double()
+        before = self.steps - len(losses)
+        self._unread.clear()
+        for trial, numbers in zip(self._trials, losses.unbind(1), strict=True):
+            wrong = (~numbers.isfinite()).nonzero().flatten().tolist()
+            if wrong:
+                place = place_of_loss(trial.loss)
+                error = DivergedError("train/loss", float(numbers[wrong[0]]), trial.epoch, before + wrong[0] + 1, place)
+                self._diverged.setdefault(id(trial), error)
+            self._totals[id(trial)] += float(numbers.sum())
+        alive = [trial for trial in self._trials if id(trial) not in self._diverged]
+        if len(alive) < len(self._trials):
+            self._stack(alive)
+
+
+def _batches_of(trial: Trial) -> tuple[int, int]:
+    """Return seed and epoch, which decide a trial's batches within a stack."""
+    return trial.config.seed, trial.epoch
+
+
+def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:
+    """Return the stacked model, on the device of the models; the models' parameters and statistics become its views.
+
+    The models are of one class that ``can_stack``, with parameters of equal shapes. All other attributes except
+    statistics and stacked settings are taken from the first model.
+    """
+    # The first model's parameters are not copied, because they are replaced.
+    stacked = deepcopy(models[0], {id(parameter): parameter for parameter in models[0].parameters()})
+    singles = [_changing(model) for model in models]
+    for name, first in singles[0].items():
+        values = torch.stack([single[name].detach() for single in singles])
+        owner, _, attribute = name.rpartition(".")
+        is_learned = isinstance(first, nn.Parameter)
+        setattr(stacked.get_submodule(owner), attribute, nn.Parameter(values) if is_learned else values)
+        for single, value in zip(singles, values.unbind(), strict=True):
+            single[name].data = value
+    for setting in stacked.stacked_settings:
+        numbers = torch.tensor([getattr(model, setting) for model in models], device=values.device)
+        setattr(stacked, setting, numbers[:, None, None])
+    return stacked
+
+
+def _changing(model: RetrievalModel) -> dict[str, Tensor]:
+    """Return name -> tensor that training changes: parameters, and the statistics of batch norms."""
+    found: dict[str, Tensor] = dict(model.named_parameters())
+    for name, module in model.named_modules():
+        if isinstance(module, nn.BatchNorm1d):
+            found |= {f"{name}.{statistic}": values for statistic, values in module.named_buffers()}
+    return found
+
+
+def hand_out_gradients(stacked: RetrievalModel, models: Sequence[RetrievalModel]) -> None:
+    """Set each single model's gradients to views of its part of the stacked model's gradients."""
+    for name, parameter in stacked.named_parameters():
+        gradients: tuple[Tensor | None, ...] = (None,) * len(models)
+        if parameter.grad is not None:
+            gradients = parameter.grad.unbind()
+        for model, gradient in zip(models, gradients, strict=True):
+            model.get_parameter(name).grad = gradient
+
+
+def gather_weights(model: RetrievalModel) -> None:
+    """Move the weights of a GRU into one piece of memory again, which cuDNN needs for a single model."""
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):
+            module.flatten_parameters()
+
+
+@torch.no_grad()
+def clip_gradients(stacked: RetrievalModel, limit: float) -> None:
+    """Scale the gradients of each model down to a norm of at most ``limit``, like ``clip_grad_norm_``."""
+    gradients = [parameter.grad for parameter in stacked.parameters() if parameter.grad is not None]
+    norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
+    scales = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(scales.view(-1, *[1] * (gradient.dim() - 1)))

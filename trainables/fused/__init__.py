@@ -1,1 +1,0 @@
-"""Several trials trained as one stacked model."""

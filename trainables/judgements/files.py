@@ -1,0 +1,319 @@
+"""The judgements that a user has put beside a dataset: in the dataset's folder, or in its folder ``judgements``.
+
+Judgements are for research use, and none are shipped. Training does not use them.
+
+CxC and ECCV Caption judge MS-COCO's 5,000 test images, in the form of the package ``eccv-caption``. Two JSON files
+each, ``cxc_image_to_caption.json`` and ``cxc_caption_to_image.json`` (``eccv_...`` likewise), name for the id of an
+image all captions that fit, by their ids in MS-COCO, and for the id of a caption all images. The files name pairs that
+fit, own pairs included, and no others. All images and captions of the split are retrieved in.
+
+Flickr8k's own judgements are ``ExpertAnnotations.txt`` and ``CrowdFlowerAnnotations.txt`` of its text download. A line
+of the experts is ``IMAGE.jpg<tab>FILE.jpg#2<tab>4<tab>3<tab>4``: an image, a caption, and scores from 1 (the caption is
+unrelated to the image) to 4 (the caption describes the image without any errors). A line of the crowd is
+``IMAGE.jpg<tab>FILE.jpg#2<tab>0.67<tab>2<tab>1``: the share of yes, how many said yes, and how many said no.
+
+A pair fits where the median of the experts' scores is at least 3 (with minor errors at most); a pair that no expert saw
+fits where more people of the crowd said yes than no. Only caption 2 of each test image was judged, so images query
+these captions alone, one of each image, and only these captions query images [Hodosh2013].
+
+References:
+    [Parekh2021] Parekh et al., Crisscrossed Captions, EACL 2021. arXiv:2004.15020
+    [Chun2022] Chun et al., ECCV Caption, ECCV 2022. arXiv:2204.03359
+    [Hodosh2013] Hodosh, Young and Hockenmaier, Framing Image Description as a Ranking Task, JAIR 47, section 4.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from trainables.data.corpus import Corpus, Image
+from trainables.data.dataset import Split, file_digest
+from trainables.data.pictures import link_problem
+from trainables.data.source import Source, find_source
+from trainables.data.text_files import read_json, read_lines, whole_number
+from trainables.errors import DataError
+from trainables.judgements import Integers, JudgedQueries, Judgements, Pairs
+
+COCO_NAMES = ("cxc", "eccv")
+"""Sources of judgements: how the names of their files begin."""
+
+COCO_ENDINGS = ("_image_to_caption.json", "_caption_to_image.json")
+COCO_RULE = "as the files name them"
+
+
+def _coco_files(name: str) -> tuple[str, ...]:
+    """Return the names of the two files of a set of judgements."""
+    return tuple(f"{name}{ending}" for ending in COCO_ENDINGS)
+
+
+def _read_coco(
+    name: str, files: Sequence[Path], split: Split, images: Sequence[Image], digest: str
+) -> Judgements | None:
+    """Return the judgements of a split; ``None`` where no judged pair is of the split.
+
+    The images of the split are the first of ``images``, which have the ids of their captions. ``digest`` is that of
+    files and queries.
+
+    Raises:
+        DataError: If a file is no such file, or the captions have no ids.
+    """
+    images = images[: len(split.image_rows)]
+    if any(len(image.caption_ids) != len(image.captions) for image in images):
+        raise DataError(f"{files[0]}: names captions by their ids, but the captions of the dataset beside it have none")
+    of_image = {image.id: place for place, image in enumerate(images)}
+    ids = [caption for image in images for caption in image.caption_ids]
+    of_caption = {caption: place for place, caption in enumerate(ids)}
+    captions_of, images_of = (_read_lists(file) for file in files)
+    i2t, lost = _coco_pairs(captions_of, of_image, of_caption)
+    t2i, lost_too = _coco_pairs(images_of, of_caption, of_image)
+    if not i2t.size or not t2i.size:
+        return None
+    everything = np.stack([split.image_of_caption, np.arange(len(ids))])
+    return Judgements(
+        name=name,
+        split=split.name,
+        digest=digest,
+        files=tuple(file.name for file in files),
+        i2t=_coco_direction(i2t, everything, np.arange(len(images)), len(ids)),
+        t2i=_coco_direction(t2i, everything[::-1], split.image_of_caption, len(images)),
+        outside=lost + lost_too,
+        refused=0,
+        rule=COCO_RULE,
+    )
+
+
+def _read_lists(file: Path) -> dict[str, list[str]]:
+    """Return the ids that a file names for each id."""
+    content = read_json(file)
+    for key, value in content.items():
+        if not isinstance(value, list) or not all(isinstance(one, int | str) for one in value):
+            raise DataError(f"{file}: {key!r}: must be a list of ids, got {value!r:.60}")
+    return {key: [str(one) for one in value] for key, value in content.items()}
+
+
+def _coco_pairs(
+    lists: Mapping[str, list[str]], of_key: Mapping[str, int], of_item: Mapping[str, int]
+) -> tuple[np.ndarray, int]:
+    """Return distinct pairs of indices in the split, shape (2, P), in their order; and how many are not of it."""
+    named = [(key, item) for key, items in lists.items() for item in items]
+    found = sorted({(of_key[key], of_item[item]) for key, item in named if key in of_key and item in of_item})
+    lost = sum(key not in of_key or item not in of_item for key, item in named)
+    return np.array(found, dtype=np.int64).reshape(-1, 2).T, lost
+
+
+def _coco_direction(positives: np.ndarray, everything: np.ndarray, owners: np.ndarray, gallery: int) -> JudgedQueries:
+    """Return a direction whose queries are those with a judged pair.
+
+    ``positives``, pairs of indices in the split, shape (2, P), are in their order; ``everything`` are all annotated
+    pairs, query first. ``owners`` are the images of all possible queries, and ``gallery`` is the number of items that
+    are retrieved in.
+    """
+    queries = np.unique(positives[0])
+    annotated = everything[:, np.isin(everything[0], queries)]
+    annotated = annotated[:, np.lexsort((annotated[1], annotated[0]))]
+    placed = [
+        np.stack([np.searchsorted(queries, pairs[0]), pairs[1]]).astype(np.int32) for pairs in (positives, annotated)
+    ]
+    return JudgedQueries(
+        queries.astype(np.int32),
+        owners[queries].astype(np.int32),
+        np.arange(gallery, dtype=np.int32),
+        positives=placed[0],
+        annotated=placed[1],
+        judged=None,
+    )
+
+
+FLICKR8K = "flickr8k"
+EXPERTS, CROWD = "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt"
+FLICKR8K_FILES = (EXPERTS, CROWD)
+FLICKR8K_RULE = "an expert's median score of at least 3 of 4, or, where no expert looked, more yes than no of the crowd"
+
+Named = tuple[str, str]
+"""An image's file name, and a caption's: ``FILE.jpg#2``."""
+
+
+def _read_flickr8k(files: Sequence[Path], split: Split, digest: str) -> Judgements | None:
+    """Return the judgements of a split; ``None`` where no judged pair is of the split.
+
+    ``digest`` is that of files and queries.
+
+    Raises:
+        DataError: With every line that is none.
+    """
+    fits = _read_flickr8k_pairs(files)
+    image_of = {name: place for place, name in enumerate(split.filenames) if name}
+    first = np.searchsorted(split.image_of_caption, np.arange(len(split.image_rows) + 1))
+    found = {
+        (image_of[image], caption): fit
+        for (image, name), fit in fits.items()
+        if image in image_of and (caption := _flickr8k_caption(name, image_of, first)) is not None
+    }
+    if not found:
+        return None
+    images, captions = (np.array(places, dtype=np.int64) for places in zip(*found, strict=True))
+    fit = np.array(list(found.values()), dtype=np.bool_)
+    own = split.image_of_caption[captions] == images
+    i2t, t2i = _flickr8k_directions(images, captions, fit, split.image_of_caption)
+    return Judgements(
+        name=FLICKR8K,
+        split=split.name,
+        digest=digest,
+        files=tuple(file.name for file in files),
+        i2t=i2t,
+        t2i=t2i,
+        outside=len(fits) - len(found),
+        refused=int((own & ~fit).sum()),
+        rule=FLICKR8K_RULE,
+    )
+
+
+def _flickr8k_caption(name: str, image_of: Mapping[str, int], first: np.ndarray) -> int | None:
+    """Return the index of the caption that a file calls ``FILE.jpg#2``; ``None`` where the split has none such."""
+    filename, _, number = name.rpartition("#")
+    if filename not in image_of:
+        return None
+    image = image_of[filename]
+    caption = int(first[image]) + int(number)
+    return caption if caption < first[image + 1] else None
+
+
+def _read_flickr8k_pairs(files: Sequence[Path]) -> dict[Named, bool]:
+    """Return whether each judged pair fits."""
+    problems: list[str] = []
+    votes = {file.name: _read_votes(file, problems) for file in files}
+    if problems:
+        raise DataError(problems)
+    crowd = {pair: sum(each) > 0 for pair, each in votes.get(CROWD, {}).items()}
+    return crowd | {pair: median(scores) >= 3 for pair, scores in votes.get(EXPERTS, {}).items()}
+
+
+def _read_votes(file: Path, problems: list[str]) -> dict[Named, list[int]]:
+    """Return the experts' scores, or yes minus no of the crowd, of each pair; equal pairs are put together."""
+    read_line = _expert_scores if file.name == EXPERTS else _crowd_margin
+    votes: dict[Named, list[int]] = defaultdict(list)
+    for number, line in enumerate(read_lines(file), 1):
+        image, _, rest = line.partition("\t")
+        caption, _, told = rest.partition("\t")
+        filename, _, index = caption.rpartition("#")
+        values = read_line(told.split("\t"))
+        if not image or not filename or whole_number(index) is None or values is None:
+            problems.append(f"{file}: line {number}: must be {_FORMS[file.name]}, got {line!r:.80}")
+        else:
+            votes[image, caption] += values
+    return votes
+
+
+_FORMS = {
+    EXPERTS: "'IMAGE.jpg<tab>FILE.jpg#NUMBER<tab>SCORE<tab>SCORE<tab>SCORE' with scores from 1 to 4",
+    CROWD: "'IMAGE.jpg<tab>FILE.jpg#NUMBER<tab>SHARE<tab>YES<tab>NO' with YES and NO counted",
+}
+
+
+def _expert_scores(fields: Sequence[str]) -> list[int] | None:
+    return [int(one) for one in fields] if fields and all(one in ("1", "2", "3", "4") for one in fields) else None
+
+
+def _crowd_margin(fields: Sequence[str]) -> list[int] | None:
+    """Return yes minus no; the share before them says nothing else."""
+    counts = [whole_number(field) for field in fields[1:]]
+    if len(counts) != 2 or counts[0] is None or counts[1] is None:
+        return None
+    return [counts[0] - counts[1]]
+
+
+def _flickr8k_directions(
+    images: np.ndarray, captions: np.ndarray, fit: np.ndarray, image_of_caption: np.ndarray
+) -> tuple[JudgedQueries, JudgedQueries]:
+    """Return both directions from judged pairs; the annotated pairs of judged captions are positives as well."""
+    asked = np.unique(captions)
+    owners = image_of_caption[asked]
+    annotated = np.stack([owners, asked])
+    positives = _distinct(np.concatenate([np.stack([images, captions])[:, fit], annotated], axis=1))
+    judged = _distinct(np.concatenate([np.stack([images, captions]), annotated], axis=1))
+    shown = np.unique(np.concatenate([images, owners]))
+    sides = (np.unique(owners), asked), (asked, shown)
+    (of_images, of_captions) = (
+        [_places(pairs if way == 0 else pairs[::-1], *sides[way]) for pairs in (positives, annotated, judged)]
+        for way in (0, 1)
+    )
+    i2t = JudgedQueries(_int32(sides[0][0]), _int32(sides[0][0]), _int32(sides[0][1]), *of_images)
+    return i2t, JudgedQueries(_int32(asked), _int32(owners), _int32(shown), *of_captions)
+
+
+def _distinct(pairs: np.ndarray) -> np.ndarray:
+    return np.unique(pairs, axis=1)
+
+
+def _places(pairs: np.ndarray, queries: np.ndarray, gallery: np.ndarray) -> Pairs:
+    """Return pairs of indices in the split as places among sorted queries and gallery, without those of no query."""
+    pairs = pairs[:, np.isin(pairs[0], queries) & np.isin(pairs[1], gallery)]
+    rows, columns = np.searchsorted(queries, pairs[0]), np.searchsorted(gallery, pairs[1])
+    order = np.lexsort((columns, rows))
+    return _int32(np.stack([rows, columns])[:, order])
+
+
+def _int32(values: np.ndarray) -> Integers:
+    return values.astype(np.int32)
+
+
+FOLDER = "judgements"
+
+
+def find_judgement_files(source: Source) -> dict[str, list[Path]]:
+    """Return name -> files of the sets of judgements beside a dataset.
+
+    Raises:
+        DataError: If a file is a link out of the data root, or one of two files that belong together is missing.
+    """
+    wanted = {FLICKR8K: FLICKR8K_FILES, **{name: _coco_files(name) for name in COCO_NAMES}}
+    found = {name: [path for file in files if (path := _find(source, file))] for name, files in wanted.items()}
+    for name in COCO_NAMES:
+        if len(found[name]) == 1:
+            missing = next(file for file in _coco_files(name) if file != found[name][0].name)
+            raise DataError(f"{found[name][0]}: needs {missing} beside it; fetch both files, or move this one away")
+    return {name: files for name, files in found.items() if files}
+
+
+def load_judgements(
+    name: str, data_root: Path, splits: Mapping[str, Split], corpus: Corpus | None = None
+) -> dict[str, list[Judgements]]:
+    """Return split -> judgements; empty where no judgements lie beside the dataset.
+
+    Only judged splits are returned. ``corpus`` is the dataset, if it has been read already; otherwise it is read where
+    captions are known by ids.
+
+    Raises:
+        DataError: If a file of judgements is damaged, or does not belong to the dataset.
+    """
+    source = find_source(name, data_root)
+    files = find_judgement_files(source)
+    if corpus is None and files.keys() & set(COCO_NAMES):
+        corpus = source.read()
+    found: dict[str, list[Judgements]] = {}
+    for split in splits.values():
+        for judges, of_set in files.items():
+            read = _read(judges, of_set, split, corpus)
+            found.setdefault(split.name, []).extend([read] if read else [])
+    return {split: each for split, each in found.items() if each}
+
+
+def _find(source: Source, name: str) -> Path | None:
+    path = next((one for one in (source.folder / FOLDER / name, source.folder / name) if one.is_file()), None)
+    if path is not None and (problem := link_problem(path, source.roots)):
+        raise DataError(problem)
+    return path
+
+
+def _read(name: str, files: list[Path], split: Split, corpus: Corpus | None) -> Judgements | None:
+    digest = hashlib.sha256(split.queries_digest().encode())
+    for file in files:
+        digest.update(f"{file.name} {file_digest(file)['digest']}\n".encode())
+    if name == FLICKR8K:
+        return _read_flickr8k(files, split, digest.hexdigest())
+    assert corpus is not None
+    return _read_coco(name, files, split, corpus.split(split.name), digest.hexdigest())

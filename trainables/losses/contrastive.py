@@ -1,0 +1,194 @@
+"""Contrastive losses: NT-Xent, decoupled NT-Xent (DCL) and the sigmoid loss (SigLIP).
+
+NT-Xent (InfoNCE): cross-entropy of the positive among all candidates, at a temperature.
+
+    L = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q ),   l_q = - mean over positives p of q of  log softmax_p(s_q / t)
+
+The denominator sums over every candidate that is not ignored, the positives included. With one positive per query, L is
+the published loss; with several positives, l_q is the mean of their cross-entropies ("L_out" of [Khosla2020]).
+``log_softmax`` subtracts the largest score first, so no temperature overflows.
+
+Decoupled contrastive loss (DCL): NT-Xent without the positives in the denominator.
+
+    l_q = mean over positives p of q of  ( -s_qp / t + log sum over negatives n of q of exp(s_qn / t) )
+    L   = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q )
+
+NT-Xent's gradient has the factor 1 - p, with p the positive's probability. The factor goes to 0 as p goes to 1, and the
+earlier, the smaller the batch. Without the positive in the denominator the gradient has no such factor: the positive
+always has weight 1. L has no lower bound. A query without negatives has l_q = 0.
+
+Sigmoid loss (SigLIP): each pair of an image and a caption is classified on its own as positive or negative.
+
+    l_q = sum over positives p of q:  -log sigmoid(z_qp)  +  sum over negatives n of q:  -log sigmoid(-z_qn)
+    z   = s / t + b,    L = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q )
+
+With one positive per query both directions have the same mean, and L is the published loss. For several captions per
+image, a case that the paper does not mention, the directions are averaged as in NT-Xent. ``logsigmoid`` overflows at no
+temperature.
+
+References:
+    [Oord2018] van den Oord et al., Representation Learning with Contrastive Predictive Coding, eq. 4. arXiv:1807.03748
+    [Chen2020] Chen et al., A Simple Framework for Contrastive Learning of Visual Representations. arXiv:2002.05709
+    [Khosla2020] Khosla et al., Supervised Contrastive Learning, eq. 2. arXiv:2004.11362
+    [Yeh2022] Yeh et al., Decoupled Contrastive Learning, section 3. arXiv:2110.06848
+    [Zhai2023] Zhai et al., Sigmoid Loss for Language Image Pre-Training, section 3.2 and algorithm 1. arXiv:2303.15343
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from trainables.losses.directions import Contributions, Direction, TwoDirections, directions
+from trainables.losses.parameters import (
+    CLIP_TEMPERATURE,
+    Learnable,
+    LearnableParameter,
+    Parameter,
+    per_query,
+    per_score,
+    require_above_zero,
+    require_finite_number,
+)
+
+
+@dataclass(frozen=True)
+class NTXent(TwoDirections):
+    """NT-Xent between images and captions [Chen2020], with no terms inside a modality.
+
+    Attributes:
+        temperature: Divides the similarities, > 0, typical 0.01 to 0.2; a number, shape (...), or ``learned``
+            as in CLIP.
+
+    Example:
+        >>> import torch
+        >>> round(float(NTXent(temperature=1.0)(torch.eye(2), torch.eye(2, dtype=torch.bool))), 4)
+        0.3133
+    """
+
+    learnable: ClassVar[Mapping[str, Learnable]] = {"temperature": CLIP_TEMPERATURE}
+    temperature: LearnableParameter = 0.1
+
+    def __post_init__(self) -> None:
+        require_above_zero("temperature", self.temperature, learnable=True)
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
+
+        Differentiate l_q, the mean of the cross-entropies of k positives: each positive lowers the probability of the
+        k - 1 others, so a query whose k positives have probability 1/k each has no gradient. The factor 1/t is left
+        out.
+        """
+        probabilities = self._log_probabilities(direction).exp()
+        negatives = direction.rows(probabilities.masked_fill(~direction.negatives, 0.0))
+        return Contributions(negatives, (direction.share_of_pair() - direction.of_pairs(probabilities)).abs())
+
+    def _part(self, direction: Direction) -> Tensor:
+        log_probabilities = direction.of_pairs(self._log_probabilities(direction))
+        return -(log_probabilities * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2] / 2
+
+    def _log_probabilities(self, direction: Direction) -> Tensor:
+        """Return log softmax over the candidates, shape (..., Q, M)."""
+        logits = direction.scores / per_score(self.temperature, direction.scores)
+        if direction.ignored is not None:
+            logits = logits.masked_fill(direction.ignored, -torch.inf)
+        return logits.log_softmax(-1)
+
+
+@dataclass(frozen=True)
+class Decoupled(TwoDirections):
+    """Decoupled contrastive loss between images and captions [Yeh2022], with no terms inside a modality.
+
+    Attributes:
+        temperature: Divides the similarities, > 0, typical 0.05 to 0.5; a number or shape (...).
+
+    Example:
+        >>> import torch
+        >>> float(Decoupled(temperature=1.0)(torch.eye(2), torch.eye(2, dtype=torch.bool)))
+        -1.0
+    """
+
+    temperature: Parameter = 0.1
+
+    def __post_init__(self) -> None:
+        require_above_zero("temperature", self.temperature)
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """A negative's weight is its probability among the negatives, a positive's 1/k, k the positives of its query.
+
+        Differentiate l_q; the factor 1/t is left out. Without negatives all weights are 0.
+        """
+        kept = direction.negatives.any(-1)
+        probabilities = self._logits(direction).softmax(-1).masked_fill(~direction.negatives, 0.0)
+        pulls = direction.share_of_pair() * direction.per_pair(kept)
+        return Contributions(direction.rows(probabilities), pulls.expand(*probabilities.shape[:-2], -1))
+
+    def _part(self, direction: Direction) -> Tensor:
+        scaled = direction.positive / per_query(self.temperature, direction.scores)
+        costs = direction.per_pair(self._logits(direction).logsumexp(-1)) - scaled
+        costs = costs.masked_fill(~direction.per_pair(direction.negatives.any(-1)), 0.0)
+        return (costs * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2] / 2
+
+    def _logits(self, direction: Direction) -> Tensor:
+        """Return s/t of negatives and -inf of other pairs, shape (..., Q, M); 0 in a row without negatives."""
+        logits = direction.scores / per_score(self.temperature, direction.scores)
+        # The gradient of a row of -inf alone would be NaN, even if the row is masked afterwards.
+        other = torch.where(direction.negatives.any(-1, keepdim=True), -torch.inf, 0.0).to(logits.dtype)
+        return torch.where(direction.negatives, logits, other)
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    """Sigmoid loss of each pair of an image and a caption, as SigLIP has it [Zhai2023].
+
+    Attributes:
+        temperature: Divides the similarities, > 0; a number, shape (...), or ``learned``: 1/10 at first, and the scale
+            between 1 and 100.
+        bias: Added to the scaled similarities, because most pairs are negatives; a finite number, shape (...), or
+            ``learned``: -10 at first.
+
+    Example:
+        >>> import torch
+        >>> loss = Sigmoid(temperature=1.0, bias=0.0)
+        >>> round(float(loss(torch.eye(2), torch.eye(2, dtype=torch.bool))), 4)
+        1.0064
+    """
+
+    learnable: ClassVar[Mapping[str, Learnable]] = {
+        "temperature": Learnable(initial=0.1, minimum=0.01, maximum=1.0, is_logarithmic=True),
+        "bias": Learnable(initial=-10.0),
+    }
+    temperature: LearnableParameter = 0.1
+    bias: LearnableParameter = -10.0
+
+    def __post_init__(self) -> None:
+        require_above_zero("temperature", self.temperature, learnable=True)
+        require_finite_number("bias", self.bias, learnable=True)
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
+        i2t, _ = directions(similarity, positives, ignore)
+        logits = self._logits(i2t)
+        costs = -logsigmoid(torch.where(i2t.positives, logits, -logits))
+        if i2t.ignored is not None:
+            costs = costs.masked_fill(i2t.ignored, 0.0)
+        # Both directions sum the same costs; each direction divides the sum by the number of its queries.
+        images, captions = positives.shape
+        return costs.sum((-2, -1)) * (1 / images + 1 / captions) / 2
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """A negative's weight is sigmoid(z), a positive's sigmoid(-z): the error of each decision.
+
+        Differentiate l_q; the factor 1/t is left out.
+        """
+        logits = self._logits(direction)
+        negatives = logits.sigmoid().masked_fill(~direction.negatives, 0.0)
+        return Contributions(direction.rows(negatives), direction.of_pairs((-logits).sigmoid()))
+
+    def _logits(self, direction: Direction) -> Tensor:
+        """Return z of each pair, shape (..., Q, M)."""
+        scaled = direction.scores / per_score(self.temperature, direction.scores)
+        return scaled + per_score(self.bias, direction.scores)
