@@ -19,7 +19,7 @@ SETTINGS = "_hypothesis_internal_use_settings"
 IS_PROOF = os.environ.get("HYPOTHESIS_PROFILE") == "proof"
 
 LONGEST = {"test_end_to_end.py", "test_every_record.py", "test_fused.py", "test_on_gpu.py", "test_trial.py"}
-"""Files of ``make test`` that take more than half a minute of a processor each."""
+"""Files of ``make test`` that take more than ten seconds of a processor each."""
 
 # A red run of `make test` is a fault of what was changed, so that it draws the same examples each time; `make proof`
 # draws others. How long an example takes says how busy the machine is, and no property is about that.
