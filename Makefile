@@ -3,7 +3,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 OUTPUT ?= runs
-WORKERS ?= 4
+# Each process of the tests spends a quarter of a minute on imports: one for each core, four at most.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() or 1))')
 # TORCH=cpu takes torch and torchvision from PyTorch's builds for the CPU alone, 4 GB less.
 TORCH ?=
 

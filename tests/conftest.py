@@ -1,3 +1,4 @@
+import gc
 import os
 import random
 import shutil
@@ -15,12 +16,10 @@ from tests.guard import Guard
 SEED = 20260
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis keeps the settings of a test; nothing public changes the settings of a test that has some."""
-MORE_EXAMPLES = 10
-"""So many times the examples that CI draws are drawn where ``HYPOTHESIS_PROFILE`` is ``proof``."""
 IS_PROOF = os.environ.get("HYPOTHESIS_PROFILE") == "proof"
 
 LONGEST = {"test_end_to_end.py", "test_every_record.py", "test_fused.py", "test_on_gpu.py", "test_trial.py"}
-"""Files of ``make test`` that take more than half a minute of a processor each."""
+"""Files of ``make test`` that take more than ten seconds of a processor each."""
 
 # A red run of `make test` is a fault of what was changed, so that it draws the same examples each time; `make proof`
 # draws others. How long an example takes says how busy the machine is, and no property is about that.
@@ -45,23 +44,33 @@ HEADLESS = [
 def pytest_configure(config: pytest.Config) -> None:
     """Watch what each test starts and leaves behind."""
     config.pluginmanager.register(Guard())
+    # Until the tests are there, objects are only made: looking through millions of them again and again finds nothing.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage pass over modules and tests, which stay to the end."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; draw more examples where the profile asks for them."""
+    """Put the longest files first; let each property be tried with as many examples as the profile asks for."""
     # What comes last is short, so that all workers have something to do to the end.
     items.sort(key=lambda item: item.path.name not in LONGEST)
-    if IS_PROOF:
-        draw_more_examples(items)
-
-
-def draw_more_examples(items: list[pytest.Item]) -> None:
-    """Let each property be tried with more examples, whatever number of its own it has."""
-    functions = {getattr(item, "obj", None) for item in items}
-    for function in functions:
+    for function in {getattr(item, "obj", None) for item in items}:
         if is_hypothesis_test(function):
             drawn = getattr(function, SETTINGS)
-            setattr(function, SETTINGS, settings(drawn, max_examples=MORE_EXAMPLES * drawn.max_examples, deadline=None))
+            setattr(function, SETTINGS, settings(drawn, max_examples=examples(drawn.max_examples), deadline=None))
+
+
+def examples(named: int) -> int:
+    """Return how many examples of a property are drawn, of the number that it names: more of them as proofs.
+
+    ``make test`` draws the same in every run: more of them would find once what few of them find, and nothing later.
+    """
+    return 10 * named if IS_PROOF else min(named, max(10, named // 3))
 
 
 @pytest.fixture(scope="module", autouse=True)

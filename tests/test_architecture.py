@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -131,7 +132,10 @@ def imports(name: str) -> Iterator[str]:
                 yield submodule if submodule in MODULES else node.module
 
 
-GRAPH = {name: set(imports(name)) for name in MODULES}
+@cache
+def graph() -> dict[str, set[str]]:
+    """Return what each module imports, read when the first test asks for it: not every process of the tests does."""
+    return {name: set(imports(name)) for name in MODULES}
 
 
 def room(module: str) -> str | None:
@@ -153,7 +157,7 @@ def test_rooms_of_trainables_import_only_rooms_of_their_level_and_below() -> Non
     assert LEVEL.keys() == {name for module in MODULES if (name := part_of_trainables(module))}
     wrong = [
         f"{module} imports {target}"
-        for module, targets in GRAPH.items()
+        for module, targets in graph().items()
         for target in sorted(targets)
         if (here := part_of_trainables(module)) and (there := part_of_trainables(target))
         if LEVEL[there] > LEVEL[here]
@@ -163,7 +167,7 @@ def test_rooms_of_trainables_import_only_rooms_of_their_level_and_below() -> Non
 
 def test_rooms_of_trainables_import_each_other_in_no_circle() -> None:
     rooms: dict[str, set[str]] = {name: set() for name in LEVEL}
-    for module, targets in GRAPH.items():
+    for module, targets in graph().items():
         if here := part_of_trainables(module):
             rooms[here] |= {there for target in targets if (there := part_of_trainables(target)) and there != here}
     try:
@@ -175,7 +179,7 @@ def test_rooms_of_trainables_import_each_other_in_no_circle() -> None:
 def test_search_spaces_import_the_rooms_of_trainables_that_they_may() -> None:
     used = {
         there
-        for module, targets in GRAPH.items()
+        for module, targets in graph().items()
         for target in targets
         if module.startswith("search_spaces") and (there := part_of_trainables(target))
     }
@@ -185,7 +189,7 @@ def test_search_spaces_import_the_rooms_of_trainables_that_they_may() -> None:
 def test_every_room_imports_only_the_rooms_that_it_may() -> None:
     wrong = [
         f"{module} imports {target}"
-        for module, targets in GRAPH.items()
+        for module, targets in graph().items()
         for target in sorted(targets)
         if (here := room(module)) and (there := room(target)) and here != there
         if there not in MAY_IMPORT[here] | (EVERYONE_MAY if here not in EVERYONE_MAY else set())
@@ -196,7 +200,7 @@ def test_every_room_imports_only_the_rooms_that_it_may() -> None:
 def test_every_permission_is_used() -> None:
     """A permission that nobody uses would let a wall fall unseen."""
     used = {
-        (here, there) for module, targets in GRAPH.items() for here in [room(module)] for there in map(room, targets)
+        (here, there) for module, targets in graph().items() for here in [room(module)] for there in map(room, targets)
     }
     unused = [
         f"{here} may import {there}"
@@ -214,7 +218,7 @@ def test_the_table_of_rooms_names_the_rooms_there_are_and_has_no_circle() -> Non
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    inner = {name: {target for target in targets if target in MODULES} - {name} for name, targets in GRAPH.items()}
+    inner = {name: {target for target in targets if target in MODULES} - {name} for name, targets in graph().items()}
     try:
         TopologicalSorter(inner).prepare()
     except CycleError as error:
@@ -223,7 +227,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_is_imported_in_its_room_alone(engine: str) -> None:
-    users = [name for name, targets in GRAPH.items() if any(target.split(".")[0] == engine for target in targets)]
+    users = [name for name, targets in graph().items() if any(target.split(".")[0] == engine for target in targets)]
     assert users, f"nothing imports {engine}; does this test still see the imports?"
     assert [user for user in users if not user.startswith(ENGINES[engine])] == []
 
@@ -238,7 +242,7 @@ def test_an_engine_is_imported_in_its_room_alone(engine: str) -> None:
 def test_the_inner_packages_live_without_the_engines(package: str, forbidden: set[str]) -> None:
     wrong = {
         f"{name} imports {target}"
-        for name, targets in GRAPH.items()
+        for name, targets in graph().items()
         for target in targets
         if name.split(".")[0] == package and target.split(".")[0] in forbidden
     }
@@ -247,11 +251,11 @@ def test_the_inner_packages_live_without_the_engines(package: str, forbidden: se
 
 def test_search_spaces_import_of_trainables_what_needs_no_torch() -> None:
     reached: set[str] = set()
-    todo = {target for name, targets in GRAPH.items() if name.startswith("search_spaces") for target in targets}
+    todo = {target for name, targets in graph().items() if name.startswith("search_spaces") for target in targets}
     while todo:
         target = todo.pop()
         reached.add(target)
-        todo |= GRAPH.get(target, set()) - reached
+        todo |= graph().get(target, set()) - reached
     assert "torch" not in {target.split(".")[0] for target in reached}
 
 

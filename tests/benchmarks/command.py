@@ -30,12 +30,10 @@ BENCHMARKS = {
     "heads": "a step of stacked heads beside a plain matrix product: the share of the machine's peak",
     "many_trials": "trials that sleep for a second, sixteen at a time, beside plain Ray Tune: 10,000 in 700 s",
     "memory": "what trials take while they share features, beside the features",
-    "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
     "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
     "questions": "how often an answer says that the winner beats an equal, simulated",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
     "replicates": "regret of simulated noisy searches, with and without what is to help against noise",
-    "search_efficiency": "epochs of TPE with ASHA to the best of a grid, beside the grid",
     "tracking": "how long until 10,000 metrics of 200 trials are in MLflow, beside one call a value",
     "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
     "verdicts": "how often verdicts err, in simulated studies and on halves of Flickr8k",
@@ -44,7 +42,7 @@ BENCHMARKS = {
 """Each by its module's name, with what it measures, in the order in which all are run."""
 
 
-ON_GPU = ("epoch", "evaluation", "fused", "search_efficiency")
+ON_GPU = ("epoch", "evaluation", "fused")
 """Those that take ``--device cuda``; the others measure what a GPU has no part in, or the memory of processes."""
 
 GPU_ALONE = ("gpu",)

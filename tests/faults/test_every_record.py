@@ -1,12 +1,14 @@
 """A search that is killed at every single record of its journal, one after the other, resumes to the same end.
 
+``make test`` kills it at one record of each kind and at one record in five, the proofs at all of them.
+
 No process is killed here: a snapshot of the disk at each record is what a kill leaves (``tests/support/snapshots.py``),
-and the search that resumes from it runs without Ray (``tests/support/in_process.py``). So there is room for all records
-and for all ways in which a record can get lost; ``test_drivers.py`` kills real processes at some of them.
+and the search that resumes from it runs without Ray (``tests/support/in_process.py``). So there is room for all ways in
+which a record can get lost; ``test_drivers.py`` kills real processes at some of them.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,29 +183,49 @@ CRASHES = {
 }
 
 
-CASES = [
-    pytest.param(
-        scenario,
-        crash,
-        id=f"{scenario}-{death}",
-        # Each takes ten seconds of a processor.
-        marks=[] if scenario == "one by one" or death == "killed after it" else pytest.mark.proof,
-    )
-    for scenario in SCENARIOS
-    for death, crash in CRASHES.items()
-]
+CASES = {f"{scenario}-{death}": (scenario, crash) for scenario in SCENARIOS for death, crash in CRASHES.items()}
+FIRST = ("one by one-", "side by side-killed", "a population-killed")
+"""How the names of those cases begin that are crashed in every run; a process needs two seconds for each."""
+EVERY = 5
+"""One record in five is crashed at in every run; five is no multiple of 4, so that each of ``CUTS`` has its turn."""
 
 
-@pytest.mark.parametrize(("undisturbed", "crash"), CASES, indirect=["undisturbed"])
+def of_each_kind(snapshots: list[Snapshot], every: int) -> list[tuple[int, Snapshot]]:
+    """Return the first snapshot of each kind of record and one in ``every`` of all, with their numbers."""
+    kinds = [snapshot.record["kind"] for snapshot in snapshots]
+    return [(i, one) for i, one in enumerate(snapshots) if i % every == every - 1 or kinds.index(kinds[i]) == i]
+
+
+@pytest.mark.parametrize(
+    ("undisturbed", "crash"),
+    [pytest.param(*case, id=name) for name, case in CASES.items() if name.startswith(FIRST)],
+    indirect=["undisturbed"],
+)
+def test_it_resumes_to_the_same_end_from_a_record_of_each_kind(
+    undisturbed: Undisturbed, crash: Crash, tmp_path: Path
+) -> None:
+    resumes_from(of_each_kind(undisturbed.snapshots, EVERY), undisturbed, crash, tmp_path)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("undisturbed", "crash"), CASES.values(), ids=CASES, indirect=["undisturbed"])
 def test_it_resumes_to_the_same_end_from_every_record(undisturbed: Undisturbed, crash: Crash, tmp_path: Path) -> None:
-    for number, snapshot in enumerate(undisturbed.snapshots):
+    resumes_from(enumerate(undisturbed.snapshots), undisturbed, crash, tmp_path)
+
+
+def resumes_from(
+    snapshots: Iterable[tuple[int, Snapshot]], undisturbed: Undisturbed, crash: Crash, tmp_path: Path
+) -> None:
+    """Crash at each of some records, given with their numbers, and resume."""
+    for number, snapshot in snapshots:
         assert snapshot.is_forced, f"{snapshot.record}: acted upon before it was forced to the disk"
         output = tmp_path / f"{number}-{snapshot.record['kind']}"
         snapshot.restore(output, crash.lost(snapshot.length, number), power=crash.power)
         resume(undisturbed, output, order=number, damage=crash.damage)
 
 
-def test_it_resumes_from_every_record_of_a_start_that_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [EVERY, pytest.param(1, marks=pytest.mark.proof)])
+def test_it_resumes_from_the_records_of_a_start_that_resumes(every: int, tmp_path: Path) -> None:
     first = run_undisturbed(ONE_BY_ONE, tmp_path / "first")
     late = first.snapshots[len(first.snapshots) // 2 :]
     crashed = next(snapshot for snapshot in late if snapshot.record.get("state") == TrialState.RUNNING)
@@ -213,7 +235,7 @@ def test_it_resumes_from_every_record_of_a_start_that_resumes(tmp_path: Path) ->
     assert damaged == 1
     again = run_undisturbed(ONE_BY_ONE, tmp_path / "again")
     assert "checkpoint_damaged" in {snapshot.record["kind"] for snapshot in again.snapshots}
-    for number, snapshot in enumerate(again.snapshots):
+    for number, snapshot in of_each_kind(again.snapshots, every):
         output = tmp_path / f"{number}-{snapshot.record['kind']}"
         snapshot.restore(output, CUTS[number % 4](snapshot.length))
         resume(first, output, order=number, repeated=damaged)

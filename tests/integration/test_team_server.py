@@ -11,7 +11,6 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
-from mlflow.server import get_app_client
 
 from orchestrator.cli import main
 from orchestrator.journal.history import History
@@ -129,6 +128,9 @@ def test_a_server_with_passwords_takes_what_comes_with_one(
         said = capsys.readouterr()
         assert f"{server.uri}/#/compare-runs" in said.out
         assert "of the searches" not in said.out + said.err
+        # Flask comes with it, which takes each process of the tests a second to import.
+        from mlflow.server import get_app_client
+
         accounts = get_app_client("basic-auth", tracking_uri=server.uri)
         with pytest.raises(MlflowException, match="PERMISSION_DENIED|Permission denied|403"):
             accounts.create_user("friend", "with a long password")

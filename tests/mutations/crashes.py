@@ -2,10 +2,10 @@
 
 from tests.mutations.mutation import Mutation
 
-EVERY_RECORD = "tests/faults/test_every_record.py::test_it_resumes_to_the_same_end_from_every_record"
-KILLED = f"'{EVERY_RECORD}[one by one-killed after it]'"
-POWER_LOST = f"'{EVERY_RECORD}[one by one-power lost while it is written]'"
-POPULATION_KILLED = f"'{EVERY_RECORD}[a population-killed after it]'"
+EACH_KIND = "tests/faults/test_every_record.py::test_it_resumes_to_the_same_end_from_a_record_of_each_kind"
+KILLED = f"'{EACH_KIND}[one by one-killed after it]'"
+POWER_LOST = f"'{EACH_KIND}[one by one-power lost while it is written]'"
+POPULATION_KILLED = f"'{EACH_KIND}[a population-killed after it]'"
 
 MUTATIONS = (
     Mutation(

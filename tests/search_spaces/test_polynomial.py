@@ -39,7 +39,7 @@ def first_parameters(space: StudySpace) -> list[Any]:
 
 @EACH
 @pytest.mark.parametrize("degree", DEGREES)
-@pytest.mark.parametrize("pairs", [16, 64, 128, 200, 512])
+@pytest.mark.parametrize("pairs", [16, 200])
 def test_the_triplet_loss_and_its_mean_come_first_and_lie_inside(name: str, degree: int, pairs: int) -> None:
     space = space_of(name, {"batch_size": pairs}, space={name: {"degree": {"values": [degree]}}})
     torch.manual_seed(pairs)

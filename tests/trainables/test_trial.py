@@ -23,14 +23,17 @@ def data() -> Dataset:
     return tiny_dataset()
 
 
+@pytest.fixture(scope="module")
+def small() -> Dataset:
+    """For what does not depend on how well a trial learns: an epoch of 7 steps of 16 pairs."""
+    return tiny_dataset(images=24)
+
+
 def numbers(report: EpochReport) -> dict[str, float]:
     return {name: value for name, value in report.metrics.items() if not name.startswith("time/")}
 
 
-@pytest.mark.parametrize(
-    "loss",
-    ["triplet", "triplet_sh", "nt_xent", "sigmoid", "decoupled", "multi_similarity", "circle", "triplet_selhn"],
-)
+@pytest.mark.parametrize("loss", ["triplet", "triplet_sh", "nt_xent", "circle"])
 def test_it_learns(data: Dataset, loss: str) -> None:
     reports = list(run_trial(tiny_config(loss=loss, epochs=5), data, device="cpu"))
     assert [report.epoch for report in reports] == [1, 2, 3, 4, 5]
@@ -39,9 +42,9 @@ def test_it_learns(data: Dataset, loss: str) -> None:
     assert reports[-1].metrics["val/rsum_best"] > 300
 
 
-def test_a_seed_gives_the_same_numbers_and_another_seed_others(data: Dataset) -> None:
+def test_a_seed_gives_the_same_numbers_and_another_seed_others(small: Dataset) -> None:
     first, again, other = (
-        [numbers(report) for report in run_trial(tiny_config(seed=seed), data, device="cpu")] for seed in (0, 0, 1)
+        [numbers(report) for report in run_trial(tiny_config(seed=seed), small, device="cpu")] for seed in (0, 0, 1)
     )
     assert first == again
     assert first != other
@@ -55,9 +58,9 @@ def test_best_is_the_highest_so_far_and_the_first_of_equals(data: Dataset) -> No
         assert report.metrics["val/rsum_best"] == best
 
 
-def test_of_epochs_that_are_equally_good_the_first_is_kept(data: Dataset, tmp_path: Path) -> None:
+def test_of_epochs_that_are_equally_good_the_first_is_kept(small: Dataset, tmp_path: Path) -> None:
     # Steps so small that no weight changes: every epoch has the value of the first.
-    reports = list(run_trial(tiny_config(epochs=3, learning_rate=1e-30), data, device="cpu"))
+    reports = list(run_trial(tiny_config(epochs=3, learning_rate=1e-30), small, device="cpu"))
     assert len({report.metrics["val/rsum"] for report in reports}) == 1
     assert [report.is_best for report in reports] == [True, False, False]
     assert read_file(save_epoch(tmp_path, reports[-1]), BEST)["epoch"] == 1
@@ -65,16 +68,16 @@ def test_of_epochs_that_are_equally_good_the_first_is_kept(data: Dataset, tmp_pa
 
 @pytest.mark.parametrize("stop", [1, 2, 4])
 def test_a_resumed_trial_repeats_the_last_report_and_ends_like_an_undisturbed_one(
-    data: Dataset, tmp_path: Path, stop: int
+    small: Dataset, tmp_path: Path, stop: int
 ) -> None:
     config = tiny_config(epochs=4, learning_rate_drop_epochs=2, warmup_epochs=2)
-    straight = [numbers(report) for report in run_trial(config, data, device="cpu")]
-    for report in run_trial(config, data, device="cpu"):
+    straight = [numbers(report) for report in run_trial(config, small, device="cpu")]
+    for report in run_trial(config, small, device="cpu"):
         checkpoint = save_epoch(tmp_path, report)
         if report.epoch == stop:
             break
     torch.manual_seed(12345)  # A process that did something else in between.
-    resumed = [numbers(report) for report in run_trial(config, data, checkpoint, device="cpu")]
+    resumed = [numbers(report) for report in run_trial(config, small, checkpoint, device="cpu")]
     assert resumed == straight[stop - 1 :]
 
 
@@ -90,13 +93,13 @@ def test_the_checkpoint_holds_the_model_of_the_best_epoch(data: Dataset, tmp_pat
     assert set(evaluate_checkpoint(checkpoint, data, "test", device="cpu")) == set(evaluated)
 
 
-def test_more_epochs_resume_the_same_trial_but_another_config_does_not(data: Dataset, tmp_path: Path) -> None:
+def test_more_epochs_resume_the_same_trial_but_another_config_does_not(small: Dataset, tmp_path: Path) -> None:
     config = tiny_config(epochs=1)
-    checkpoint = save_epoch(tmp_path, next(run_trial(config, data, device="cpu")))
+    checkpoint = save_epoch(tmp_path, next(run_trial(config, small, device="cpu")))
     longer = replace(config, training=replace(config.training, epochs=2))
-    assert [report.epoch for report in run_trial(longer, data, checkpoint, device="cpu")] == [1, 2]
+    assert [report.epoch for report in run_trial(longer, small, checkpoint, device="cpu")] == [1, 2]
     with pytest.raises(CheckpointError, match="another config"):
-        list(run_trial(replace(config, seed=5), data, checkpoint, device="cpu"))
+        list(run_trial(replace(config, seed=5), small, checkpoint, device="cpu"))
     with pytest.raises(CheckpointError, match="other data"):
         list(run_trial(config, tiny_dataset(digest="other"), checkpoint, device="cpu"))
     with pytest.raises(CheckpointError, match="here has other"):
@@ -112,20 +115,20 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize("change", SCHEDULES.values(), ids=SCHEDULES)
-def test_a_schedule_is_the_same_trial_until_it_changes(data: Dataset, tmp_path: Path, change: Change) -> None:
+def test_a_schedule_is_the_same_trial_until_it_changes(small: Dataset, tmp_path: Path, change: Change) -> None:
     plain = tiny_config(loss="nt_xent", epochs=4)
     scheduled = replace(plain, schedule=(change,))
-    before = [numbers(report) for report in run_trial(plain, data, device="cpu")]
-    whole = [numbers(report) for report in run_trial(scheduled, data, device="cpu")]
+    before = [numbers(report) for report in run_trial(plain, small, device="cpu")]
+    whole = [numbers(report) for report in run_trial(scheduled, small, device="cpu")]
     assert whole[:2] == before[:2]
     assert whole[2]["train/loss"] != before[2]["train/loss"] or whole[3]["train/loss"] != before[3]["train/loss"]
-    stream = run_trial(plain, data, device="cpu")
+    stream = run_trial(plain, small, device="cpu")
     next(stream)
     checkpoint = save_epoch(tmp_path, next(stream))
-    assert [numbers(report) for report in run_trial(scheduled, data, checkpoint, device="cpu")] == whole[1:]
+    assert [numbers(report) for report in run_trial(scheduled, small, checkpoint, device="cpu")] == whole[1:]
     later = save_epoch(tmp_path, next(stream))
     with pytest.raises(CheckpointError, match="another config"):
-        list(run_trial(scheduled, data, later, device="cpu"))
+        list(run_trial(scheduled, small, later, device="cpu"))
 
 
 def test_a_loss_that_is_not_finite_ends_the_trial_at_that_step(data: Dataset) -> None:
@@ -205,9 +208,9 @@ def test_the_gradient_is_clipped_to_the_global_norm(data: Dataset, monkeypatch: 
     assert max(norms) > 1
 
 
-def test_images_with_their_captions_train_as_many_scaled_epochs(data: Dataset) -> None:
+def test_images_with_their_captions_train_as_many_scaled_epochs(small: Dataset) -> None:
     config = tiny_config(epochs=1, batches="images", scale_epochs=True)
-    assert len(list(run_trial(config, data, device="cpu"))) == 5
+    assert len(list(run_trial(config, small, device="cpu"))) == 5
 
 
 def test_cocos_is_counted_at_the_best_epochs_and_when_due(data: Dataset) -> None:
@@ -228,27 +231,27 @@ def test_cocos_has_the_batch_size_in_force(data: Dataset) -> None:
     assert [report.metrics["cocos/i2t_negatives_per_query"] for report in reports] == [15, 7, 7]
 
 
-def test_counting_changes_nothing_that_is_trained(data: Dataset) -> None:
+def test_counting_changes_nothing_that_is_trained(small: Dataset) -> None:
     def losses(every: int) -> list[float]:
         config = tiny_config(loss="warp", epochs=4, cocos_every=every, learning_rate=0.02)
-        return [report.metrics["train/loss"] for report in run_trial(config, data, device="cpu")]
+        return [report.metrics["train/loss"] for report in run_trial(config, small, device="cpu")]
 
     assert losses(1) == losses(0)
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3])
-def test_a_training_ends_when_its_patience_is_over_resumed_or_not(data: Dataset, tmp_path: Path, stop: int) -> None:
+def test_a_training_ends_when_its_patience_is_over_resumed_or_not(small: Dataset, tmp_path: Path, stop: int) -> None:
     # Steps so small that no weight changes: no epoch improves on the first.
     config = tiny_config(epochs=9, learning_rate=1e-30, patience=2)
-    assert [report.epoch for report in run_trial(config, data, device="cpu")] == [1, 2, 3]
-    for report in run_trial(config, data, device="cpu"):
+    assert [report.epoch for report in run_trial(config, small, device="cpu")] == [1, 2, 3]
+    for report in run_trial(config, small, device="cpu"):
         checkpoint = save_epoch(tmp_path, report)
         if report.epoch == stop:
             break
-    resumed = [report.epoch for report in run_trial(config, data, checkpoint, device="cpu")]
+    resumed = [report.epoch for report in run_trial(config, small, checkpoint, device="cpu")]
     assert resumed == list(range(stop, 4))
     longer = replace(config, training=replace(config.training, patience=4))
-    assert [report.epoch for report in run_trial(longer, data, checkpoint, device="cpu")] == list(range(stop, 6))
+    assert [report.epoch for report in run_trial(longer, small, checkpoint, device="cpu")] == list(range(stop, 6))
 
 
 def test_patience_waits_from_the_best_epoch_on() -> None:
@@ -261,9 +264,9 @@ def test_patience_waits_from_the_best_epoch_on() -> None:
 
 
 @pytest.mark.parametrize("loss", ["triplet", "warp"])
-def test_the_first_steps_are_counted_and_nothing_else_changes(data: Dataset, loss: str) -> None:
+def test_the_first_steps_are_counted_and_nothing_else_changes(small: Dataset, loss: str) -> None:
     with_counts, without = (
-        [numbers(report) for report in run_trial(tiny_config(loss=loss, epochs=2, cocos_steps=steps), data)]
+        [numbers(report) for report in run_trial(tiny_config(loss=loss, epochs=2, cocos_steps=steps), small)]
         for steps in (3, 0)
     )
     assert not any(name.startswith("cocos_start/") for name in with_counts[1])

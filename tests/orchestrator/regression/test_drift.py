@@ -122,7 +122,11 @@ HISTORIES = 20_000
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.5, 1.0], ids="{} of the variance of a seed is the same every night".format)
-@pytest.mark.parametrize("seeds", [(6, 3), (3, 6), (2, 2)], ids=str)
+@pytest.mark.parametrize(
+    "seeds",
+    [(6, 3), pytest.param((3, 6), marks=pytest.mark.proof), pytest.param((2, 2), marks=pytest.mark.proof)],
+    ids=str,
+)
 @pytest.mark.parametrize("same_seeds", [True, False], ids=["the reference has the nights' seeds", "it has others"])
 def test_a_history_without_a_drift_is_called_one_no_more_often_than_stated(
     shared: float, seeds: tuple[int, int], *, same_seeds: bool

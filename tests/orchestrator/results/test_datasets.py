@@ -36,10 +36,10 @@ def rate(seed: int, **options: object) -> float:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"seeds": 2}, id="two-seeds"),
-        pytest.param({"seeds": 3}, id="three-seeds"),
         pytest.param({"seeds": 3, "unequal": True}, id="unequal-variances"),
-        pytest.param({"losses": 8, "seeds": 3}, id="eight-losses"),
+        pytest.param({"seeds": 2}, id="two-seeds", marks=pytest.mark.proof),
+        pytest.param({"seeds": 3}, id="three-seeds", marks=pytest.mark.proof),
+        pytest.param({"losses": 8, "seeds": 3}, id="eight-losses", marks=pytest.mark.proof),
     ],
 )
 def test_the_level_is_kept_where_the_order_is_the_same(options: dict[str, object]) -> None:
@@ -47,6 +47,7 @@ def test_the_level_is_kept_where_the_order_is_the_same(options: dict[str, object
     assert rate(0, **options) <= 0.083
 
 
+@pytest.mark.proof
 def test_another_order_is_found() -> None:
     assert rate(1, effect=40.0) > 0.8
 
@@ -107,6 +108,7 @@ def test_datasets_with_other_images_have_independent_images() -> None:
     assert welch.pvalue <= found.p < welch.pvalue * 1.1
 
 
+@pytest.mark.proof
 def test_the_level_is_kept_where_the_datasets_have_other_images() -> None:
     rng, errors = np.random.default_rng(7), 0
     for _ in range(400):
@@ -127,6 +129,7 @@ def test_the_level_is_kept_where_the_datasets_have_other_images() -> None:
     assert errors / 400 <= 0.083
 
 
+@pytest.mark.proof
 def test_pairing_images_that_are_not_the_same_keeps_the_level() -> None:
     rng, errors = np.random.default_rng(8), 0
     for _ in range(400):

@@ -123,6 +123,7 @@ def test_where_the_loss_is_chosen_its_own_hyper_parameters_have_keys_of_their_ow
     assert not space.takes(f"{LOSS}.margin", "wide") and space.takes("model.radius", 2.0)
 
 
+@pytest.mark.proof
 def test_a_random_search_whose_results_are_luck_seldom_tells_anything() -> None:
     draw = random.Random(0)
     margin, rate = Range(0.0, 1.0), Range(1e-4, 1e-2, log=True)

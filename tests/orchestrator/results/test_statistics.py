@@ -154,7 +154,7 @@ def test_hedges_g_is_unbiased_for_three_seeds():
     assert np.mean(effects) == pytest.approx(2, abs=0.12)
 
 
-@pytest.mark.parametrize("n", [3, 4, 5])
+@pytest.mark.parametrize("n", [3, pytest.param(4, marks=pytest.mark.proof), pytest.param(5, marks=pytest.mark.proof)])
 def test_intervals_hold_the_mean_as_often_as_they_say(n):
     samples = np.random.default_rng(n).standard_normal((500, n))
     for interval_of in (t_interval, lambda values: bootstrap_interval(values, seed=1, resamples=1000)):
@@ -162,6 +162,7 @@ def test_intervals_hold_the_mean_as_often_as_they_say(n):
         assert 0.92 <= np.mean([interval.low <= 0 <= interval.high for interval in intervals]) <= 0.98
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("n", [3, 4, 5])
 def test_for_exponential_values_intervals_cover_as_often_as_is_said(n):
     samples = np.random.default_rng(n).exponential(size=(1500, n)) - 1

@@ -50,6 +50,7 @@ def test_contrasts_are_the_least_squares_coefficients() -> None:
     assert found["bend"]["estimate"] == pytest.approx(np.polyfit(x, means, 2)[0])
 
 
+@pytest.mark.proof
 def test_equal_means_have_a_significant_trend_in_at_most_one_experiment_of_twenty() -> None:
     significant = outside = 0
     for seed in range(1000):
@@ -61,6 +62,7 @@ def test_equal_means_have_a_significant_trend_in_at_most_one_experiment_of_twent
     assert 0.035 < outside / 1000 < 0.07
 
 
+@pytest.mark.proof
 def test_unequal_spreads_keep_the_error_rate() -> None:
     significant = 0
     for seed in range(1000):

@@ -144,10 +144,10 @@ def test_frames_that_are_missing_or_of_another_width_are_all_named(tmp_path: Pat
     assert not list(folder.glob("features_*"))
 
 
-@pytest.mark.parametrize("frames", range(1, 20))
 @pytest.mark.parametrize("count", [1, 3, 12])
-def test_picked_frames_are_the_middles_of_equal_parts(frames: int, count: int) -> None:
-    picked = pick_frames(frames, count).tolist()
-    assert picked == [(2 * part + 1) * frames // (2 * count) for part in range(count)]
-    assert picked == sorted(picked)
-    assert 0 <= picked[0] <= picked[-1] < frames
+def test_picked_frames_are_the_middles_of_equal_parts(count: int) -> None:
+    for frames in range(1, 20):
+        picked = pick_frames(frames, count).tolist()
+        assert picked == [(2 * part + 1) * frames // (2 * count) for part in range(count)]
+        assert picked == sorted(picked)
+        assert 0 <= picked[0] <= picked[-1] < frames

@@ -34,7 +34,7 @@ from trainables.ranks import Ranks, read_ranks, write_ranks
 
 IMAGES = [("train", 0), ("train", 1), ("restval", 2), ("val", 3), ("test", 4), ("test", 5)]
 CASES = 20
-"""Damaged folders or files of each form in CI."""
+"""Damaged folders or files of each form that a property names; `make test` tries half of them."""
 
 
 def write_features(folder: Path, images: int, captions: int) -> None:

@@ -11,7 +11,6 @@ import pytest
 import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from nltk.tokenize import word_tokenize
 from tokenizers import Tokenizer as FileTokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -264,6 +263,13 @@ WORDS = (
 TOKENS = st.sampled_from(WORDS.split(" "))
 
 
+def by_nltk(caption: str) -> list[str]:
+    # nltk imports scikit-learn, which takes each process of the tests a second.
+    from nltk.tokenize import word_tokenize
+
+    return list(word_tokenize(caption.lower(), preserve_line=True))
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.lists(TOKENS, max_size=8).map(" ".join) | st.lists(TOKENS, max_size=6).map("".join))
 @example("A dog , a cat.")
@@ -275,13 +281,13 @@ TOKENS = st.sampled_from(WORDS.split(" "))
 @example("cannot-x")
 @example("x-gonna")
 def test_tokenize_equals_nltk(caption: str) -> None:
-    assert tokenize(caption) == word_tokenize(caption.lower(), preserve_line=True)
+    assert tokenize(caption) == by_nltk(caption)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(string.ascii_letters + " ,.-'", max_size=30))
 def test_tokenize_equals_nltk_on_any_text(caption: str) -> None:
-    assert tokenize(caption) == word_tokenize(caption.lower(), preserve_line=True)
+    assert tokenize(caption) == by_nltk(caption)
 
 
 def test_ids_go_by_descending_count_then_alphabet() -> None:

@@ -75,27 +75,25 @@ def test_value_is_the_sum_over_pairs_of_the_formula(case: oracle.Case, batch: tu
     torch.testing.assert_close(value, oracle.loss(case, *batch), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("case", oracle.CASES.values(), ids=oracle.CASES)
-def test_gradient_is_that_of_the_formula(case: oracle.Case, structure: str) -> None:
-    positives = STRUCTURES[structure]
-    similarity = random_cosines(*positives.shape, seed=3)
-    ignore = (random_cosines(*positives.shape, seed=4) > 0.7) & ~positives
-    _, gradient = value_and_gradient(build_loss(case.name, **case.parameters), similarity, positives, ignore)
-    leaf = similarity.clone().requires_grad_()
-    expected = oracle.loss(case, leaf, positives, ignore)
-    (expected + 0 * leaf.sum()).backward()
-    torch.testing.assert_close(gradient, leaf.grad, rtol=1e-9, atol=1e-9)
+def test_gradient_is_that_of_the_formula(case: oracle.Case) -> None:
+    for positives in STRUCTURES.values():
+        similarity = random_cosines(*positives.shape, seed=3)
+        ignore = (random_cosines(*positives.shape, seed=4) > 0.7) & ~positives
+        _, gradient = value_and_gradient(build_loss(case.name, **case.parameters), similarity, positives, ignore)
+        leaf = similarity.clone().requires_grad_()
+        expected = oracle.loss(case, leaf, positives, ignore)
+        (expected + 0 * leaf.sum()).backward()
+        torch.testing.assert_close(gradient, leaf.grad, rtol=1e-9, atol=1e-9)
 
 
 AT_FIXED_WEIGHTS = ("circle", "gradient_weights")
 """Losses whose gradient is that at fixed weights, and so not that of their value; their formulas fix the weights."""
 
 
-@pytest.mark.parametrize("structure", ["pairs", "captions", "many_to_many"])
 @pytest.mark.parametrize("name", [name for name in LOSSES if name not in AT_FIXED_WEIGHTS])
-def test_gradient_is_the_numerical_one(name: str, structure: str) -> None:
-    positives = STRUCTURES[structure]
+def test_gradient_is_the_numerical_one(name: str) -> None:
+    positives = STRUCTURES["many_to_many"]
     similarity = random_cosines(*positives.shape, seed=5).requires_grad_()
     assert torch.autograd.gradcheck(lambda scores: seeded(build_loss(name), scores, positives), similarity)
 
@@ -116,17 +114,16 @@ def test_order_and_roles_do_not_matter(name: str, batch: tuple[Tensor, Tensor, T
     torch.testing.assert_close(swapped, value, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("score", [1.0, -1.0, 0.0], ids=["all +1", "all -1", "all 0"])
 @pytest.mark.parametrize("name", LOSSES)
-def test_collapsed_scores_have_finite_gradients(name: str, score: float, structure: str) -> None:
-    positives = STRUCTURES[structure]
-    value, gradient = value_and_gradient(build_loss(name), torch.full(positives.shape, score), positives)
-    assert value.isfinite()
-    assert gradient.isfinite().all()
+def test_collapsed_scores_have_finite_gradients(name: str, score: float) -> None:
+    for structure, positives in STRUCTURES.items():
+        value, gradient = value_and_gradient(build_loss(name), torch.full(positives.shape, score), positives)
+        assert value.isfinite(), structure
+        assert gradient.isfinite().all(), structure
 
 
-@pytest.mark.parametrize("structure", ["pairs", "captions", "many_to_many"])
+@pytest.mark.parametrize("structure", ["captions", "many_to_many"])
 @pytest.mark.parametrize("name", STACKED)
 def test_stacked_trials_are_separate_trials(name: str, structure: str) -> None:
     positives = STRUCTURES[structure]
@@ -223,14 +220,11 @@ REFUSED_BATCHES = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize(
-    ("similarity", "positives", "ignore", "message"), REFUSED_BATCHES.values(), ids=REFUSED_BATCHES
-)
-def test_bad_batches_are_refused(
-    name: str, similarity: Tensor, positives: Tensor, ignore: Tensor | None, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_loss(name)(similarity, positives, ignore)
+def test_bad_batches_are_refused(name: str) -> None:
+    loss = build_loss(name)
+    for similarity, positives, ignore, message in REFUSED_BATCHES.values():
+        with pytest.raises(ValueError, match=message):
+            loss(similarity, positives, ignore)
 
 
 def test_nan_is_told_from_other_refusals() -> None:

@@ -8,8 +8,6 @@ from torch.nn.functional import normalize
 
 from trainables.losses import build_loss
 
-library = pytest.importorskip("open_clip.loss", reason="open_clip is not installed: pip install open-clip-torch")
-
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
@@ -22,6 +20,8 @@ library = pytest.importorskip("open_clip.loss", reason="open_clip is not install
     ],
 )
 def test_value_and_gradients_are_those_of_the_library(name: str, parameters: Mapping[str, float], seed: int) -> None:
+    # Here and not above: open_clip takes seconds to import, which every process of the tests would spend.
+    library = pytest.importorskip("open_clip.loss", reason="open_clip is not installed: pip install open-clip-torch")
     generator = torch.Generator().manual_seed(seed)
     images, captions = (torch.randn(7, 5, generator=generator, dtype=torch.float64).requires_grad_() for _ in range(2))
     loss = library.ClipLoss() if name == "nt_xent" else library.SigLipLoss()

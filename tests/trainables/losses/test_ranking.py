@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from tests.trainables.losses import oracle
@@ -25,6 +24,8 @@ def test_lies_between_0_and_1(batch: tuple[Tensor, Tensor, Tensor], temperature:
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_tends_to_one_minus_average_precision(structure: str) -> None:
+    from sklearn.metrics import average_precision_score
+
     positives = STRUCTURES[structure]
     rng = np.random.default_rng(5)
     scores = rng.permutation(np.linspace(-1, 1, positives.numel())).reshape(positives.shape)

@@ -4,7 +4,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tests.trainables.tiny import tiny_dataset
 from trainables.data.tokenizers import SPECIAL, UNKNOWN
@@ -24,6 +23,8 @@ def captions_of(split) -> list[list[int]]:
 
 
 def test_word_weights_are_those_of_sklearn() -> None:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     data = tiny_dataset()
     captions = captions_of(data.splits["train"])
     names = [str(token) for token in range(len(data.vocabulary))]
