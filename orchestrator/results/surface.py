@@ -20,6 +20,7 @@ calibrated: in simulated searches of 24 trials the set then holds the true optim
 
 References:
     [Rasmussen2006] Rasmussen and Williams, Gaussian Processes for Machine Learning, chapters 2, 4 and 5. MIT Press
+    [Roberts2018] Roberts, The unreasonable effectiveness of quasirandom sequences
 """
 
 import math
@@ -138,14 +139,22 @@ class Prediction:
     """The process at M places, for each of K draws of the scales, in standardised compressed values.
 
     Attributes:
+        places: The places, shape (M, d).
         mean: Posterior means, shape (K, M).
         variance: Posterior variances, shape (K, M).
         explained: L^-1 k(X, places), shape (K, N, M), from which covariances between places follow.
     """
 
+    places: Array
     mean: Array
     variance: Array
     explained: Array
+
+    def at(self, place: int) -> "Prediction":
+        """Return the process at one of the places alone."""
+        only = slice(place, place + 1)
+        parts = self.mean[:, only], self.variance[:, only], self.explained[:, :, only]
+        return Prediction(self.places[only], *parts)
 
 
 class Surface:
@@ -179,7 +188,7 @@ class Surface:
     def places(self) -> Array:
         """The places at which the set is computed, shape (M, d): all over the space, near the best, the settings."""
         generator = np.random.default_rng(self._places_seed)
-        everywhere = _sobol(PLACES, self.dimensions, generator)
+        everywhere = _everywhere(PLACES, self.dimensions)
         best = np.argsort(-self.observed.values, kind="stable")[:NEAR_BEST]
         steps = generator.normal(scale=NEAR, size=(PER_BEST, 1, self.dimensions))
         near = (self.observed.places[best] + steps).reshape(-1, self.dimensions)
@@ -197,7 +206,7 @@ class Surface:
     @cached_property
     def is_best(self) -> NDArray[np.bool_]:
         """Whether each of ``places`` belongs to the set of best settings, shape (M,)."""
-        return self.reach(self.places) >= REACH
+        return self.reach(self._predicted) >= REACH
 
     @property
     def share(self) -> float:
@@ -214,28 +223,23 @@ class Surface:
         lower = np.where(self.is_best, mean - deviation, -np.inf)
         return self.places[int(lower.argmax())]
 
-    def reach(self, places: Array) -> Array:
+    def reach(self, predicted: Prediction) -> Array:
         """Return the probability that f of each place reaches f of the best of ``self.places``, shape (M,)."""
         from scipy.special import ndtr
 
-        at, best = self._predicted if places is self.places else self.predict(places), self.best
-        rival = Prediction(
-            self._predicted.mean[:, best : best + 1],
-            self._predicted.variance[:, best : best + 1],
-            self._predicted.explained[:, :, best : best + 1],
-        )
-        prior = self._covariance(self._scales, (places[:, None, :] - self.places[best]) ** 2)[..., 0]
-        shared = prior - (at.explained * rival.explained).sum(axis=1)
-        spread = np.sqrt(np.maximum(at.variance + rival.variance - 2 * shared, 1e-12))
-        reached: Array = self._weights @ ndtr((at.mean - rival.mean) / spread)
+        rival = self._predicted.at(self.best)
+        prior = self._covariance(self._scales, (predicted.places[:, None, :] - rival.places) ** 2)[..., 0]
+        shared = prior - (predicted.explained * rival.explained).sum(axis=1)
+        spread = np.sqrt(np.maximum(predicted.variance + rival.variance - 2 * shared, 1e-12))
+        reached: Array = self._weights @ ndtr((predicted.mean - rival.mean) / spread)
         return reached
 
-    def band(self, places: Array) -> tuple[Array, Array, Array]:
-        """Return mean, lower and upper end of the 95 % band of f at places, each of shape (M,), in the metric's unit.
+    def band(self, predicted: Prediction) -> tuple[Array, Array, Array]:
+        """Return mean, lower and upper end of the 95 % band of f, each of shape (M,), in the unit of the metric.
 
         The band ends at the lowest value of the study: the process knows nothing of what lies below.
         """
-        mean, deviation = self._moments(self.predict(places))
+        mean, deviation = self._moments(predicted)
         return self._expand(mean), self._expand(mean - Z95 * deviation), self._expand(mean + Z95 * deviation)
 
     def change(self, parameter: int, steps: int = 41, draws: int = 400) -> tuple[float, float, float]:
@@ -273,7 +277,7 @@ class Surface:
         explained = _solve(self._root, self._covariance(self._scales, between))
         mean = (explained * self._solved[:, :, None]).sum(axis=1)
         variance = np.exp(2 * self._scales[:, :1]) + LEVEL**2 - (explained**2).sum(axis=1)
-        return Prediction(mean, np.maximum(variance, 0), explained)
+        return Prediction(places, mean, np.maximum(variance, 0), explained)
 
     def _moments(self, prediction: Prediction) -> tuple[Array, Array]:
         """Return mean and standard deviation over the draws, of shape (M,)."""
@@ -323,14 +327,14 @@ class Surface:
             measured = math.log(max(self.observed.noise, 1e-9) / self._spread)
             noise = (max(measured, -6.0), max(0.1, 1 / math.sqrt(2 * max(self.observed.freedom, 1))))
         centre, width = np.array([SIGNAL, *[LENGTH] * self.dimensions, noise]).T
-        first = centre + width * _normal(DRAWS, len(centre), generator)
+        first = centre + width * generator.normal(size=(DRAWS, len(centre)))
         likely = self._likelihood(first)
         # Tempered weights: the best of few prior draws would have nearly all the weight, and no spread around it.
         weights = _weights(likely / 2)
         middle = weights @ first
         around = (first - middle).T @ ((first - middle) * weights[:, None]) + np.diag(0.02 * width**2)
         root = 1.2 * np.linalg.cholesky(around)
-        second = middle + _normal(DRAWS, len(centre), generator) @ root.T
+        second = middle + generator.normal(size=(DRAWS, len(centre))) @ root.T
         draws = np.vstack([first, second])
         prior = -0.5 * (((draws - centre) / width) ** 2).sum(axis=1) - np.log(width).sum()
         steps = np.linalg.solve(root, (draws - middle).T)
@@ -354,18 +358,14 @@ def _weights(logarithms: Array) -> Array:
     return weights / weights.sum()
 
 
-def _sobol(count: int, dimensions: int, generator: np.random.Generator) -> Array:
-    from scipy.stats import qmc
-
-    points: Array = qmc.Sobol(dimensions, rng=generator).random(count)
+def _everywhere(count: int, dimensions: int) -> Array:
+    """Return points spread evenly over the unit cube, shape (count, dimensions): the sequence of [Roberts2018]."""
+    ratio = 2.0
+    for _ in range(32):
+        ratio = (1 + ratio) ** (1 / (dimensions + 1))
+    steps = ratio ** -np.arange(1.0, dimensions + 1)
+    points: Array = (0.5 + np.arange(1, count + 1)[:, None] * steps) % 1
     return points
-
-
-def _normal(count: int, dimensions: int, generator: np.random.Generator) -> Array:
-    from scipy.special import ndtri
-
-    normal: Array = ndtri(np.clip(_sobol(count, dimensions, generator), 1e-6, 1 - 1e-6))
-    return normal
 
 
 def spread_of(values: Sequence[Sequence[float]]) -> tuple[float | None, int]:

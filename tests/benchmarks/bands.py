@@ -76,7 +76,7 @@ def simulate(
     top = search.best_trials(3)
     low, high = top.min(axis=0), top.max(axis=0)
     return [
-        float(fitted.reach(search.optimum[None])[0] >= REACH),
+        float(fitted.reach(fitted.predict(search.optimum[None]))[0] >= REACH),
         float(((low <= search.optimum) & (search.optimum <= high)).all()),
         fitted.share,
         float(np.prod(high - low)),
