@@ -27,7 +27,16 @@ from orchestrator.results.answer import Answer, Column, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
 from orchestrator.results.surface import Array, Observed, Surface, spread_of, value_at_end
 from orchestrator.text.values import count_text, short_names, value_text
-from orchestrator.text.wording import interval_text, listed, metric_name, number_text, printed, setting_text, share_text
+from orchestrator.text.wording import (
+    decimals_of,
+    interval_text,
+    listed,
+    metric_name,
+    number_text,
+    printed,
+    setting_text,
+    share_text,
+)
 from search_spaces import Range, StudySpace, Values
 from search_spaces.space import is_number
 
@@ -42,6 +51,9 @@ FEWEST_KNOWN = 4
 
 WHOLE = 0.95
 """Share of a range from which on the set takes the whole range."""
+
+WIDE = 10.0
+"""Width of an interval in points of rsum from which on digits after the point say nothing."""
 
 TOGETHER = 0.5
 """Correlation of two parameters within the set from which on they must be chosen together."""
@@ -95,12 +107,15 @@ class Band:
     def together(self) -> list[tuple[str, str, float]]:
         """Pairs of parameters that must be chosen together, with their correlation within the set, strongest first."""
         inside = self._inside
-        names = [name for name in self.bounds if name not in self.whole]
-        places = {name: place for place, name in enumerate(self.bounds)}
-        if len(inside) < 8 or len(names) < 2:
+        if len(self.bounds) < 2:
             return []
-        likeness = np.corrcoef(inside.T)
-        pairs = [(*pair, float(likeness[places[pair[0]], places[pair[1]]])) for pair in combinations(names, 2)]
+        with np.errstate(invalid="ignore"):
+            # NaN where the set has a single value of a parameter; it is below every limit.
+            likeness = np.corrcoef(inside.T)
+        pairs = [
+            (first, second, float(likeness[row, column]))
+            for (row, first), (column, second) in combinations(enumerate(self.bounds), 2)
+        ]
         return sorted((pair for pair in pairs if abs(pair[2]) >= TOGETHER), key=lambda pair: -abs(pair[2]))
 
     @cached_property
@@ -299,14 +314,12 @@ def _notes(band: Band) -> Iterator[str]:
     metric, name = band.metric, metric_name(band.metric)
 
     def expected(value: Quantity) -> str:
-        ends = interval_text(value.low or 0.0, value.high or 0.0, metric)
-        return f"{number_text(value.value, metric)} {name}, 95 % interval {ends}"
+        return _with_interval(value, metric, f"{name}, 95 % interval")
 
     setting = setting_text({one: float(in_two_digits(value)) for one, value in band.setting.items()})
     yield f"Setting to use: {setting}; expected are {expected(band.expected(band.surface.safest))}."
-    best = setting_text({one: band.best.first.params[one] for one in band.bounds})
     reached = number_text(band.best.value or 0.0, metric)
-    yield f"The best trial ({best}) reached {reached}; expected are {expected(band.of_best)}."
+    yield f"The best trial reached {reached}; expected are {expected(band.of_best)}."
     for first, second, likeness in band.together[:2]:
         one, other, needed = _shown(first), _shown(second), "larger" if likeness > 0 else "smaller"
         yield f"Choose {one} and {other} together: a larger {one} needs a {needed} {other}."
@@ -348,14 +361,20 @@ def _effects(dataset: str, found: Sequence[Band]) -> Answer:
 def _effect_sentences(band: Band) -> Iterator[str]:
     metric, name, loss = band.metric, metric_name(band.metric), printed(band.loss)
     for parameter in band.matters:
-        change = band.changes[parameter]
-        ends = interval_text(change.low or 0.0, change.high or 0.0, metric)
-        size = f"{number_text(change.value, metric)} {name}, 95 % CI {ends}"
+        size = _with_interval(band.changes[parameter], metric, f"{name}, 95 % CI")
         yield f"{loss}: {_shown(parameter)} changes the value by {size}, over its range."
     others = {name: band.changes[name].high or 0.0 for name in band.bounds if name not in band.matters}
     if others:
         most = (f"{_shown(one)} (at most {number_text(max(high, 0.0), metric)})" for one, high in others.items())
         yield f"{loss}: no effect is shown of {listed(most)}."
+
+
+def _with_interval(value: Quantity, metric: str, between: str) -> str:
+    """Return a value and its interval, with the digits that the width of the interval allows."""
+    low, high = value.low or 0.0, value.high or 0.0
+    decimals = 0 if high - low > WIDE and decimals_of(metric) == 1 else None
+    ends = interval_text(low, high, metric, decimals=decimals)
+    return f"{number_text(value.value, metric, decimals=decimals)} {between} {ends}"
 
 
 def _shown(name: str) -> str:

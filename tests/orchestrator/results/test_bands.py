@@ -1,55 +1,14 @@
 """The best settings of a study and the effects of its parameters, from journals of searches that nobody ran."""
 
-import math
-
 import numpy as np
 import pytest
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.analyses import Analyses
 from orchestrator.results.bands import FEWEST, Band, in_two_digits, searched_numbers
 from tests.support.experiments import make_experiment
-from trainables.config import TrainingConfig, TrialConfig
-
-STUDY = "pets-vsepp-triplet_sh"
-RATES, MARGINS = (1e-4, 1e-2), (0.05, 1.0)
-BEST_RATE = 2e-3
-
-
-def described() -> Experiment:
-    search = {"trials": 24, "training": {"learning_rate": list(RATES)}, "space": {"triplet_sh": {"margin": MARGINS}}}
-    return make_experiment(losses=["triplet_sh"], datasets=["pets"], search=search)
-
-
-def add(history: History, number: int, margin: float, rate: float, value: float, **fields: object) -> Trial:
-    params = {"margin": margin, "training.learning_rate": rate}
-    config = TrialConfig(
-        dataset="pets",
-        loss="triplet_sh",
-        loss_parameters={"margin": margin},
-        training=TrainingConfig(learning_rate=rate),
-    )
-    trial = Trial(f"{STUDY}-{number:04}", STUDY, number, params, config, 0.0, state=TrialState.FINISHED)
-    trial.epochs = {1: {"val/rsum": value - 20}, 2: {"val/rsum": value}}
-    for name, given in fields.items():
-        setattr(trial, name, given)
-    history.trials[trial.id] = trial
-    return trial
-
-
-def history_of(trials: int, *, diverging: bool = False, noise: float = 0.5) -> History:
-    """Return a search whose margin has no effect, and whose learning rate is best at ``BEST_RATE``."""
-    generator = np.random.default_rng(3)
-    history = History(experiment=BegunExperiment.of(described().to_dict()))
-    for number in range(trials):
-        margin, rate = generator.uniform(*MARGINS), 10 ** generator.uniform(-4, -2)
-        value = 250 - 60 * (math.log10(rate) - math.log10(BEST_RATE)) ** 2 + noise * generator.normal()
-        is_lost = diverging and rate > 4e-3
-        add(history, number, margin, rate, value, **({"state": TrialState.DIVERGED} if is_lost else {}))
-    return history
+from tests.support.two_coefficients import BEST_RATE, RATES, STUDY, add, history_of
 
 
 def band_of(history: History) -> Band:
@@ -62,7 +21,8 @@ def test_the_best_settings_are_a_range_of_the_rate_and_any_margin() -> None:
     assert RATES[0] < low < BEST_RATE < high < RATES[1]
     assert band.whole == {"margin"} and band.matters == ["training.learning_rate"]
     assert low <= band.setting["training.learning_rate"] <= high
-    best, effects = (a for a in Analyses(history_of(24)).answers("pets", None) if a.key in ("best_settings", "effects"))
+    answers = {answer.key: answer for answer in Analyses(history_of(24)).answers("pets", None)}
+    best, effects = answers["best_settings"], answers["effects"]
     assert best.headline.startswith("Triplet SH settings with learning rate 0.00")
     assert best.headline.endswith("and any margin do not differ significantly from the best.")
     assert effects.headline.startswith("Triplet SH: learning rate changes the value by")
@@ -71,6 +31,15 @@ def test_the_best_settings_are_a_range_of_the_rate_and_any_margin() -> None:
     rows = best.table.to_dict()["rows"]
     assert [row["parameter"] for row in rows] == list(band.bounds)
     assert rows[0]["low"] == pytest.approx(band.ranges[rows[0]["parameter"]][0])
+
+
+def test_coefficients_that_belong_together_are_named() -> None:
+    band = band_of(history_of(48, tilt=0.6))
+    ((first, second, likeness),) = band.together
+    assert (first, second) == ("margin", "training.learning_rate") and likeness > 0.5
+    (answer,) = (one for one in Analyses(history_of(48, tilt=0.6)).answers("pets", None) if one.key == "best_settings")
+    assert "Choose margin and learning rate together: a larger margin needs a larger learning rate." in answer.notes
+    assert band_of(history_of(24)).together == []
 
 
 def test_few_trials_and_lists_of_words_have_no_surface() -> None:
