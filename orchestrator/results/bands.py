@@ -69,6 +69,7 @@ class Band:
         metric: The metric that the search maximised.
         bounds: Parameter -> its bounds, for the parameters that were searched.
         surface: The surface; its dimensions are the parameters in this order.
+        trials: The first trial of each setting that the surface rests on.
         best: The setting with the highest mean, trained to its end.
         known: Number of settings that were trained to their end.
         stopped: Number of settings whose value at the end is an estimate.
@@ -80,6 +81,7 @@ class Band:
     metric: str
     bounds: Mapping[str, Range | Values]
     surface: Surface
+    trials: Sequence[Trial]
     best: Point
     known: int
     stopped: int
@@ -88,6 +90,10 @@ class Band:
     @cached_property
     def setting(self) -> dict[str, float]:
         """The setting to use: the place of the set with the highest lower end, see ``Surface.safest``."""
+        for trial in self.trials:
+            # To the last digit, so that the setting of a trial is known as such.
+            if np.allclose(place_of(self.bounds, trial), self.surface.safest, rtol=0, atol=1e-9):
+                return {name: trial.params[name] for name in self.bounds}
         return self._values(self.surface.safest)
 
     @cached_property
@@ -165,27 +171,40 @@ class Band:
 def bands(history: History) -> dict[str, Band]:
     """Return study -> its band, for each study with enough trials."""
     experiment = known_experiment(history)
-    found = {cell.name: band_of(cell, history) for cell in (experiment.cells() if experiment else ())}
+    repeats: dict[str, list[Trial]] = {}
+    for trial in history.stage(Stage.CONFIRM):
+        repeats.setdefault(trial.study, []).append(trial)
+    found = {
+        cell.name: band_of(cell, history.study(cell.name), repeats.get(cell.name, ()))
+        for cell in (experiment.cells() if experiment else ())
+    }
     return {name: band for name, band in found.items() if band is not None}
 
 
-def band_of(cell: Cell, history: History) -> Band | None:
+def setting_to_use(cell: Cell, trials: Sequence[Trial]) -> dict[str, float] | None:
+    """Return the setting to use by the surface over the trials of a search; ``None`` without a surface."""
+    band = band_of(cell, trials)
+    return None if band is None else band.setting
+
+
+def band_of(cell: Cell, trials: Sequence[Trial], repeats: Sequence[Trial] = ()) -> Band | None:
     """Return the band of a study; ``None`` with too few trials, or where its parameters are no numbers of each trial.
 
     Args:
         cell: The study.
-        history: History of its experiment.
+        trials: The trials of its search.
+        repeats: The trainings that confirm some of them.
     """
     bounds = searched_numbers(cell.space)
-    points = points_of(history.study(cell.name))
+    points = points_of(trials)
     known = [point for point in points if point.finished]
     if not bounds or len(points) < FEWEST or len(known) < FEWEST_KNOWN:
         return None
     if any(point.first.moves or not bounds.keys() <= point.first.params.keys() for point in points):
         return None
     fresh: dict[str, list[float]] = {}
-    for trial in history.stage(Stage.CONFIRM):
-        if trial.study == cell.name and trial.state is TrialState.FINISHED and trial.best_value is not None:
+    for trial in repeats:
+        if trial.state is TrialState.FINISHED and trial.best_value is not None:
             fresh.setdefault(str(trial.candidate), []).append(trial.best_value)
     values = [_values_of(point, fresh) for point in known]
     rows = [(point, float(np.mean(of)), float(len(of)), 0.0) for point, of in zip(known, values, strict=True)]
@@ -203,7 +222,8 @@ def band_of(cell: Cell, history: History) -> Band | None:
     observed = Observed(places, columns[:, 0], columns[:, 1], columns[:, 2], noise or None, freedom)
     best = max(zip(known, means, strict=True), key=lambda pair: pair[1])[0]
     surface, counts = Surface(observed, cell.seed), (len(known), len(stopped), len(diverged))
-    return Band(cell.name, cell.loss, cell.metric, bounds, surface, best, *counts)
+    seen = [point.first for point, *_ in rows]
+    return Band(cell.name, cell.loss, cell.metric, bounds, surface, seen, best, *counts)
 
 
 def _values_of(point: Point, fresh: Mapping[str, Sequence[float]]) -> list[float]:
