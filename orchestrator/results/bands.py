@@ -117,7 +117,7 @@ class Band:
             return []
         with np.errstate(invalid="ignore"):
             # NaN where the set has a single value of a parameter; it is below every limit.
-            likeness = np.corrcoef(inside.T)
+            likeness = np.atleast_2d(np.corrcoef(inside.T))
         pairs = [
             (first, second, float(likeness[row, column]))
             for (row, first), (column, second) in combinations(enumerate(self.bounds), 2)

@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 
 REACH = 0.01
 """Least probability of reaching the best place with which a place belongs to the set of best settings."""
