@@ -40,6 +40,7 @@ class Searched:
         """Name -> name for people of each parameter."""
         return parameter_names(self.parameters)
 
+    @property
     def numbers(self) -> list[str]:
         """Names of the parameters that are numbers, those with the largest effect first, where effects are known."""
         names = [name for name, values in self.parameters.items() if not is_word(values)]

@@ -33,7 +33,7 @@ from orchestrator.report.space import Searched, number_ticks, searched
 from orchestrator.report.studies import Study, best_studies
 from orchestrator.results.bands import Band, value_at
 from orchestrator.results.surface import REACH
-from orchestrator.text.wording import metric_words
+from orchestrator.text.wording import metric_words, parameter_names
 
 GRID = 24
 """Number of grid points along each side of a contour."""
@@ -144,7 +144,7 @@ def _effects(space: Searched, most: int) -> Panel:
         "type": "scatter",
         "mode": "markers",
         "x": [round(value, 3) for value in values],
-        "y": [plain(space.names[name]) for name in names],
+        "y": [plain(parameter_names(space.band.bounds)[name]) for name in names],
         "error_x": {
             "type": "data",
             "symmetric": False,

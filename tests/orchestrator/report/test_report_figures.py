@@ -173,7 +173,7 @@ def test_a_surface_is_drawn_with_its_band_and_its_best_settings() -> None:
     history = author.finish()
     page, (found,) = build_page(history), Analyses(history).bands.values()
     (effects,) = page.figures["effects"].options[0].panels
-    assert effects.data[0]["y"][-1] == "training.learning_rate", "the largest effect is drawn at the top"
+    assert effects.data[0]["y"][-1] == "learning rate", "the largest effect is drawn at the top"
     flat, interval, mean, dots = page.figures["slices"].options[0].panels[0].data
     assert flat["x"] == [*found.ranges["training.learning_rate"], *reversed(found.ranges["training.learning_rate"])]
     assert len(interval["x"]) == 2 * len(mean["x"]) and len(dots["x"]) == 24
