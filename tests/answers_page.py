@@ -16,6 +16,7 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.analyses import Analyses, describe_early_epochs, describe_optimism, equal_budget_answer
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import over_datasets, unconfirmed
+from orchestrator.results.bands import band_answers
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.equal_budget import Json
 from orchestrator.results.judged import JudgedVerdict, judged_answer
@@ -25,6 +26,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.results.trends import find_trend, trend_answer
 from orchestrator.results.verdict import judge
 from tests.support.experiments import make_experiment
+from tests.support.two_coefficients import history_of
 from trainables.config import TrialConfig
 
 INTRODUCTION = """# Answers
@@ -237,6 +239,14 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         answer = judged_answer("flickr8k", [JudgedVerdict("flickr8k", same, {"rsum": verdict}, 0.62 if same else None)])
         assert answer is not None
         yield answer.question, when, answer.sentences
+    studies = (
+        ("one of two coefficients matters", history_of(24)),
+        ("two coefficients belong together", history_of(48, tilt=0.6)),
+        ("few trials and much noise", history_of(12, noise=12.0)),
+    )
+    for when, searched in studies:
+        for answer in band_answers("pets", list(Analyses(searched).bands.values())):
+            yield answer.question, when, answer.sentences
     edges = [{"loss": "nt_xent", "parameter": "training.learning_rate", "key": "search.training.learning_rate"}]
     edges[0] |= {"bound": "[0.0002, 0.003] log", "lowest": 0.0027, "highest": 0.0029, "is_upper": True, "settings": 3}  # type: ignore[dict-item]
     history = trials_of("flickr8k", {"nt_xent": [250.0, 260.0], "triplet_sh": [240.0, 270.0, 280.0, 1.0, 2.0]})

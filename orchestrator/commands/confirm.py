@@ -23,6 +23,13 @@ def confirm(
         int | None,
         typer.Option(help="Run a race: at most this many trainings a dataset, the last of them for the two in front."),
     ] = None,
+    surface: Annotated[
+        bool,
+        typer.Option(
+            "--surface",
+            help="First train the setting to use of each study's surface, and confirm it too; continues the search.",
+        ),
+    ] = False,
     baseline: Annotated[
         str | None, typer.Option(help="Loss to compare the winner with, instead of the best published settings.")
     ] = None,
@@ -34,8 +41,8 @@ def confirm(
     as_json: Json = False,
 ) -> None:
     """Train the best trials of a search again with fresh seeds. The same command resumes."""
-    changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline}
+    changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline, "surface": surface or None}
     wanted = partial(confirm_experiment, changes=changes)
     resume_experiment(
-        experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json, search=False
+        experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json, search=surface
     )

@@ -131,6 +131,7 @@ class Experiment(BaseModel):
         mistakes.of(_check_studies, self)
         if self.confirm is not None and self.confirm.baseline is not None:
             mistakes.of(check_names, "confirm.baseline", [self.confirm.baseline], self.losses)
+        mistakes.of(_check_surface, self)
         mistakes.of(_check_race, self)
         mistakes.of(_check_each_of, self)
         for number, change in enumerate(self.overrides):
@@ -169,9 +170,14 @@ class Experiment(BaseModel):
 
     def trials_in(self, cell: Cell) -> int:
         """Return how many trials a study has in the end."""
-        if self.search.sampler != "grid":
-            return self.search.trials
-        return min(self.search.trials, cell.space.grid_size)
+        is_grid = self.search.sampler == "grid"
+        suggested = min(self.search.trials, cell.space.grid_size) if is_grid else self.search.trials
+        return suggested + self.ends_at_surface
+
+    @property
+    def ends_at_surface(self) -> bool:
+        """Whether the last trial of each study has the setting to use of its surface, see ``Confirm.surface``."""
+        return self.confirm is not None and self.confirm.surface
 
     def most_confirmations(self) -> dict[str, int]:
         """Return study -> the largest number of trainings that confirm it.
@@ -190,7 +196,8 @@ class Experiment(BaseModel):
                 counts[cell.name] = confirm.trainings // studies + (place < confirm.trainings % studies)
             else:
                 baseline = place == 0 or confirm.published == "each"
-                counts[cell.name] = (min(confirm.top, self.trials_in(cell)) + baseline) * (confirm.seeds or 0)
+                candidates = min(confirm.top, self.trials_in(cell)) + baseline + confirm.surface
+                counts[cell.name] = candidates * (confirm.seeds or 0)
         return counts
 
     def _cell(self, dataset: str, model: str, losses: tuple[str, ...]) -> Cell:
@@ -306,12 +313,18 @@ def _check_race(experiment: Experiment) -> None:
     if confirm is None or confirm.trainings is None:
         return
     studies = len(experiment._combinations()) // len(experiment.datasets)
-    most = min(confirm.top, experiment.search.trials) * studies + 1
+    most = (min(confirm.top, experiment.search.trials) + confirm.surface) * studies + 1
     if confirm.trainings < 2 * most:
         raise ValueError(
             f"confirm.trainings: a race trains each candidate at least twice, and there may be {most} on a "
             f"dataset ({confirm.top} of each study, and the baseline), so at least {2 * most}, got {confirm.trainings}"
         )
+
+
+def _check_surface(experiment: Experiment) -> None:
+    """Refuse a surface over trials that change their settings."""
+    if experiment.ends_at_surface and experiment.scheduler.name == "pbt":
+        raise ValueError("confirm.surface: trials of a population change their settings; set confirm.surface: false")
 
 
 def _check_each_of(experiment: Experiment) -> None:

@@ -243,6 +243,8 @@ class Confirm(BaseModel):
             each possible candidate; ``null`` is a fixed design.
         published: ``best``: of the published settings on a dataset, the settings that did best in the search are
             trained again as well; ``each``: the published settings of each study are.
+        surface: Whether the last trial of each study, one more than ``search.trials``, has the setting to use of the
+            study's surface, and is confirmed beside the best trials. A study without a surface gets another suggestion.
         baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
             dataset in the search, which are confirmed as well.
         verdict: The variation in the test that decides: ``seeds_and_images``, other seeds on new images of this kind;
@@ -257,6 +259,7 @@ class Confirm(BaseModel):
     seeds: Annotated[int, Field(ge=2)] | None = None
     trainings: Annotated[int, Field(ge=4)] | None = None
     published: Literal["best", "each"] = "best"
+    surface: bool = False
     baseline: LossName | None = None
     verdict: Literal["seeds", "seeds_and_images"] = "seeds_and_images"
     smallest_difference: Annotated[float, Field(ge=0)] = 1.0

@@ -145,7 +145,9 @@ def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Calla
         PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]
         for dataset, verdict in summary.verdicts.items()
     }
-    space = cache(lambda: {figure.key: figure for figure in space_figures(studies)})
+    space = cache(
+        lambda: {figure.key: figure for figure in space_figures(studies, summary.analyses.bands if begun else {})}
+    )
     return {
         "front": lambda: front_figure(summary.history, studies),
         "trials": lambda: over_trials(studies),
@@ -155,7 +157,7 @@ def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Calla
         "race": lambda: race_figure(summary.races, summary.history.metric if begun else "val/rsum", names),
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
-        "importance": lambda: space()["importance"],
+        "effects": lambda: space()["effects"],
         "slices": lambda: space()["slices"],
         "contours": lambda: space()["contours"],
         "weights": lambda: weight_figure(studies, ranked),

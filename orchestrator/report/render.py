@@ -169,7 +169,7 @@ _POLICY = "policy-of-the-page"
 
 CHARTS = (
     ("search", "Search", ("front", "trials", "curves", "budget", "incumbents", "race", "early")),
-    ("space", "Coefficients", ("parallel", "importance", "slices", "contours")),
+    ("space", "Coefficients", ("parallel", "effects", "slices", "contours")),
     ("losses", "Losses", ("weights", "learned", "cocos")),
     ("cost", "Cost", ("spent",)),
 )

@@ -1,17 +1,4 @@
-"""The search space of a study from its trials: the parameters that differ, their axes, and their main effects.
-
-The main effect of a parameter is how much of the metric's variance it explains by itself. The trials are cut into
-groups by the parameter's value (quantiles of a number, values of a word), and
-
-    share = (SS_between - df_between * MS_within) / SS_total,
-
-the bias-corrected correlation ratio epsilon squared [Kelley1935], which is 0 in expectation for a parameter without
-effect, with any number of groups. The share includes effects of any shape of a single parameter. Interactions are not
-counted, and a parameter that the sampler hardly varies after the first trials looks less important than it is.
-
-References:
-    [Kelley1935] Kelley, An unbiased correlation ratio measure. PNAS 21(9):554-559.
-"""
+"""The search space of a study from its trials: the parameters that differ, their axes, and the surface over them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +9,8 @@ import numpy as np
 from orchestrator.journal.trial import Trial
 from orchestrator.report.figures import Json, axis, log_axis, log_ticks, scaled
 from orchestrator.report.studies import Study
+from orchestrator.results.bands import Band
 from orchestrator.text.wording import parameter_names
-
-FEWEST = 10
-"""Fewest trials with which a share is given."""
-
-MOST_GROUPS = 8
 
 
 @dataclass(frozen=True)
@@ -36,16 +19,16 @@ class Searched:
 
     Attributes:
         parameters: Name -> value in each trial, in the order of the search space.
-        importance: Name -> main effect of the parameter, ``None`` if unknown.
         logs: Names of the parameters whose axis is logarithmic.
+        band: The surface over the parameters, where there are enough trials.
     """
 
     study: Study
     trials: Sequence[Trial]
     values: Sequence[float]
     parameters: Mapping[str, Sequence[Any]]
-    importance: Mapping[str, float | None]
     logs: frozenset[str]
+    band: Band | None = None
 
     @property
     def metric(self) -> str:
@@ -58,16 +41,11 @@ class Searched:
         return parameter_names(self.parameters)
 
     @property
-    def shares(self) -> list[tuple[str, float]]:
-        """Names and known importances of the parameters, the least important first."""
-        known = [(name, share) for name, share in self.importance.items() if share is not None]
-        return sorted(known, key=lambda pair: pair[1])
-
-    @property
     def numbers(self) -> list[str]:
-        """Names of the parameters that are numbers, the most important first."""
+        """Names of the parameters that are numbers, those with the largest effect first, where effects are known."""
         names = [name for name, values in self.parameters.items() if not is_word(values)]
-        return sorted(names, key=lambda name: -(self.importance[name] or 0.0))
+        changes = self.band.changes if self.band else {}
+        return sorted(names, key=lambda name: -(changes[name].value if name in changes else 0.0))
 
     def unit(self, name: str) -> list[float]:
         """Return the values of a parameter on [0, 1] of its axis; words are spread evenly in alphabetical order."""
@@ -76,12 +54,6 @@ class Searched:
             return scaled(values, log=name in self.logs)
         words = sorted({str(value) for value in values})
         return [words.index(str(value)) / (len(words) - 1) for value in values]
-
-    def spread(self, name: str, count: int) -> list[float]:
-        """Return evenly spaced values on a number's axis, from the lowest tried value to the highest."""
-        low, high = min(self.parameters[name]), max(self.parameters[name])
-        values = np.geomspace(low, high, count) if name in self.logs else np.linspace(low, high, count)
-        return [float(f"{value:.5g}") for value in values]
 
     def axis(self, name: str) -> Json:
         """Return the axis of a parameter."""
@@ -126,8 +98,8 @@ def _round_values(low: float, high: float) -> list[float]:
     return [float(f"{place * step:.6g}") for place in range(int(np.ceil(low / step)), int(np.floor(high / step)) + 1)]
 
 
-def searched(study: Study) -> Searched:
-    """Return the searched parameters of a study."""
+def searched(study: Study, band: Band | None = None) -> Searched:
+    """Return the searched parameters of a study, with its surface."""
     # In conditional search spaces a trial may lack a parameter; only parameters that every trial has can be drawn.
     names = [name for trial in study.valued[:1] for name in trial.params]
     names = [name for name in names if all(name in trial.params for trial in study.valued)]
@@ -135,9 +107,8 @@ def searched(study: Study) -> Searched:
     values = [trial.best_value or 0.0 for trial in trials]
     columns = {name: [trial.params[name] for trial in trials] for name in names}
     columns = {name: column for name, column in columns.items() if len({str(value) for value in column}) > 1}
-    effects = {name: main_effect(column, values) for name, column in columns.items()}
     logs = frozenset(name for name, column in columns.items() if _is_log(study.logs, name, column))
-    return Searched(study, trials, values, columns, effects, logs)
+    return Searched(study, trials, values, columns, logs, band)
 
 
 def is_word(values: Sequence[Any]) -> bool:
@@ -155,45 +126,12 @@ def _is_log(logs: Mapping[str, bool], name: str, values: Sequence[Any]) -> bool:
     return high > 20 * low and middle < (low * high) ** 0.5 * 2
 
 
-def main_effect(values: Sequence[Any], metric: Sequence[float]) -> float | None:
-    """Return the share of the metric's variance that one parameter explains.
-
-    Args:
-        values: The parameter in each of N trials; numbers, or words.
-        metric: Value of each trial, N finite numbers.
-
-    Returns:
-        A share in [0, 1]; ``None`` with fewer than ``FEWEST`` trials, or without variance.
-    """
-    y = np.asarray(metric, dtype=float)
-    group = _groups(values)
-    counts = np.bincount(group)
-    total = float(((y - y.mean()) ** 2).sum()) if len(y) else 0.0
-    if len(y) < FEWEST or total <= 1e-12 or len(counts) < 2 or len(y) <= len(counts):
-        return None
-    means = np.bincount(group, weights=y) / counts
-    between = float((counts * (means - y.mean()) ** 2).sum())
-    noise = (total - between) / (len(y) - len(counts))
-    return float(np.clip((between - (len(counts) - 1) * noise) / total, 0, 1))
-
-
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
     """Return Spearman's correlation with mean ranks for ties; ``None`` below three pairs or for constant values."""
     a, b = _ranks(x), _ranks(y)
     if len(a) < 3 or a.std() == 0 or b.std() == 0:
         return None
     return float(np.corrcoef(a, b)[0, 1])
-
-
-def _groups(values: Sequence[Any]) -> np.ndarray:
-    """Return the group of each trial, numbered from 0 without a gap."""
-    if any(isinstance(value, str | bool) for value in values):
-        return np.unique([str(value) for value in values], return_inverse=True)[1]
-    ranks = _ranks(values)
-    groups = max(2, min(MOST_GROUPS, round(len(values) ** 0.5)))
-    # Equal values share a rank, so they share a group as well.
-    cut = np.ceil(ranks * groups / max(len(values), 1)).astype(int)
-    return np.unique(cut, return_inverse=True)[1]
 
 
 def _ranks(values: Sequence[float]) -> np.ndarray:

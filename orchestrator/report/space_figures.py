@@ -1,12 +1,11 @@
-"""Figures of the search space: parallel coordinates, importance, and slices and contours with a smooth mean.
+"""Figures of the search space: parallel coordinates, effects of the parameters, slices and contours of the surface.
 
-The smooth mean of scattered trials is the kernel regression of Nadaraya and Watson with a Gaussian of width
-``n^(-1/(4+d))`` of the unit cube (Scott's rule, halved). It does not extrapolate: places without near trials get no
-value. The lines of parallel coordinates are ordinary traces, because Plotly's own need WebGL, and its bundle of all
-charts.
+The surface is that of ``results/surface.py``. Slices and contours go through the setting to use: the parameters that
+are not drawn have its values. Studies with too few trials for a surface are drawn without one. The lines of parallel
+coordinates are ordinary traces, because Plotly's own need WebGL, and its bundle of all charts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -20,6 +19,7 @@ from orchestrator.report.figures import (
     Option,
     Panel,
     axis,
+    band,
     colour,
     colour_range,
     colour_scale,
@@ -29,13 +29,13 @@ from orchestrator.report.figures import (
     plain,
     scaled,
 )
-from orchestrator.report.space import FEWEST, Searched, is_word, number_ticks, rank_correlation, searched
+from orchestrator.report.space import Searched, number_ticks, searched
 from orchestrator.report.studies import Study, best_studies
-from orchestrator.text.wording import metric_words, share_text
+from orchestrator.results.bands import Band, value_at
+from orchestrator.results.surface import REACH
+from orchestrator.text.wording import metric_words, parameter_names
 
-NEAR = 0.35
-"""Sum of kernel weights below which a place is left blank; about the weight of one trial at 1.4 widths."""
-GRID = 36
+GRID = 24
 """Number of grid points along each side of a contour."""
 SLICES = 6
 """Most parameters of a study that get a slice; the most important parameters get one."""
@@ -43,9 +43,15 @@ PAIRS_AMONG = 3
 """Most parameters of a study that are paired in contours."""
 
 
-def space_figures(studies: Sequence[Study]) -> list[Figure]:
-    """Return the figures of the search space, with one option for each study."""
-    spaces = [space for space in map(searched, best_studies(studies)) if space.parameters]
+def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[Figure]:
+    """Return the figures of the search space, with one option for each study.
+
+    Args:
+        studies: The studies of the experiment.
+        bands: Study -> its surface, see ``results.bands``.
+    """
+    found = [searched(study, bands.get(study.name)) for study in best_studies(studies)]
+    spaces = [space for space in found if space.parameters]
     most = max((len(space.parameters) for space in spaces), default=1)
     return [
         Figure(
@@ -57,27 +63,28 @@ def space_figures(studies: Sequence[Study]) -> list[Figure]:
             height=400,
         ),
         Figure(
-            "importance",
-            "Parameter importance",
-            "Share of the metric's variance that a parameter explains by itself: the bias-corrected correlation ratio "
-            "ε² over groups of its values. Interactions are not counted, and parameters that the sampler settled early "
-            "look less important than they are. ρ is Spearman's rank correlation.",
-            [Option(space.study.label, [_importance(space, most)]) for space in spaces if space.shares],
+            "effects",
+            "Effects of the parameters",
+            "How much the expected value changes over the range of a parameter, with its 95 % interval; the other "
+            "parameters have the values of the setting to use. An interval that reaches 0 shows no effect.",
+            [Option(space.study.label, [_effects(space, most)]) for space in spaces if space.band],
             height=90 + 38 * most,
         ),
         Figure(
             "slices",
             "Slices",
             "The metric against each parameter, coloured by its value; hollow trials were stopped early and count with "
-            "the value that they had reached. The line is a kernel-weighted mean; it stops where no trial is near.",
+            "the value that they had reached. The line is the expected value with its 95 % band, the other parameters "
+            "as in the setting to use. The grey area has the settings that do not differ significantly from the best.",
             [Option(space.study.label, _slices(space)) for space in spaces],
             height=280,
         ),
         Figure(
             "contours",
             "Contours",
-            f"The same mean over two parameters at a time, of the {PAIRS_AMONG} most important; blank where no trial "
-            "is near. Every trial is a dot in the colour of its own value.",
+            f"The expected value over two parameters at a time, of the {PAIRS_AMONG} with the largest effects, the "
+            "others as in the setting to use. The line surrounds the settings that do not differ significantly from "
+            "the best; the cross is the setting to use. Every trial is a dot in the colour of its own value.",
             [Option(space.study.label, panels) for space in spaces if (panels := _contours(space))],
             height=340,
         ),
@@ -127,33 +134,34 @@ def _tick(place: int, height: float, text: str) -> Json:
     return {"x": place, "y": height, "text": plain(text), "font": {"size": 11}, **looks}
 
 
-def _importance(space: Searched, most: int) -> Panel:
-    shares = space.shares
-    bar: Json = {
-        "type": "bar",
-        "orientation": "h",
-        "x": [round(share, 4) for _, share in shares],
-        "y": [plain(space.names[name]) for name, _ in shares],
-        "text": [f" {share_text(share)}{_direction(space, name)}" for name, share in shares],
-        "textposition": "outside",
-        "cliponaxis": False,
+def _effects(space: Searched, most: int) -> Panel:
+    assert space.band is not None
+    changes = space.band.changes
+    names = sorted(changes, key=lambda name: changes[name].value)
+    values = [changes[name].value for name in names]
+    ends = [(changes[name].low or 0.0, changes[name].high or 0.0) for name in names]
+    bars: Json = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [round(value, 3) for value in values],
+        "y": [plain(parameter_names(space.band.bounds)[name]) for name in names],
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [round(high - value, 3) for value, (_, high) in zip(values, ends, strict=True)],
+            "arrayminus": [round(value - low, 3) for value, (low, _) in zip(values, ends, strict=True)],
+            "color": colour(space.study),
+        },
+        "marker": {"color": colour(space.study), "size": 9},
         "hoverinfo": "skip",
-        "marker": {"color": colour(space.study)},
-        "width": 0.6,
     }
     layout = {
-        "xaxis": axis("share of variance, main effect", range=[0, 1.2], tickformat=".0%", dtick=0.25),
-        # The axis has room for as many bars as the largest study needs, so that bars are equally thick in all studies.
-        "yaxis": {"type": "category", "showgrid": False, "range": [len(shares) - most - 0.5, len(shares) - 0.5]},
+        "xaxis": axis(f"change of {metric_words(space.metric)}", zeroline=True),
+        # The axis has room for as many rows as the largest study needs, so that rows are equally high in all studies.
+        "yaxis": {"type": "category", "showgrid": False, "range": [len(names) - most - 0.5, len(names) - 0.5]},
         "showlegend": False,
     }
-    return Panel("", [bar], layout)
-
-
-def _direction(space: Searched, name: str) -> str:
-    values = space.parameters[name]
-    rho = None if is_word(values) else rank_correlation(values, space.values)
-    return "" if rho is None else f"  ρ {rho:+.2f}"
+    return Panel("", [bars], layout)
 
 
 def _slices(space: Searched) -> list[Panel]:
@@ -175,12 +183,28 @@ def _slice(space: Searched, name: str) -> Panel:
 
 
 def _trend(space: Searched, name: str) -> list[Json]:
-    values = space.parameters[name]
-    if is_word(values) or len(values) < FEWEST:
+    """Return the area of the best settings, and the expected value with its band."""
+    if space.band is None or name not in space.band.bounds:
         return []
-    places = np.linspace(0, 1, 60)
-    mean = smooth(np.array(space.unit(name))[:, None], np.array(space.values), places[:, None])
-    return [line(space.spread(name, len(places)), _blanks(mean), color="--muted", hoverinfo="skip")]
+    surface, shares = space.band.surface, np.linspace(0, 1, 60)
+    line_ = _through_setting(space.band, {name: shares})
+    mean, low, high = surface.band(surface.predict(line_))
+    x = [value_at(space.band.bounds[name], float(share)) for share in shares]
+    bottom, top = min([*low, *space.values]), max([*high, *space.values])
+    return [
+        band(space.band.ranges[name], [bottom] * 2, [top] * 2, "--band2"),
+        band(x, rounded(low), rounded(high), "--band2"),
+        line(x, rounded(mean), color="--muted", hoverinfo="skip"),
+    ]
+
+
+def _through_setting(found: Band, varied: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return places with given shares of some parameters, and of the others those of the setting to use."""
+    count = len(next(iter(varied.values())))
+    places = np.tile(found.surface.safest, (count, 1))
+    for name, shares in varied.items():
+        places[:, list(found.bounds).index(name)] = shares
+    return places
 
 
 def _contours(space: Searched) -> list[Panel]:
@@ -189,11 +213,8 @@ def _contours(space: Searched) -> list[Panel]:
 
 def _contour(space: Searched, first: str, second: str) -> Panel:
     traces: list[Json] = []
-    if len(space.values) >= FEWEST:
-        places = np.linspace(0, 1, GRID)
-        grid = np.stack(np.meshgrid(places, places), axis=-1).reshape(-1, 2)
-        mean = smooth(np.array([space.unit(first), space.unit(second)]).T, np.array(space.values), grid)
-        traces.append(_field(space.spread(first, GRID), space.spread(second, GRID), mean.reshape(GRID, GRID)))
+    if space.band is not None and {first, second} <= space.band.bounds.keys():
+        traces += _field(space.band, first, second)
     rim = {"color": "--surface", "width": 1}
     marker = {"symbol": "circle", "color": space.values, "coloraxis": "coloraxis", "line": rim}
     traces.append(dots(space.study, space.trials, space.parameters[first], space.parameters[second], **marker))
@@ -201,40 +222,37 @@ def _contour(space: Searched, first: str, second: str) -> Panel:
     return Panel("", traces, {**axes, **colour_scale(space.metric, space.values)})
 
 
-def _field(x: list[float], y: list[float], mean: np.ndarray) -> Json:
-    return {
-        "type": "contour",
-        "x": x,
-        "y": y,
-        "z": [_blanks(row) for row in mean],
-        "coloraxis": "coloraxis",
-        "contours": {"coloring": "heatmap", "showlines": True},
-        "line": {"width": 0.5, "color": "--surface"},
-        "ncontours": 12,
-        "connectgaps": False,
-        "hoverinfo": "skip",
-    }
+def _field(found: Band, first: str, second: str) -> list[Json]:
+    """Return the expected value, the edge of the set of best settings, and the setting to use."""
+    shares = np.linspace(0, 1, GRID)
+    across, up = (grid.ravel() for grid in np.meshgrid(shares, shares))
+    predicted = found.surface.predict(_through_setting(found, {first: across, second: up}))
+    mean, *_ = found.surface.band(predicted)
+    x, y = ([value_at(found.bounds[name], float(share)) for share in shares] for name in (first, second))
+    about = {"type": "contour", "x": x, "y": y, "hoverinfo": "skip"}
+    return [
+        {
+            **about,
+            "z": [rounded(row) for row in mean.reshape(GRID, GRID)],
+            "coloraxis": "coloraxis",
+            "contours": {"coloring": "heatmap", "showlines": True},
+            "line": {"width": 0.5, "color": "--surface"},
+            "ncontours": 12,
+        },
+        {
+            **about,
+            "z": [rounded(row, 4) for row in found.surface.reach(predicted).reshape(GRID, GRID)],
+            "contours": {"coloring": "none", "start": REACH, "end": REACH, "size": 1},
+            "line": {"width": 2.5, "color": "--ink"},
+            "showscale": False,
+        },
+        {
+            **line([found.setting[first]], [found.setting[second]], color="--ink", hoverinfo="skip", mode="markers"),
+            "marker": {"symbol": "x", "size": 10, "color": "--ink"},
+        },
+    ]
 
 
-def smooth(points: np.ndarray, values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the mean of the values around each place.
-
-    Args:
-        points: Points of the trials, shape (N, d), scaled to [0, 1].
-        values: Values of the trials, shape (N,).
-        places: Places of the means, shape (M, d).
-
-    Returns:
-        Weighted means, shape (M,); NaN where no trial is near.
-    """
-    count, dimensions = points.shape
-    width = 0.5 * count ** (-1 / (4 + dimensions))
-    squares = ((places[:, None, :] - points[None, :, :]) ** 2).sum(axis=2)
-    weights = np.exp(-squares / (2 * width**2))
-    total = weights.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(total >= NEAR, weights @ values / total, np.nan)
-
-
-def _blanks(row: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(value) else round(float(value), 3) for value in row]
+def rounded(row: Sequence[float] | np.ndarray, digits: int = 3) -> list[float]:
+    """Return numbers with few digits, which a page of many surfaces needs."""
+    return [round(float(value), digits) for value in row]

@@ -35,6 +35,7 @@ from orchestrator.journal.points import Point, points_by_study, points_of, ranke
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.answer import Answer, Column, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
+from orchestrator.results.bands import Band, band_answers, bands
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
@@ -115,6 +116,11 @@ class Analyses:
         return space_edges(self.history, self.studies)
 
     @cached_property
+    def bands(self) -> Mapping[str, Band]:
+        """Study -> its surface with the set of best settings, where there are enough trials, see ``bands``."""
+        return bands(self.history)
+
+    @cached_property
     def _compared(self) -> Mapping[str, Sequence[str]]:
         return comparability(self.history)
 
@@ -135,6 +141,7 @@ class Analyses:
         """
         answers = (
             self._front(dataset),
+            *band_answers(dataset, list(_of_dataset(self.bands, self._trials(dataset)).values())),
             trend_answer(dataset, trends),
             judged_answer(dataset, judged),
             self._equal_budget(dataset),

@@ -16,6 +16,7 @@ from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import Point, best_points, points_of, ranked, trained_alike
 from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
+from orchestrator.results.bands import setting_to_use
 from orchestrator.results.comparisons import LEVEL
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds
@@ -30,7 +31,13 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
     confirm = experiment.confirm
     if confirm is None:
         return []
-    candidates = choose_candidates(history, confirm.top, each=confirm.published == "each", each_of=confirm.each_of)
+    candidates = choose_candidates(
+        history,
+        confirm.top,
+        each=confirm.published == "each",
+        each_of=confirm.each_of,
+        further=surface_trials(experiment, history) if confirm.surface else (),
+    )
     chosen: dict[str, list[Trial]] = {}
     for trial in candidates:
         chosen.setdefault(trial.config.dataset, []).append(trial)
@@ -86,7 +93,25 @@ def level_of_plan(level: float, looks_before: int) -> float:
     return level if looks_before == 0 else RESERVE / 2**looks_before
 
 
-def choose_candidates(history: History, top: int, *, each: bool = False, each_of: str | None = None) -> list[Trial]:
+def surface_trials(experiment: Experiment, history: History) -> list[Trial]:
+    """Return the trial of each study at the setting to use of its surface, see ``Confirm.surface``.
+
+    It may have been stopped early, because the confirmation trains every candidate to its end. Where the setting
+    repeats an earlier trial, this trial is returned.
+    """
+    found: list[Trial] = []
+    for cell in experiment.cells():
+        trials = history.study(cell.name)
+        last = experiment.trials_in(cell) - 1
+        if len(trials) > last and setting_to_use(cell, trials[:last]) is not None:
+            trial = trials[last]
+            found.append(history.trials[trial.candidate or trial.id])
+    return found
+
+
+def choose_candidates(
+    history: History, top: int, *, each: bool = False, each_of: str | None = None, further: Sequence[Trial] = ()
+) -> list[Trial]:
     """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
 
     Trainings of one setting are one candidate, whose value is their mean. Settings that trained alike in every epoch
@@ -98,6 +123,7 @@ def choose_candidates(history: History, top: int, *, each: bool = False, each_of
         top: Number of trials of each study, or of each value.
         each_of: A searched parameter, of which the best trials of each value in a study are chosen.
         each: Whether to add the published settings of each study, not only of each dataset.
+        further: Trials that are candidates as well.
     """
     searched = history.stage(Stage.SEARCH)
     planned = {name for plan in history.plans.values() for name in plan.candidates}
@@ -119,6 +145,7 @@ def choose_candidates(history: History, top: int, *, each: bool = False, each_of
             groups.setdefault(point.first.params.get(each_of) if each_of else None, []).append(point)
         for points in groups.values():
             chosen += islice(distinct(point.first for point in points), top)
+    chosen += further
     datasets = dict.fromkeys(trial.config.dataset for trial in chosen)
     defaults = [published_default(history, name) for name in datasets]
     if each:

@@ -9,6 +9,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.records import ConfirmationPlanned
 from orchestrator.journal.trial import Stage
+from orchestrator.results.bands import setting_to_use
 from orchestrator.results.confirmation import current_plans, most_trainings, trainings_of
 from orchestrator.search.budget import Meter
 from orchestrator.search.display import Progress
@@ -62,7 +63,9 @@ def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
         from orchestrator.tuner.run import run_trials
         from orchestrator.tuner.scheduler import PopulationScheduler, StudyScheduler
 
-        studies = Studies(experiment, ledger, meter.is_closed)
+        studies = Studies(
+            experiment, ledger, meter.is_closed, lambda cell: setting_to_use(cell, ledger.history.study(cell.name))
+        )
         if experiment.scheduler.name == "pbt":
             populations = Populations(experiment, studies, ledger, session.checkpoints)
             return run_trials(shown, populations, PopulationScheduler(experiment.scheduler, ledger))

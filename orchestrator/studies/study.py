@@ -84,11 +84,22 @@ class Study:
         self._changed.clear()
         return self._known
 
-    def ask(self) -> tuple[Mapping[str, Any], Suggestion]:
-        """Return the next suggestion: its parameters, and their setting."""
+    @property
+    def is_at_last(self) -> bool:
+        """Whether the next trial is the last."""
+        return self._asked == self.size - 1
+
+    def ask(self, setting: Mapping[str, Any] | None = None) -> tuple[Mapping[str, Any], Suggestion]:
+        """Return the next suggestion: its parameters, and their setting.
+
+        Args:
+            setting: The parameters to suggest; ``None`` leaves the choice to the sampler.
+        """
         number = self._asked
         self._asked += 1
         self._drawn = []
+        if setting is not None:
+            return self._ask_for(setting)
         if number < len(self._first_points):
             return self._ask_for(self._first_points[number])
         return self._suggest(self._search.sampler, self.cell.seed, number)
@@ -233,7 +244,11 @@ class Studies:
     """
 
     def __init__(
-        self, experiment: Experiment, ledger: Ledger, is_closed: Callable[[str], bool] = lambda study: False
+        self,
+        experiment: Experiment,
+        ledger: Ledger,
+        is_closed: Callable[[str], bool] = lambda study: False,
+        setting_of: Callable[[Cell], Mapping[str, Any] | None] = lambda cell: None,
     ) -> None:
         """Rebuild the studies from the journal.
 
@@ -241,8 +256,10 @@ class Studies:
             experiment: The experiment that is searched.
             ledger: Ledger that has the trials so far, and records the new trials.
             is_closed: Returns whether a study, given by its name, gets no new trials for now.
+            setting_of: Returns the setting to use by the surface of a study so far, for ``confirm.surface``.
         """
         search = experiment.search
+        self._setting_of = setting_of
         self._experiment, self._ledger, self._is_closed = experiment, ledger, is_closed
         self._studies = {
             cell.name: Study(cell, search, experiment.trials_in(cell), ledger.history.warm.get(cell.name, ()))
@@ -267,7 +284,7 @@ class Studies:
         self._studies[trial.study].observe(trial)
 
     def _create(self) -> Trial | None:
-        study = min(self._open(), key=lambda study: study.asked, default=None)
+        study = min(filter(self._is_ready, self._open()), key=lambda study: study.asked, default=None)
         if study is None:
             return None
         number = study.asked
@@ -278,18 +295,28 @@ class Studies:
 
     def _draw(self, study: Study) -> tuple[Mapping[str, Any], TrialConfig, str | None]:
         """Return a suggestion, its training and, if it is a replicate, the id of the first trial of its setting."""
-        params, suggestion = study.ask()
+        setting = self._setting_of(study.cell) if self._ends_at_surface(study) else None
+        params, suggestion = study.ask(setting)
         config = self._experiment.suggested(study.cell, suggestion)
         if self._experiment.scheduler.name == "pbt":
             # Trials of a population that begin alike differ after their first move, so they are no replicates.
             return params, config, None
         for attempt in range(1, DRAWS):
-            if study.may_repeat(config):
+            if setting is not None or study.may_repeat(config):
                 break
             params, suggestion = study.ask_again(attempt)
             config = self._experiment.suggested(study.cell, suggestion)
         first, trainings = study.first_with(config)
         return params, config if first is None else replace(config, seed=replicate_seed(config.seed, trainings)), first
+
+    def _ends_at_surface(self, study: Study) -> bool:
+        return self._experiment.ends_at_surface and study.is_at_last
+
+    def _is_ready(self, study: Study) -> bool:
+        """Say whether a study can get a trial now: a surface is fitted when all trials of the search have ended."""
+        return not self._ends_at_surface(study) or all(
+            trial.has_ended for trial in self._ledger.history.study(study.cell.name)
+        )
 
     def _open(self) -> list[Study]:
         """Return the studies that get another trial."""

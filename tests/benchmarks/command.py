@@ -37,6 +37,7 @@ BENCHMARKS = {
     "tracking": "how long until 10,000 metrics of 200 trials are in MLflow, beside one call a value",
     "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
     "verdicts": "how often verdicts err, in simulated studies and on halves of Flickr8k",
+    "bands": "how often the set of best settings holds the true optimum, beside a box around three best, simulated",
     "window": "regret of long simulated searches that show TPE some of their trials, beside all",
 }
 """Each by its module's name, with what it measures, in the order in which all are run."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +24,9 @@ from orchestrator.report.render import write_answers_page
 from orchestrator.report.search_figures import FEW, highest_means
 from orchestrator.report.space import number_ticks, searched
 from orchestrator.report.studies import studies_of
-from orchestrator.results.analyses import log_ranges
+from orchestrator.results.analyses import Analyses, log_ranges
 from orchestrator.results.answer import Answer, Column, table_of
+from orchestrator.results.surface import REACH
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
 
@@ -156,9 +158,39 @@ def test_slices_and_contours_are_coloured_by_value_with_one_scale(key: str) -> N
             assert scale["cmin"] < scale["cmax"]
             assert scale["colorbar"]["title"]["text"] == ("val rsum" if key == "contours" else "")
             coloured = [trace for trace in panel.data if "coloraxis" in {**trace, **trace.get("marker", {})}]
-            assert len(coloured) == (2 if key == "contours" else 1)
+            assert len(coloured) == 1
             values = next(trace["marker"]["color"] for trace in coloured if "marker" in trace)
             assert max(values) == scale["cmax"]
+
+
+def test_a_surface_is_drawn_with_its_band_and_its_best_settings() -> None:
+    random, author = np.random.default_rng(0), Author(rated())
+    for number in range(24):
+        temperature, rate = 10 ** random.uniform(-2, -0.5), 10 ** random.uniform(-4, -2)
+        trial = author.create("nt_xent", number, {"temperature": temperature, "training.learning_rate": rate})
+        value = 200 - 50 * (math.log10(rate) + 3) ** 2 + random.normal()
+        author.epoch(trial, 1, {"val/rsum": value}, "finished")
+    history = author.finish()
+    page, (found,) = build_page(history), Analyses(history).bands.values()
+    (effects,) = page.figures["effects"].options[0].panels
+    assert effects.data[0]["y"][-1] == "learning rate", "the largest effect is drawn at the top"
+    flat, interval, mean, dots = page.figures["slices"].options[0].panels[0].data
+    assert flat["x"] == [*found.ranges["training.learning_rate"], *reversed(found.ranges["training.learning_rate"])]
+    assert len(interval["x"]) == 2 * len(mean["x"]) and len(dots["x"]) == 24
+    assert all(
+        low <= middle <= high for low, middle, high in zip(interval["y"][::-1], mean["y"], interval["y"], strict=False)
+    )
+    expected, edge, setting, _ = page.figures["contours"].options[0].panels[0].data
+    assert np.shape(expected["z"]) == np.shape(edge["z"]) == (len(expected["y"]), len(expected["x"]))
+    assert setting["x"] == [found.setting["training.learning_rate"]]
+    assert edge["contours"]["start"] == REACH
+
+
+def rated() -> dict[str, Any]:
+    """Return an experiment that searches the learning rate too."""
+    described = experiment(losses=("nt_xent",))
+    described["search"]["training"] = {"learning_rate": [1e-4, 1e-2]}
+    return described
 
 
 def test_a_trial_that_learned_nothing_leaves_the_others_their_colours() -> None:

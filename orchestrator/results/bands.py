@@ -1,0 +1,411 @@
+"""The set of best settings of a study, which coefficients matter, and the setting to use: answers from its surface.
+
+A surface (``surface.py``) needs a study whose parameters are numbers that each trial has. It sees
+
+    trained to the end   the mean over the setting's trainings: replicates and confirmations with fresh seeds count,
+                         and their spread is the noise of seeds; without any it is estimated with the surface
+    stopped early        an estimate of the value at the end, with its error, see ``surface.value_at_end``
+    diverged             the lowest value of the study, with the spread of all values as its error: without them a
+                         region in which every training diverges would look unexplored
+
+A setting that moved to another trial's model has no single setting, so studies of populations have no surface.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from orchestrator.experiment.experiment import Cell
+from orchestrator.experiment.journalled import known_experiment
+from orchestrator.journal.history import History
+from orchestrator.journal.points import Point, points_of
+from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.answer import Answer, Column, Quantity, table_of
+from orchestrator.results.answer import Cell as TableCell
+from orchestrator.results.surface import Array, Observed, Surface, spread_of, value_at_end
+from orchestrator.text.values import count_text, short_names, value_text
+from orchestrator.text.wording import (
+    decimals_of,
+    interval_text,
+    listed,
+    metric_name,
+    number_text,
+    printed,
+    setting_text,
+    share_text,
+)
+from search_spaces import Range, StudySpace, Values
+from search_spaces.space import is_number
+
+BEST_SETTINGS, EFFECTS = "best_settings", "effects"
+"""Keys of the answers."""
+
+FEWEST = 12
+"""Fewest settings with a value, known or estimated, for a surface."""
+
+FEWEST_KNOWN = 4
+"""Fewest settings that were trained to their end."""
+
+WHOLE = 0.95
+"""Share of a range from which on the set takes the whole range."""
+
+WIDE = 10.0
+"""Width of an interval in points of rsum from which on digits after the point say nothing."""
+
+TOGETHER = 0.5
+"""Correlation of two parameters within the set from which on they must be chosen together."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """The surface of a study, with its parameters.
+
+    Attributes:
+        study: Name of the study.
+        loss: Its loss.
+        metric: The metric that the search maximised.
+        bounds: Parameter -> its bounds, for the parameters that were searched.
+        surface: The surface; its dimensions are the parameters in this order.
+        trials: The first trial of each setting that the surface rests on.
+        best: The setting with the highest mean, trained to its end.
+        known: Number of settings that were trained to their end.
+        stopped: Number of settings whose value at the end is an estimate.
+        diverged: Number of settings that diverged.
+    """
+
+    study: str
+    loss: str
+    metric: str
+    bounds: Mapping[str, Range | Values]
+    surface: Surface
+    trials: Sequence[Trial]
+    best: Point
+    known: int
+    stopped: int
+    diverged: int
+
+    @cached_property
+    def setting(self) -> dict[str, float]:
+        """The setting to use: the place of the set with the highest lower end, see ``Surface.safest``."""
+        for trial in self.trials:
+            # To the last digit, so that the setting of a trial is known as such.
+            if np.allclose(place_of(self.bounds, trial), self.surface.safest, rtol=0, atol=1e-9):
+                return {name: trial.params[name] for name in self.bounds}
+        return self._values(self.surface.safest)
+
+    @cached_property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Parameter -> lowest and highest value in the set of best settings."""
+        low, high = self._ends
+        lows, highs = self._values(low), self._values(high)
+        return {name: (lows[name], highs[name]) for name in self.bounds}
+
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """The parameters of which the set takes the whole range."""
+        low, high = self._ends
+        return frozenset(name for place, name in enumerate(self.bounds) if high[place] - low[place] >= WHOLE)
+
+    @cached_property
+    def together(self) -> list[tuple[str, str, float]]:
+        """Pairs of parameters that must be chosen together, with their correlation within the set, strongest first."""
+        inside = self._inside
+        if len(self.bounds) < 2:
+            return []
+        with np.errstate(invalid="ignore"):
+            # NaN where the set has a single value of a parameter; it is below every limit.
+            likeness = np.atleast_2d(np.corrcoef(inside.T))
+        pairs = [
+            (first, second, float(likeness[row, column]))
+            for (row, first), (column, second) in combinations(enumerate(self.bounds), 2)
+        ]
+        return sorted((pair for pair in pairs if abs(pair[2]) >= TOGETHER), key=lambda pair: -abs(pair[2]))
+
+    @cached_property
+    def changes(self) -> dict[str, Quantity]:
+        """Parameter -> how much the expected value changes over its range, with its 95 % interval."""
+        found = {}
+        for place, name in enumerate(self.bounds):
+            value, low, high = self.surface.change(place)
+            found[name] = Quantity(value, None, low, high)
+        return found
+
+    @cached_property
+    def matters(self) -> list[str]:
+        """The parameters with an effect, the largest first."""
+        found = [name for name, change in self.changes.items() if change.low is not None and change.low > 0]
+        return sorted(found, key=lambda name: -self.changes[name].value)
+
+    def expected(self, place: Array) -> Quantity:
+        """Return the expected value at a place, with its 95 % interval."""
+        mean, low, high = self.surface.band(self.surface.predict(place[None]))
+        return Quantity(float(mean[0]), None, float(low[0]), float(high[0]))
+
+    @cached_property
+    def of_best(self) -> Quantity:
+        """The expected value of the best trial's setting."""
+        return self.expected(place_of(self.bounds, self.best.first))
+
+    @property
+    def settings(self) -> int:
+        """Number of settings that the surface rests on."""
+        return self.known + self.stopped + self.diverged
+
+    @property
+    def _inside(self) -> Array:
+        return self.surface.places[self.surface.is_best]
+
+    @property
+    def _ends(self) -> tuple[Array, Array]:
+        return self._inside.min(axis=0), self._inside.max(axis=0)
+
+    def _values(self, place: Array) -> dict[str, float]:
+        return {
+            name: value_at(bound, float(share)) for (name, bound), share in zip(self.bounds.items(), place, strict=True)
+        }
+
+
+def bands(history: History) -> dict[str, Band]:
+    """Return study -> its band, for each study with enough trials."""
+    experiment = known_experiment(history)
+    repeats: dict[str, list[Trial]] = {}
+    for trial in history.stage(Stage.CONFIRM):
+        repeats.setdefault(trial.study, []).append(trial)
+    found = {
+        cell.name: band_of(cell, history.study(cell.name), repeats.get(cell.name, ()))
+        for cell in (experiment.cells() if experiment else ())
+    }
+    return {name: band for name, band in found.items() if band is not None}
+
+
+def setting_to_use(cell: Cell, trials: Sequence[Trial]) -> dict[str, float] | None:
+    """Return the setting to use by the surface over the trials of a search; ``None`` without a surface."""
+    band = band_of(cell, trials)
+    return None if band is None else band.setting
+
+
+def band_of(cell: Cell, trials: Sequence[Trial], repeats: Sequence[Trial] = ()) -> Band | None:
+    """Return the band of a study; ``None`` with too few trials, or where its parameters are no numbers of each trial.
+
+    Args:
+        cell: The study.
+        trials: The trials of its search.
+        repeats: The trainings that confirm some of them.
+    """
+    bounds = searched_numbers(cell.space)
+    points = points_of(trials)
+    known = [point for point in points if point.finished]
+    if not bounds or len(points) < FEWEST or len(known) < FEWEST_KNOWN:
+        return None
+    if any(point.first.moves or not bounds.keys() <= point.first.params.keys() for point in points):
+        return None
+    fresh: dict[str, list[float]] = {}
+    for trial in repeats:
+        if trial.state is TrialState.FINISHED and trial.best_value is not None:
+            fresh.setdefault(str(trial.candidate), []).append(trial.best_value)
+    values = [_values_of(point, fresh) for point in known]
+    rows = [(point, float(np.mean(of)), float(len(of)), 0.0) for point, of in zip(known, values, strict=True)]
+    curves = [point.running_best() for point in known]
+    stopped = list(_estimates(points, curves))
+    diverged = [point for point in points if point.state is TrialState.DIVERGED]
+    means = [value for _, value, _, _ in rows]
+    rows += stopped
+    rows += [(point, min(row[1] for row in rows), 1.0, float(np.std(means))) for point in diverged]
+    if len(rows) < FEWEST or len(set(means)) < 2:
+        return None
+    noise, freedom = spread_of(values)
+    places = np.array([place_of(bounds, point.first) for point, *_ in rows])
+    columns = np.array([row[1:] for row in rows])
+    observed = Observed(places, columns[:, 0], columns[:, 1], columns[:, 2], noise or None, freedom)
+    best = max(zip(known, means, strict=True), key=lambda pair: pair[1])[0]
+    surface, counts = Surface(observed, cell.seed), (len(known), len(stopped), len(diverged))
+    seen = [point.first for point, *_ in rows]
+    return Band(cell.name, cell.loss, cell.metric, bounds, surface, seen, best, *counts)
+
+
+def _values_of(point: Point, fresh: Mapping[str, Sequence[float]]) -> list[float]:
+    own = [trial.best_value for trial in point.finished if trial.best_value is not None]
+    return own + [value for trial in point.trainings for value in fresh.get(trial.id, ())]
+
+
+def _estimates(
+    points: Sequence[Point], finished: Sequence[Mapping[int, float]]
+) -> Iterator[tuple[Point, float, float, float]]:
+    for point in points:
+        if point.state is TrialState.STOPPED_EARLY:
+            end = value_at_end(point.running_best(), finished)
+            if end is not None:
+                yield point, end[0], 1.0, end[1]
+
+
+def searched_numbers(space: StudySpace) -> dict[str, Range | Values]:
+    """Return the bounds of the searched parameters; none where some depend on others, or are no numbers."""
+    varied = {
+        name: bound for name, bound in space.bounds().items() if isinstance(bound, Range) or len(bound.values) > 1
+    }
+    numbers = all(isinstance(bound, Range) or all(map(is_number, bound.values)) for bound in varied.values())
+    return varied if numbers and not space.is_conditional else {}
+
+
+def place_of(bounds: Mapping[str, Range | Values], trial: Trial) -> Array:
+    """Return where a trial lies in the ranges, shape (d,), in [0, 1]; listed numbers are spaced evenly."""
+    return np.array([_share(bound, trial.params[name]) for name, bound in bounds.items()])
+
+
+def _share(bound: Range | Values, value: float) -> float:
+    if isinstance(bound, Range):
+        return bound.share_of(value)
+    return sorted(bound.values).index(value) / (len(bound.values) - 1)
+
+
+def value_at(bound: Range | Values, share: float) -> float:
+    """Return the value of a parameter at a share of its range; of listed numbers the nearest."""
+    if isinstance(bound, Range):
+        return bound.at(share)
+    return float(sorted(bound.values)[round(share * (len(bound.values) - 1))])
+
+
+def band_answers(dataset: str, found: Sequence[Band]) -> list[Answer]:
+    """Return the answers about the coefficients of a dataset's losses, the best loss first; none without a surface."""
+    if not found:
+        return []
+    ordered = sorted(found, key=lambda band: -(band.best.value or 0.0))
+    return [_best_settings(dataset, ordered), _effects(dataset, ordered)]
+
+
+def _best_settings(dataset: str, found: Sequence[Band]) -> Answer:
+    first, metric = found[0], found[0].metric
+    columns = [
+        Column("study", "study", hidden=True),
+        Column("loss", "loss", hidden=True),
+        Column("name", "loss"),
+        Column("parameter", "parameter", hidden=True),
+        Column("shown", "parameter"),
+        Column("range", "best settings"),
+        Column("low", "from", unit="number", hidden=True),
+        Column("high", "to", unit="number", hidden=True),
+        Column("setting", "setting to use"),
+        Column("best", "best trial"),
+        Column("expected", "expected at the setting to use", unit=metric, shows="both"),
+        Column("share", "share of the space", unit="share"),
+    ]
+    rows: list[Sequence[TableCell]] = []
+    for band in found:
+        setting = band.expected(band.surface.safest)
+        for place, (name, (low, high)) in enumerate(band.ranges.items()):
+            at = (in_two_digits(band.setting[name]), value_text(band.best.first.params[name]))
+            about = (band.study, band.loss, printed(band.loss), name, _shown(name), _range(band, name), low, high, *at)
+            rows.append((*about, *((setting, band.surface.share) if place == 0 else (None, None))))
+    return Answer(
+        BEST_SETTINGS,
+        dataset,
+        "Which settings are as good as the best?",
+        _headline(first),
+        numbers={"share": first.surface.share},
+        table=table_of(columns, rows),
+        notes=tuple(_notes(first)),
+        figure="slices",
+    )
+
+
+def _headline(band: Band) -> str:
+    name = printed(band.loss)
+    if len(band.whole) == len(band.bounds) and band.surface.share >= WHOLE:
+        return f"No setting of {name} in its ranges is shown to be worse than the best."
+    if len(band.whole) == len(band.bounds):
+        return f"No range of {name} can be narrowed: settings all over it do not differ significantly from the best."
+    parts = [_range(band, one) for one in band.bounds if one not in band.whole]
+    whole = [_shown(one) for one in band.bounds if one in band.whole]
+    parts += [f"any {listed(whole)}"] if whole else []
+    return f"{name} settings with {listed(parts)} do not differ significantly from the best."
+
+
+def _range(band: Band, name: str) -> str:
+    if name in band.whole:
+        return f"any {_shown(name)}"
+    low, high = (in_two_digits(end) for end in band.ranges[name])
+    return f"{_shown(name)} {low}" + ("" if low == high else f" to {high}")
+
+
+def _notes(band: Band) -> Iterator[str]:
+    metric, name = band.metric, metric_name(band.metric)
+
+    def expected(value: Quantity) -> str:
+        return _with_interval(value, metric, f"{name}, 95 % interval")
+
+    setting = setting_text({one: float(in_two_digits(value)) for one, value in band.setting.items()})
+    yield f"Setting to use: {setting}; expected are {expected(band.expected(band.surface.safest))}."
+    reached = number_text(band.best.value or 0.0, metric)
+    yield f"The best trial reached {reached}; expected are {expected(band.of_best)}."
+    for first, second, likeness in band.together[:2]:
+        one, other, needed = _shown(first), _shown(second), "larger" if likeness > 0 else "smaller"
+        yield f"Choose {one} and {other} together: a larger {one} needs a {needed} {other}."
+    yield f"These settings are {share_text(band.surface.share)} of the searched space."
+    yield f"The surface rests on {_basis(band)}."
+
+
+def _basis(band: Band) -> str:
+    parts = [f"{count_text(band.known, 'setting')} trained to the end"]
+    parts += [f"{band.stopped} stopped early, whose ends are estimated"] if band.stopped else []
+    parts += [f"{band.diverged} that diverged"] if band.diverged else []
+    return listed(parts)
+
+
+def _effects(dataset: str, found: Sequence[Band]) -> Answer:
+    metric = found[0].metric
+    columns = [
+        Column("study", "study", hidden=True),
+        Column("loss", "loss", hidden=True),
+        Column("name", "loss"),
+        Column("parameter", "parameter", hidden=True),
+        Column("shown", "parameter"),
+        Column("bound", "range"),
+        Column("change", f"change of {metric.replace('/', ' ')}", unit=metric, shows="apart"),
+        Column("effect", "effect"),
+    ]
+    rows: list[Sequence[TableCell]] = []
+    for band in found:
+        for name in sorted(band.bounds, key=lambda one: -band.changes[one].value):
+            effect = "yes" if name in band.matters else "not shown"
+            about = (band.study, band.loss, printed(band.loss), name, _shown(name), str(band.bounds[name]))
+            rows.append((*about, band.changes[name], effect))
+    headline, *notes = _effect_sentences(found[0])
+    question = "Which coefficients matter?"
+    notes.append("A change is measured with the other coefficients at the setting to use.")
+    return Answer(EFFECTS, dataset, question, headline, table=table_of(columns, rows), notes=tuple(notes))
+
+
+def _effect_sentences(band: Band) -> Iterator[str]:
+    metric, name, loss = band.metric, metric_name(band.metric), printed(band.loss)
+    for parameter in band.matters:
+        size = _with_interval(band.changes[parameter], metric, f"{name}, 95 % CI")
+        yield f"{loss}: {_shown(parameter)} changes the value by {size}, over its range."
+    others = {name: band.changes[name].high or 0.0 for name in band.bounds if name not in band.matters}
+    if others:
+        most = (f"{_shown(one)} (at most {number_text(max(high, 0.0), metric)})" for one, high in others.items())
+        yield f"{loss}: no effect is shown of {listed(most)}."
+
+
+def _with_interval(value: Quantity, metric: str, between: str) -> str:
+    """Return a value and its interval, with the digits that the width of the interval allows."""
+    low, high = value.low or 0.0, value.high or 0.0
+    decimals = 0 if high - low > WIDE and decimals_of(metric) == 1 else None
+    ends = interval_text(low, high, metric, decimals=decimals)
+    return f"{number_text(value.value, metric, decimals=decimals)} {between} {ends}"
+
+
+def _shown(name: str) -> str:
+    return next(iter(short_names({name: None}))).replace("_", " ")
+
+
+def in_two_digits(value: float) -> str:
+    """Return a coefficient with two significant digits, which is more than 24 trials determine.
+
+    Example:
+        >>> in_two_digits(0.002814), in_two_digits(118.3), in_two_digits(0.0)
+        ('0.0028', '120', '0')
+    """
+    return f"{float(f'{value:.2g}'):.10g}"

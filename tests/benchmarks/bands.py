@@ -1,0 +1,101 @@
+"""How often the set of best settings holds the true optimum, and which setting to use, by simulation.
+
+    python -m tests.benchmarks bands [--searches 500] [--trials 24] [--only "2 ridge"]
+
+Searches over surfaces of one to three parameters (``tests/support/simulated_surfaces.py``). Each row is the percentage
+of searches whose set misses the optimum, beside 7 %, the most that is allowed. The note has the share of the space that
+the set takes, beside the box around the three best trials, and how often the box misses the optimum; then how far the
+setting with the highest lower end lies below the optimum, beside the best trial, with the paired difference and its
+standard error; and how often a parameter without effect is said to matter.
+"""
+
+import argparse
+from collections.abc import Iterator
+
+import numpy as np
+
+from orchestrator.results.surface import REACH, Surface
+from tests.benchmarks.rows import Row
+from tests.support.simulated_surfaces import SURFACES, Simulated
+
+LIMIT = 7.0
+"""Percent of searches whose set may miss the optimum."""
+
+CASES = [
+    *(
+        (dimensions, surface, noise, "tpe", stopping)
+        for dimensions in (1, 2, 3)
+        for surface in SURFACES
+        if dimensions > 1 or surface not in ("ridge", "irrelevant")
+        for noise, stopping in ((1.0, False), (5.0, False), (2.5, True))
+    ),
+    *((2, surface, 2.5, "uniform", False) for surface in ("broad", "cliff", "ridge")),
+]
+"""Parameters, surface, noise of seeds in points of rsum, sampling, and whether trials are stopped early."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
+    parser.add_argument("--searches", type=int, default=60, help="of each row, simulated")
+    parser.add_argument("--trials", type=int, default=24, help="of a search")
+    parser.add_argument("--only", default="", help="rows whose name begins so")
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """Simulate each case."""
+    gains: list[float] = []
+    for dimensions, surface, noise, sampling, stopping in CASES:
+        case = f"{dimensions} {surface}, noise {noise:g}, {sampling}{', stopping' if stopping else ''}"
+        if case.startswith(options.only):
+            found = np.array(
+                [
+                    simulate(surface, dimensions, options.trials, noise, seed, sampling, stopping)
+                    for seed in range(options.searches)
+                ]
+            )
+            gains += list(found[:, 5] - found[:, 4])
+            yield _row(case, found)
+    if gains:
+        error = float(np.std(gains, ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else 0.0
+        note = f"highest lower end {np.mean(gains):+.2f} ± {error:.2f} beside the best trial"
+        yield Row("all searches", "rsum", float(np.mean(gains)), None, "", note=note)
+
+
+def simulate(
+    surface: str, dimensions: int, trials: int, noise: float, seed: int, sampling: str = "tpe", stopping: bool = False
+) -> list[float]:
+    """Return of one search: whether the set and the box hold the optimum, their shares, regrets, and false effects.
+
+    The regrets are those of the setting with the highest lower end and of the best trial; the last number says whether
+    the last parameter is said to matter.
+    """
+    name = list(SURFACES).index(surface)
+    generator = np.random.default_rng([dimensions, name, round(10 * noise), len(sampling), stopping, seed])
+    search = Simulated(surface, dimensions, trials, noise, generator, sampling, stopping)
+    fitted = Surface(search.observed(), seed)
+    top = search.best_trials(3)
+    low, high = top.min(axis=0), top.max(axis=0)
+    return [
+        float(fitted.reach(fitted.predict(search.optimum[None]))[0] >= REACH),
+        float(((low <= search.optimum) & (search.optimum <= high)).all()),
+        fitted.share,
+        float(np.prod(high - low)),
+        search.regret(fitted.safest),
+        search.regret(top[0]),
+        float(fitted.change(dimensions - 1)[1] > 0),
+    ]
+
+
+def _row(case: str, found: np.ndarray) -> Row:
+    held, boxed, share, box, safest, best, matters = found.mean(axis=0)
+    gains = found[:, 5] - found[:, 4]
+    error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else 0.0
+    error_of_rate = 100 * float(np.sqrt(0.07 * 0.93 / len(found)))
+    missed = 100 * (1 - held)
+    note = (
+        f"{100 * share:.0f} % of the space, the box {100 * box:.1f} %, which misses in {100 * (1 - boxed):.0f} %; "
+        f"{safest:.1f} below the optimum, the best trial {best:.1f} ({gains.mean():+.2f} ± {error:.2f})"
+    )
+    note += f"; matters falsely in {100 * matters:.0f} %" if "irrelevant" in case else ""
+    note += "; ABOVE" if missed > LIMIT + 2 * error_of_rate else ""
+    return Row(case, "%", missed, LIMIT, "most allowed", note=note)

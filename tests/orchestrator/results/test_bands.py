@@ -1,0 +1,86 @@
+"""The best settings of a study and the effects of its parameters, from journals of searches that nobody ran."""
+
+import numpy as np
+import pytest
+
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage, TrialState
+from orchestrator.results.analyses import Analyses
+from orchestrator.results.bands import FEWEST, Band, in_two_digits, searched_numbers
+from tests.support.experiments import make_experiment
+from tests.support.two_coefficients import BEST_RATE, RATES, STUDY, add, history_of
+
+
+def band_of(history: History) -> Band:
+    return Analyses(history).bands[STUDY]
+
+
+def test_the_best_settings_are_a_range_of_the_rate_and_any_margin() -> None:
+    band = band_of(history_of(24))
+    low, high = band.ranges["training.learning_rate"]
+    assert RATES[0] < low < BEST_RATE < high < RATES[1]
+    assert band.whole == {"margin"} and band.matters == ["training.learning_rate"]
+    assert low <= band.setting["training.learning_rate"] <= high
+    answers = {answer.key: answer for answer in Analyses(history_of(24)).answers("pets", None)}
+    best, effects = answers["best_settings"], answers["effects"]
+    assert best.headline.startswith("Triplet SH settings with learning rate 0.00")
+    assert best.headline.endswith("and any margin do not differ significantly from the best.")
+    assert effects.headline.startswith("Triplet SH: learning rate changes the value by")
+    assert any("no effect is shown of margin (at most" in note for note in effects.notes)
+    assert best.table is not None
+    rows = best.table.to_dict()["rows"]
+    assert [row["parameter"] for row in rows] == list(band.bounds)
+    assert rows[0]["low"] == pytest.approx(band.ranges[rows[0]["parameter"]][0])
+
+
+def test_coefficients_that_belong_together_are_named() -> None:
+    band = band_of(history_of(48, tilt=0.6))
+    ((first, second, likeness),) = band.together
+    assert (first, second) == ("margin", "training.learning_rate") and likeness > 0.5
+    (answer,) = (one for one in Analyses(history_of(48, tilt=0.6)).answers("pets", None) if one.key == "best_settings")
+    assert "Choose margin and learning rate together: a larger margin needs a larger learning rate." in answer.notes
+    assert band_of(history_of(24)).together == []
+
+
+def test_few_trials_and_lists_of_words_have_no_surface() -> None:
+    assert Analyses(history_of(FEWEST - 1)).bands == {}
+    words = make_experiment(losses=["gradient_weights"])
+    (cell,) = words.cells()
+    assert searched_numbers(cell.space) == {}
+
+
+def test_a_region_that_diverges_is_not_among_the_best() -> None:
+    lost = band_of(history_of(24, diverging=True))
+    assert lost.diverged > 0
+    places = np.array([[0.5, 1.0]])
+    assert lost.expected(places[0]).value < lost.expected(lost.surface.safest).value - 10
+
+
+def test_trials_that_were_stopped_count_with_an_estimate_and_failed_ones_do_not() -> None:
+    history = history_of(24)
+    for trial in list(history.trials.values())[:6]:
+        trial.state, trial.epochs = TrialState.STOPPED_EARLY, {1: trial.epochs[1]}
+    list(history.trials.values())[6].state = TrialState.FAILED
+    band = band_of(history)
+    assert (band.known, band.stopped, band.diverged) == (17, 6, 0)
+    assert list(band.surface.observed.unsure > 0) == [False] * 17 + [True] * 6
+    # Every setting gains 20 in its last epoch, so the estimates are right.
+    full = band_of(history_of(24))
+    assert sorted(band.surface.observed.values[17:]) == pytest.approx(sorted(full.surface.observed.values[:6]))
+
+
+def test_confirmations_give_the_noise_of_seeds_and_correct_a_lucky_trial() -> None:
+    history = history_of(24)
+    lucky = add(history, 24, 0.5, 1.1e-4, 260.0)
+    assert band_of(history).best.first is lucky
+    for seed, value in enumerate((160.0, 161.0, 162.0)):
+        repeat = add(history, 100 + seed, 0.5, 1.1e-4, value, stage=Stage.CONFIRM, candidate=lucky.id)
+        repeat.id = f"{lucky.id}-seed{seed}"
+    band = band_of(history)
+    assert band.best.first is not lucky
+    assert band.surface.observed.freedom == 3
+    assert band.surface.observed.trainings.max() == 4
+
+
+def test_coefficients_have_two_digits() -> None:
+    assert [in_two_digits(value) for value in (0.002814, 118.3, 0.0, -3.14159)] == ["0.0028", "120", "0", "-3.1"]
