@@ -256,11 +256,11 @@ def test_a_packed_model_cuts_queries_as_its_captions(chinese: KarpathyFolder, tm
     assert retriever.doubts_about(query, answers)[0].startswith(doubt)
 
 
-WORDS = (
+NLTK_WORDS = (
     "a dog the DOG cannot gonna wanna gimme gotta lemme t-shirt two-year-old -x x- a--b can't it's , . .. ... ,, U.S."
     " 3 3,000 3.5 ; : ! ? ' \" `` '' ( ) & $5 café İ ß … – — \u2019s \t \n"
 )
-TOKENS = st.sampled_from(WORDS.split(" "))
+TOKENS = st.sampled_from(NLTK_WORDS.split(" "))
 
 
 def by_nltk(caption: str) -> list[str]:
