@@ -7,7 +7,6 @@ No module here imports torch, Ray or Optuna: a space is checked before anything 
 from search_spaces.declared import declared_space
 from search_spaces.gradient_weights import GRADIENT_WEIGHTS
 from search_spaces.nt_xent import DECOUPLED, NT_XENT, SIGMOID
-from search_spaces.perturbation import perturb
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.sampling import PastTrial, StudySoFar
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
@@ -50,5 +49,4 @@ __all__ = [
     "Suggestion",
     "Trial",
     "Values",
-    "perturb",
 ]

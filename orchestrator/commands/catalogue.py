@@ -99,7 +99,6 @@ def list_samplers() -> list[Entry]:
             {
                 "several objectives": _yes(kind.several_objectives),
                 "conditions": _yes(kind.conditional),
-                "pbt": _yes(kind.draws_population),
             },
         )
         for name, kind in SAMPLERS.items()

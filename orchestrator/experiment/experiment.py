@@ -16,7 +16,6 @@ from orchestrator.experiment.sections import Budget, Confirm, Override, Patience
 from orchestrator.experiment.spaces import (
     check_beside,
     check_names,
-    check_population,
     check_sampler,
     enqueued_points,
     make_space,
@@ -153,7 +152,6 @@ class Experiment(BaseModel):
         mistakes.of(self.trial_config, cell, {})
         mistakes.of(check_beside, cell.space, cell.model)
         mistakes.of(check_sampler, self.search, cell.space)
-        mistakes.of(check_population, self.search, self.scheduler, cell.space, cell.training)
         mistakes.refuse()
 
     def _combinations(self) -> list[tuple[str, str, tuple[str, ...]]]:

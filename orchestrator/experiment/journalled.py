@@ -49,13 +49,12 @@ Plug-ins are compared by their digests, see ``plugins.changed_plugins``.
 def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the keys whose change would make trials of two starts of one experiment incomparable, with both values.
 
-    A larger ``search.trials`` is no such change, unless the trials are a population; nor is a change in a section of
-    ``FREE``. A missing key has the value ``None``.
+    A larger ``search.trials`` is no such change, nor is a change in a section of ``FREE``. A missing key has the value
+    ``None``.
     """
     before, after = dict(_flat(_whole(old))), dict(_flat(new))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    grows = before.get("search.trials", 0) <= after.get("search.trials", 0)
-    if grows and before.get("scheduler.name") != "pbt":
+    if before.get("search.trials", 0) <= after.get("search.trials", 0):
         changed = [key for key in changed if key != "search.trials"]
     return {key: (before.get(key), after.get(key)) for key in changed if key.partition(".")[0] not in FREE}
 

@@ -15,14 +15,12 @@ class SamplerKind:
         conditional: Whether some parameters may exist only at some values of other parameters.
         several_objectives: Whether a study may have several objectives.
         needs_range: Whether a study must have a parameter with a range.
-        draws_population: Whether it can draw many points before any point has a value, as ``pbt`` asks.
     """
 
     meaning: str
     conditional: bool = True
     several_objectives: bool = True
     needs_range: bool = False
-    draws_population: bool = True
 
 
 SAMPLERS: NameTable[SamplerKind] = NameTable(
@@ -34,12 +32,11 @@ SAMPLERS: NameTable[SamplerKind] = NameTable(
             conditional=False,
             several_objectives=False,
             needs_range=True,
-            draws_population=False,
         ),
-        "gp": SamplerKind("a Gaussian process, for few and costly trials", conditional=False, draws_population=False),
+        "gp": SamplerKind("a Gaussian process, for few and costly trials", conditional=False),
         "random": SamplerKind("independent draws"),
         "qmc": SamplerKind("a Sobol sequence, which leaves no gaps", conditional=False),
-        "grid": SamplerKind("the listed values one after the other", draws_population=False),
+        "grid": SamplerKind("the listed values one after the other"),
     },
     lambda _, about: SamplerKind(about["summary"], about["conditional"], about["several_objectives"]),
 )
@@ -50,8 +47,8 @@ def names_of(can: Callable[[SamplerKind], bool]) -> str:
     """Return the samplers that can do something, as a choice in words.
 
     Example:
-        >>> names_of(lambda kind: not kind.draws_population)
-        'cmaes, gp or grid'
+        >>> names_of(lambda kind: not kind.conditional)
+        'cmaes, gp or qmc'
     """
     *others, last = [name for name, kind in SAMPLERS.items() if can(kind)]
     return f"{', '.join(others)} or {last}" if others else last

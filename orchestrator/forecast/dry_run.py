@@ -14,7 +14,6 @@ from orchestrator.experiment.overlaps import overlaps
 from orchestrator.forecast.forecast import Concurrency, Forecast, StudyLoad, forecast, limit_concurrency
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
-from orchestrator.studies.pbt import moving_trials
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import Range, Suggestion, Values
 from trainables.config import TrialConfig
@@ -225,7 +224,6 @@ def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping
 def _notes(experiment: Experiment, *limits: str | None) -> tuple[str, ...]:
     return (
         *filter(None, limits),
-        *_describe_population(experiment),
         *_describe_race(experiment),
         *overlaps(experiment),
     )
@@ -238,15 +236,4 @@ def _describe_race(experiment: Experiment) -> list[str]:
     return [
         f"the best {confirm.top} of each study and the baseline race for at most {confirm.trainings} trainings on "
         f"each dataset; a race that is decided ends before"
-    ]
-
-
-def _describe_population(experiment: Experiment) -> list[str]:
-    rules, trials = experiment.scheduler, experiment.search.trials
-    if rules.name != "pbt":
-        return []
-    moving = moving_trials(rules, trials)
-    return [
-        f"every {rules.perturbation_epochs} epochs the worst {moving} of {trials} trials of a study resume from the "
-        f"best {moving}, with hyper-parameters near theirs"
     ]

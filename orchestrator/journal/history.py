@@ -23,17 +23,15 @@ from orchestrator.journal.records import (
     FusionMeasured,
     MemoryMeasured,
     OpenedTest,
-    PopulationMoved,
     Record,
     TrialCreated,
     TrialEnded,
-    TrialPaused,
     TrialRetried,
     TrialStarted,
     WarmStarted,
     has_ended,
 )
-from orchestrator.journal.trial import Move, Stage, Trial, WarmTrial
+from orchestrator.journal.trial import Stage, Trial, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import UserError
 from trainables.plugins.in_use import use
@@ -55,8 +53,8 @@ class Actors:
             self.gpus[record.trial] = record.gpus
         elif isinstance(record, (ExperimentStarted, ExperimentEnded)):
             self.gpus.clear()
-        # A trial that is retried or paused resumes later, in another actor.
-        elif isinstance(record, (TrialRetried, TrialPaused)) or has_ended(record):
+        # A trial that is retried resumes later, in another actor.
+        elif isinstance(record, TrialRetried) or has_ended(record):
             self.gpus.pop(record.trial, None)
 
 
@@ -169,7 +167,6 @@ class History:
         concurrency: Most trials at a time since memory ran out; ``None`` if memory never ran out with these resources
             on this machine.
         halvings: How often ``concurrency`` was halved.
-        moved: Study -> the epoch after which its population moved last.
         ended: Trials in the order in which they ended.
         spending: Running time and GPU time of the experiment, over all its starts.
     """
@@ -196,7 +193,6 @@ class History:
     ended_by: str | None = None
     concurrency: int | None = None
     halvings: int = 0
-    moved: dict[str, int] = field(default_factory=dict)
     ended: list[Trial] = field(default_factory=list)
     spending: Spending = field(default_factory=Spending)
 
@@ -347,16 +343,6 @@ def _set_state(history: History, trial: Trial, record: EpochEnded | TrialEnded) 
         trial.ended = trial.ended_after = None
 
 
-def _move(history: History, record: PopulationMoved) -> None:
-    history.moved[record.study] = record.epoch
-    for move in record.moves:
-        trial, source = history.trials[move.trial], history.trials[move.source]
-        trial.abandoned = trial.reported
-        trial.epochs = {epoch: source.epochs[epoch] for epoch in sorted(source.epochs) if epoch <= record.epoch}
-        trial.moves = (*trial.moves, Move(record.epoch, source.id, trial.config))
-        trial.params, trial.config = move.params, TrialConfig.from_dict(move.config)
-
-
 def _note_damage(history: History, record: CheckpointDamaged) -> None:
     trial = history.trials[record.trial]
     trial.damage = (*trial.damage, record.damage)
@@ -419,7 +405,6 @@ _HANDLERS: Mapping[type[Record], Callable[[History, Any], None]] = {
     EpochEnded: _epoch,
     TrialEnded: _end,
     TrialRetried: _retry,
-    PopulationMoved: _move,
     CheckpointDamaged: _note_damage,
     ConcurrencyLowered: _run_fewer,
     WarmStarted: _warm,

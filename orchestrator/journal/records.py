@@ -228,37 +228,6 @@ class ConcurrencyLowered(Record, frozen=True, kw_only=True, tag="concurrency_low
     trials: int
 
 
-class MovedTrial(msgspec.Struct, frozen=True, rename={"source": "from"}):
-    """A trial that resumes from the model of another trial.
-
-    Attributes:
-        trial: Id of the trial.
-        source: Id of the trial whose model it takes over; ``from`` in the file.
-        params: Hyper-parameters with which the trial resumes, by the names of the search space.
-        config: The source's config, with a schedule that ends in ``params``.
-    """
-
-    trial: str
-    source: str
-    params: Mapping[str, Any]
-    config: Mapping[str, Any]
-
-
-class PopulationMoved(Record, frozen=True, kw_only=True, tag="population_moved"):
-    """A population (pbt) decided after an epoch which of its trials resume from the model of another trial.
-
-    Attributes:
-        study: Name of the population's study.
-        epoch: Epoch after which trials moved, >= 1.
-        moves: The trials that take over a model: ``trial``; ``from``, the trial whose model it takes; ``params`` and
-            ``config`` with which the trial resumes.
-    """
-
-    study: str
-    epoch: int
-    moves: Sequence[MovedTrial]
-
-
 class Metrics(Mapping[str, float]):
     """Numbers by name, from the text of a JSON object that holds nothing but numbers.
 
@@ -399,16 +368,6 @@ class EpochLine(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
             metrics=Metrics(bytes(self.metrics)),
             state=self.state,
         )
-
-
-class TrialPaused(TrialRecord, frozen=True, kw_only=True, tag="trial_paused"):
-    """A trial waits for the other trials of its population, without an actor.
-
-    Attributes:
-        epoch: The newest epoch that the trial has trained, >= 1.
-    """
-
-    epoch: int
 
 
 class TrialRetried(TrialRecord, frozen=True, kw_only=True, tag="trial_retried"):
@@ -555,8 +514,6 @@ RECORDS: tuple[type[Record], ...] = (
     TrialCreated,
     TrialStarted,
     EpochEnded,
-    TrialPaused,
-    PopulationMoved,
     CheckpointDamaged,
     ConcurrencyLowered,
     TrialRetried,

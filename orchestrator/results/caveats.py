@@ -28,10 +28,6 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
         *_replicates(points_of(searched)),
         *_settings_without_effect(searched),
     ]
-    moved = sum(bool(trial.moves) for trial in searched)
-    if moved:
-        said = f"{count_text(moved, 'trial')} moved to the model of another"
-        sentences.append(f"{said}; their parameters alone do not give their results again.")
     for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
         count = sum(trial.state is state for trial in searched)
         if count:

@@ -144,7 +144,7 @@ def _published(history: History, dataset: str) -> list[list[Point]]:
         found: list[Point] = []
         for published in cell.space.published_points():
             same = (point for point in points if published.items() <= point.first.params.items())
-            found += [first] if (first := next((point for point in same if not point.first.moves), None)) else []
+            found += [first] if (first := next(same, None)) else []
         studies.append(found)
     return studies
 

@@ -57,15 +57,11 @@ def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
     with stage_displayed(session, Stage.SEARCH, total, quiet) as shown:
         # Imported after the announcement, because Optuna and Ray take seconds to import.
         shown.announce("loading Optuna and Ray")
-        from orchestrator.studies.populations import Populations
         from orchestrator.studies.study import Studies
         from orchestrator.tuner.run import run_trials
-        from orchestrator.tuner.scheduler import PopulationScheduler, StudyScheduler
+        from orchestrator.tuner.scheduler import StudyScheduler
 
         studies = Studies(experiment, ledger, meter.is_closed)
-        if experiment.scheduler.name == "pbt":
-            populations = Populations(experiment, studies, ledger, session.checkpoints)
-            return run_trials(shown, populations, PopulationScheduler(experiment.scheduler, ledger))
         return run_trials(shown, studies, StudyScheduler(experiment, ledger))
 
 

@@ -45,7 +45,7 @@ class BucketStore:
         return cls(bucket, Claim.make(bucket, directory))
 
     def check(self) -> None:
-        """Do nothing: an address means one place on all machines, and ``save`` and ``copy`` look at the claim."""
+        """Do nothing: an address means one place on all machines, and ``save`` looks at the claim."""
 
     def entries(self, trial: str | None = None) -> list[Entry]:
         """List the whole directories, with one request."""
@@ -66,16 +66,6 @@ class BucketStore:
         self._upload(save_epoch(_scratch_of(trial), report), trial, report.epoch)
         for old in self.entries(trial)[:-keep]:
             self.delete(old)
-
-    def copy(self, trial: str, source: str, epoch: int) -> None:
-        """Download a directory, delete the directories of the trial, then upload the copy."""
-        self._check_claim()
-        found = next((entry for entry in reversed(self.entries(source)) if entry.epoch == epoch), None)
-        copied = None if found is None else self.fetch(found)
-        for old in self.entries(trial):
-            self.delete(old)
-        if copied is not None and copied.exists():
-            self._upload(copied, trial, epoch)
 
     def delete(self, entry: Entry) -> None:
         """Delete a directory."""

@@ -65,13 +65,6 @@ class Checkpoints:
         """Write the checkpoint of a report; the checkpoint is safe when this method returns."""
         self.store.save(trial, report, KEPT)
 
-    def adopt(self, trial: str, source: str, epoch: int) -> None:
-        """Replace all checkpoints of a trial by another trial's checkpoint of an epoch.
-
-        If the source does not have this checkpoint any more, the trial has none: its config suffices to train it anew.
-        """
-        self.store.copy(trial, source, epoch)
-
     def prune(self, trial: str) -> None:
         """Remove all checkpoints of an ended trial but the newest, which holds its best model."""
         for entry in self.store.entries(trial)[:-1]:

@@ -13,7 +13,7 @@ from orchestrator.storage.bucket import StorageError
 from orchestrator.storage.claim import CLAIM_FILE, ClaimLostError
 from orchestrator.storage.set_aside import move_aside
 from orchestrator.storage.store import Entry
-from trainables.checkpoint import epoch_of, list_epochs, list_partial, replace_epochs, save_epoch
+from trainables.checkpoint import epoch_of, list_epochs, list_partial, save_epoch
 from trainables.files import write_whole
 from trainables.reports import EpochReport
 
@@ -66,11 +66,6 @@ class FolderStore:
         # The claim is checked before as well, so that an actor that is too late leaves nothing half written.
         self.check()
         save_epoch(self.trials / trial, report, keep, self._undisputed())
-
-    def copy(self, trial: str, source: str, epoch: int) -> None:
-        """Copy a folder aside, remove the folders of the trial, then give the copy its name."""
-        with self._undisputed():
-            replace_epochs(self.trials / trial, self.trials / source / f"epoch_{epoch:04d}")
 
     def delete(self, entry: Entry) -> None:
         """Remove a folder as far as the file system lets it be removed."""

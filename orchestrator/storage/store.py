@@ -48,10 +48,6 @@ class Store(Protocol):
         """Write the checkpoint of a report, then remove all checkpoints of the trial but the newest ``keep``."""
         ...
 
-    def copy(self, trial: str, source: str, epoch: int) -> None:
-        """Replace all checkpoints of a trial by another trial's checkpoint of an epoch, or by none if it is gone."""
-        ...
-
     def delete(self, entry: Entry) -> None:
         """Remove a checkpoint, unless it is gone already."""
         ...

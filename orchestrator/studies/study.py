@@ -281,9 +281,6 @@ class Studies:
         """Return a suggestion, its training and, if it is a replicate, the id of the first trial of its setting."""
         params, suggestion = study.ask()
         config = self._experiment.suggested(study.cell, suggestion)
-        if self._experiment.scheduler.name == "pbt":
-            # Trials of a population that begin alike differ after their first move, so they are no replicates.
-            return params, config, None
         for attempt in range(1, DRAWS):
             if study.may_repeat(config):
                 break

@@ -1,8 +1,7 @@
-"""Files of a run for people: table of epochs, schedule of hyper-parameters, plots of weight curves and COCOS."""
+"""Files of a run for people: table of epochs, plots of weight curves and COCOS."""
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -28,8 +27,6 @@ def protocol_of(dataset: str) -> str:
 def trial_artifacts(trial: Trial) -> dict[str, str]:
     """Return the files of an ended trial, by name."""
     files = {"history.csv": history_csv(trial)} if trial.epochs else {}
-    if trial.config.schedule:
-        files["schedule.json"] = json.dumps(schedule(trial), indent=2) + "\n"
     curves = weight_curves(trial.config.loss, trial.loss_parameters_at_best)
     if curves:
         lines = {curve.of: (POINTS, curve.weights) for curve in curves}
@@ -42,7 +39,7 @@ def trial_artifacts(trial: Trial) -> dict[str, str]:
 
 def history_csv(trial: Trial) -> str:
     """Return the metrics of all epochs, one row per epoch; a cell is empty where an epoch lacks the metric."""
-    epochs = trial.reported
+    epochs = trial.epochs
     names = sorted({name for metrics in epochs.values() for name in metrics})
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -50,14 +47,6 @@ def history_csv(trial: Trial) -> str:
     for epoch in sorted(epochs):
         writer.writerow([epoch, *(epochs[epoch].get(name, "") for name in names)])
     return buffer.getvalue()
-
-
-def schedule(trial: Trial) -> dict[str, Any]:
-    """Return epoch -> hyper-parameters from that epoch on, and the trials whose models the trial took over."""
-    config = trial.config.to_dict()
-    start = {"epoch": 1, "loss_parameters": config["loss_parameters"], "training": config["training"]}
-    moves = [{"after_epoch": move.epoch, "from": move.source} for move in trial.moves]
-    return {"schedule": [start, *config["schedule"]], "lineage": moves}
 
 
 def cocos_at_best(trial: Trial) -> dict[str, tuple[float, float]]:

@@ -19,8 +19,6 @@ from orchestrator.results.candidates import DatasetVerdict, Standing
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
 from orchestrator.tracking.artifacts import protocol_of
-from search_spaces.space import is_number
-from trainables.config import CHANGEABLE
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Metric
@@ -148,8 +146,8 @@ def end_of(trial: Trial) -> dict[str, str]:
 
 
 def params_of(trial: Trial) -> dict[str, Any]:
-    """Return the params of a run: coefficients by their names, all other settings by dotted names, as at the start."""
-    config = trial.config_in(1).to_dict()
+    """Return the params of a run: coefficients by their names, all other settings by dotted names."""
+    config = trial.config.to_dict()
     rest = {f"training.{name}": value for name, value in config["training"].items()}
     names = {name: config[name] for name in NAMED if name in config}
     coefficients = dict(_coefficients(config["loss_parameters"]))
@@ -161,29 +159,6 @@ def best_of(metrics: Mapping[str, float]) -> dict[str, float]:
     """Return the validation metrics and COCOS counts of a best epoch, by the names for one row of MLflow's table."""
     kept = ((name, value) for name, value in metrics.items() if name.startswith("val/") or name in COUNTS)
     return {at_best(name): value for name, value in kept if not name.endswith("_best")}
-
-
-def schedule_of(trial: Trial, epoch: int, history: History) -> dict[str, float]:
-    """Return the hyper-parameters of an epoch as metrics ``schedule/...``, for a trial that may change them.
-
-    The metrics are numbers by the names of ``params_of``: the loss's, and the searched settings of ``training``.
-    """
-    if history.experiment.scheduler != "pbt":
-        return {}
-    config = trial.config_in(epoch).at(epoch)
-    searched = [name for name in history.experiment.searched_training if name in CHANGEABLE]
-    named = {
-        **dict(_coefficients(config.loss_parameters)),
-        **{f"training.{name}": getattr(config.training, name) for name in searched},
-    }
-    return {f"schedule/{name}": float(value) for name, value in named.items() if is_number(value)}
-
-
-def lineage_of(trial: Trial) -> dict[str, str]:
-    """Return the tags that name the trials whose models a trial took over, and the epochs of these moves."""
-    steps = [f"{move.source} after epoch {move.epoch}" for move in trial.moves]
-    # The description is sent again, because a move changes the hyper-parameters.
-    return {"lineage": "; ".join(steps), **note_of(trial)} if steps else {}
 
 
 def _coefficients(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -10,7 +10,6 @@ write these records of the journal:
       the loss was not finite        RecordingScheduler.on_trial_result      trial_ended (diverged)
       the trial cannot run           RecordingScheduler.on_trial_result      trial_ended (failed)
       a checkpoint was damaged       RecordingScheduler.on_trial_result      checkpoint_damaged
-      a population waits             PopulationScheduler.pauses              trial_paused, later population_moved
       then                           Issuer.on_trial_result                  none: Optuna learns the value
     an actor failed or hung          TrialCallback.on_trial_error            trial_retried or trial_ended (failed)
       for want of memory             Issuer.run_fewer                        concurrency_lowered

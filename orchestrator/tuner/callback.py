@@ -125,7 +125,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         """Remove the checkpoints of an ended trial except the newest, which holds the trial's best model."""
         self._forget(trial)
         recorded = self._ledger.history.trials[trial.config["trial"]]
-        # A trial that pauses completes for Ray, too, but has not ended, and may need each of its checkpoints.
+        # A trial that a limit or a signal stops completes for Ray, too, but resumes later.
         if recorded.state is not TrialState.RUNNING:
             self._checkpoints.prune(recorded.id)
 

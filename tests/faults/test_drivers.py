@@ -151,8 +151,6 @@ def test_killed_while_it_prepares(searches: Searches, tmp_path: Path) -> None:
 
 
 ELSEWHERE = {
-    "population_moved": "test_killed_population.py",
-    "trial_paused": "test_killed_population.py",
     "checkpoint_damaged": "test_damage.py",
 }
 """Where a driver is killed at the other kinds of records."""

@@ -5,7 +5,6 @@ from tests.mutations.mutation import Mutation
 EVERY_RECORD = "tests/faults/test_every_record.py::test_it_resumes_to_the_same_end_from_every_record"
 KILLED = f"'{EVERY_RECORD}[one by one-killed after it]'"
 POWER_LOST = f"'{EVERY_RECORD}[one by one-power lost while it is written]'"
-POPULATION_KILLED = f"'{EVERY_RECORD}[a population-killed after it]'"
 
 MUTATIONS = (
     Mutation(
@@ -105,12 +104,5 @@ MUTATIONS = (
         old=" and trial.id not in opened]",
         new="]",
         tests=KILLED,
-    ),
-    Mutation(
-        name="a restart leaves the models of a population where they were",
-        file="orchestrator/studies/populations.py",
-        old="        for trial in running:\n            self._adopt(trial)\n",
-        new="",
-        tests=POPULATION_KILLED,
     ),
 )

@@ -179,13 +179,6 @@ MUTATIONS = (
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_confirmed_trial_counts_with_its_best_epoch",
     ),
     Mutation(
-        name="a trial that moved is the baseline",
-        file="orchestrator/results/confirmation_plan.py",
-        old=" if not point.first.moves",
-        new="",
-        tests="tests/orchestrator/journal/test_best_epochs.py::test_a_trial_that_moved_has_no_published_settings_any_more",
-    ),
-    Mutation(
         name="a trial is evaluated on test at every start",
         file="orchestrator/winners/test_split.py",
         old="[trial for trial in trials if trial.id not in ledger.history.tests]",

@@ -193,7 +193,9 @@ def test_val_images_are_those_of_every_training() -> None:
 
 def test_what_an_older_version_did_not_know_has_not_changed() -> None:
     old, new = make_experiment().to_dict(), make_experiment().to_dict()
-    del old["training"]["precision"], old["scheduler"]["quantile"], old["search"]["enqueue"], old["val_images"]
+    del old["training"]["precision"], old["search"]["enqueue"], old["val_images"]
+    # Settings of population-based training, which earlier versions wrote into each experiment.
+    old["scheduler"] |= {"perturbation_epochs": 2, "quantile": 0.25}
     assert changed_keys(old, new) == {}
     new["training"]["precision"] = "bf16"
     assert changed_keys(old, new) == {"training.precision": ("float32", "bf16")}

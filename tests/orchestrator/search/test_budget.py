@@ -22,7 +22,6 @@ BESIDE: dict[str, dict[str, Any]] = {
     "experiment_started": {"experiment": {}, "data": {}, "environment": {}},
     "experiment_ended": {"outcome": "finished"},
     "epoch": {"epoch": 1, "metrics": {}},
-    "trial_paused": {"epoch": 1},
     "trial_retried": {"error": ""},
     "trial_ended": {"error": ""},
 }
@@ -68,18 +67,6 @@ RUNS_A, RUNS_B = {"trial": "a", "gpus": 0.5}, {"trial": "b", "gpus": 2.0}
             90,
             40 * 0.5 + 40 * 2.0,
             id="two trials",
-        ),
-        pytest.param(
-            [
-                record(0, STARTED),
-                record(0, "trial_started", **RUNS_B),
-                record(10, "trial_paused", trial="b"),
-                record(15, "trial_started", **RUNS_B),
-                record(18, ENDED),
-            ],
-            18,
-            13 * 2.0,
-            id="a trial that waits for others takes nothing",
         ),
         pytest.param(
             [
