@@ -8,16 +8,10 @@ import typer
 
 from orchestrator.commands.options import Json, Output, TrackingUri
 from orchestrator.results.trial_comparison import compare_trials
+from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
-from orchestrator.tracking import (
-    choose_uri,
-    comparison_page,
-    is_server,
-    pages_command,
-    sync_command,
-    without_password,
-)
-from orchestrator.tracking.address import HOST, PORT
+from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server, pages_command, sync_command
+from orchestrator.tracking.view import comparison_page
 from orchestrator.views.terminal import show
 from trainables.extras import require
 

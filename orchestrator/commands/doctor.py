@@ -15,7 +15,7 @@ from orchestrator.journal.directory import find_directory
 from orchestrator.machines.cluster import Cluster
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import make_console
-from orchestrator.tracking import choose_uri
+from orchestrator.tracking.address import choose_uri
 from trainables.errors import ConfigError
 from trainables.extras import require
 

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.commands.options import ExperimentName, Output
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.exports.table_files import WRITERS
+from orchestrator.exports.trial_run import WRITERS
 from orchestrator.journal.history import History
 from orchestrator.search.loaded import load
 from orchestrator.text.terminal import say

@@ -16,7 +16,7 @@ from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.questions import Questions
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of
 from orchestrator.views.terminal import show
-from orchestrator.workload.outside import read_outside_run
+from orchestrator.workload.evaluation import read_outside_run
 from trainables.errors import ConfigError
 
 

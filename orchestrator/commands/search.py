@@ -4,13 +4,16 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.commands.options import (
     Address,
+    ExperimentName,
     Json,
     Output,
     Overrides,
@@ -19,18 +22,24 @@ from orchestrator.commands.options import (
     Storage,
     TrackingUri,
 )
-from orchestrator.commands.ui import choose_port
 from orchestrator.commands.watch import PORT
 from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.journal.directory import find_directory
 from orchestrator.machines.cluster import Cluster
-from orchestrator.search.budget import SPENT
 from orchestrator.search.preparation import check_cpus
-from orchestrator.search.resuming import check_folder, command_for, read_storage
+from orchestrator.search.resuming import (
+    check_folder,
+    command_for,
+    confirm_experiment,
+    extend_experiment,
+    read_experiment,
+    read_storage,
+)
 from orchestrator.search.search import SearchResult
+from orchestrator.search.time_left import SPENT
 from orchestrator.studies.warm_start import read_sources
 from orchestrator.text.terminal import path_text, say
-from orchestrator.tracking import pages_command
+from orchestrator.tracking.address import pages_command
 from trainables.errors import ConfigError
 from trainables.extras import require
 
@@ -190,3 +199,63 @@ def _exit(result: "SearchResult", experiment: "Experiment") -> None:
     if set(find_champions(result.history)) != set(experiment.datasets):
         say("error: no trial finished, so there is no winner; see the errors of the trials above", error=True)
         raise typer.Exit(1)
+
+
+def resume(
+    experiment: ExperimentName,
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Resume a search that was interrupted or killed, with the settings that it started with."""
+    resume_experiment(experiment, read_experiment, data_root, output, tracking_uri, address, storage, as_json=as_json)
+
+
+def extend(
+    experiment: ExperimentName,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials to add to each study.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Hours that the search may take from now on.")] = None,
+    overrides: Overrides = None,
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Give a search that has ended more trials, more hours, or another limit by --set."""
+    wanted = partial(extend_experiment, trials=trials, hours=hours, overrides=overrides or [])
+    resume_experiment(experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json)
+
+
+def confirm(
+    experiment: ExperimentName,
+    top: Annotated[
+        int | None, typer.Option(help="Best trials of each study to confirm; by default as in the search, or 3.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Fresh seeds for each candidate; by default as in the search, or 5.")
+    ] = None,
+    trainings: Annotated[
+        int | None,
+        typer.Option(help="Run a race: at most this many trainings a dataset, the last of them for the two in front."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Loss to compare the winner with, instead of the best published settings.")
+    ] = None,
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Train the best trials of a search again with fresh seeds. The same command resumes."""
+    changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline}
+    wanted = partial(confirm_experiment, changes=changes)
+    resume_experiment(
+        experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json, search=False
+    )

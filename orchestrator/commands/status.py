@@ -16,9 +16,8 @@ from orchestrator.journal.directory import find_directory
 from orchestrator.journal.trial import Stage
 from orchestrator.results.answers import headline_of, summarise
 from orchestrator.results.summary import Summary
-from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import command_for
-from orchestrator.search.status import Status, read_status
+from orchestrator.search.status import Followed, Status, read_status
 from orchestrator.search.trial_table import ROWS, count_words, trials_table
 from orchestrator.text.terminal import make_console
 from trainables.extras import require

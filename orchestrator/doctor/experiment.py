@@ -35,7 +35,6 @@ from orchestrator.journal.records import EpochEnded, Record, has_ended
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.folder_store import FolderStore
 from orchestrator.storage.set_aside import (
     FOLDER,
     SUMMARY,
@@ -45,6 +44,7 @@ from orchestrator.storage.set_aside import (
     set_summary_aside,
     trials_folder,
 )
+from orchestrator.storage.stores import FolderStore
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.extras import is_installed
 from trainables.files import write_whole
@@ -248,14 +248,9 @@ def check_tracking(directory: Path, history: History, records: list[Record], uri
         found = "MLflow is not installed, so nobody looked at what MLflow holds"
         yield Breach(Finding("tracking", "warn", found, way_out))
         return
-    from orchestrator.tracking import (
-        ExperimentDeletedError,
-        StoreMovedError,
-        find_differences,
-        first_line,
-        store_failures,
-        without_password,
-    )
+    from orchestrator.text.addresses import without_password
+    from orchestrator.tracking.connection import ExperimentDeletedError, StoreMovedError, first_line, store_failures
+    from orchestrator.tracking.sync import find_differences
 
     shown, mend = without_password(uri), _deliver(directory.resolve(), records, uri)
     try:
@@ -372,7 +367,8 @@ def _some(names: Iterable[str]) -> str:
 
 def _deliver(directory: Path, records: Iterable[Record], uri: str) -> Callable[[], str]:
     def deliver() -> str:
-        from orchestrator.tracking import first_line, restore, store_failures
+        from orchestrator.tracking.connection import first_line, store_failures
+        from orchestrator.tracking.runs import restore
         from orchestrator.tracking.tracker import Tracker
 
         try:

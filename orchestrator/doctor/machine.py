@@ -208,7 +208,9 @@ def check_store(output: Path, tracking_uri: str | None) -> Finding:
     """The MLflow store answers."""
     if missing_modules("mlflow"):
         return Finding("store", "ok", "none: MLflow is not installed; searches keep their journals alone")
-    from orchestrator.tracking import StoreMovedError, choose_uri, count_experiments, without_password
+    from orchestrator.text.addresses import without_password
+    from orchestrator.tracking.address import choose_uri
+    from orchestrator.tracking.connection import StoreMovedError, count_experiments
 
     if tracking_uri is None and not (output / "mlflow.db").is_file():
         return Finding("store", "ok", f"{output / 'mlflow.db'} will be made by the first search")

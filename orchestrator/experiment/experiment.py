@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,15 +30,13 @@ from orchestrator.experiment.yaml_files import (
     validate,
 )
 from orchestrator.journal.begun_experiment import BegunExperiment
+from orchestrator.journal.history import History
 from search_spaces import StudySpace, Suggestion
 from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig
-from trainables.errors import Mistakes
+from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 from trainables.plugins.in_use import references
 from trainables.seeding import derive_seed
-
-__all__ = ["Cell", "Experiment", "load_experiment"]
-
 
 MOST_STUDIES = 500
 """Most studies of an experiment; each study is checked whole before anything starts."""
@@ -337,3 +335,68 @@ def _check_override(key: str, change: Override, experiment: Experiment) -> None:
 def data_key(config: TrialConfig) -> str:
     """Return the key of the digest of a trial's data, which depends on the features that its model reads."""
     return f"{config.dataset}:{config.features}{f'+{TEXT}' if config.reads_text_features else ''}"
+
+
+KEPT = 64
+"""Experiments whose type is kept; a page about several experiments asks for each again and again."""
+
+
+def experiment_of(history: History) -> Experiment:
+    """Return the experiment of the newest start.
+
+    Raises:
+        ConfigError: If this version refuses the experiment, e.g. for a plug-in that is not installed.
+    """
+    return _parsed(history.experiment)
+
+
+def known_experiment(history: History) -> Experiment | None:
+    """Return the experiment of the newest start; ``None`` where nothing began, or where this version refuses it."""
+    try:
+        return experiment_of(history) if history.experiment else None
+    except ConfigError:
+        return None
+
+
+@lru_cache(maxsize=KEPT)
+def _parsed(begun: BegunExperiment) -> Experiment:
+    return validate(Experiment, begun.values, f"journal of {begun.name}")
+
+
+FREE = ("description", "budget", "resources", "patience", "confirm", "plugins")
+"""Sections that may change between two starts of an experiment, because they do not change the outcome of any trial.
+
+Plug-ins are compared by their digests, see ``plugins.changed_plugins``.
+"""
+
+
+def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the keys whose change would make trials of two starts of one experiment incomparable, with both values.
+
+    A larger ``search.trials`` is no such change, nor is a change in a section of ``FREE``. A missing key has the value
+    ``None``.
+    """
+    before, after = dict(_flat(_whole(old))), dict(_flat(new))
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    if before.get("search.trials", 0) <= after.get("search.trials", 0):
+        changed = [key for key in changed if key != "search.trials"]
+    return {key: (before.get(key), after.get(key)) for key in changed if key.partition(".")[0] not in FREE}
+
+
+def _whole(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an experiment with the keys that an older version did not have, each with its default."""
+    try:
+        return validate(Experiment, values, "journal").to_dict()
+    except ConfigError:
+        # This version refuses the old experiment, so every difference counts.
+        return values
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
+    return rows
+
+
+__all__ = ["Cell", "Experiment", "load_experiment"]

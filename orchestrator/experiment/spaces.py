@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any
 
 from orchestrator.experiment.plugins import model_bounds, model_defaults
-from orchestrator.experiment.samplers import SAMPLERS, names_of
 from orchestrator.experiment.sections import Search
-from orchestrator.experiment.values import ListedValues, check_training
+from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, names_of
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
 from search_spaces.space import Asked, check_name
 from trainables.config import REGION_PARAMETERS, TrainingConfig

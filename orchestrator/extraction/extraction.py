@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.extraction.interrupted import KEPT, ExtractionInterruptedError
+from orchestrator.extraction.feature_files import KEPT, ExtractionInterruptedError
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from trainables.backbone_names import check_backbone, check_weights

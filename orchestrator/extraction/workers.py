@@ -14,9 +14,8 @@ from typing import Any, cast
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from orchestrator.extraction.interrupted import KEPT
-from orchestrator.tuner.ray_watch import RayLostError, RayWork
-from orchestrator.tuner.runtime import ray_runtime
+from orchestrator.extraction.feature_files import KEPT
+from orchestrator.tuner.runtime import RayLostError, RayWork, ray_runtime
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards
 from trainables.errors import UserError
 

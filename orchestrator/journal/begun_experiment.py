@@ -1,7 +1,7 @@
 """The experiment of a journal, parsed once when the record of its start is read.
 
 ``BegunExperiment`` has the keys that readers need even where this version would refuse the experiment, e.g. because a
-plug-in is not installed. ``experiment.journalled.experiment_of`` returns the whole experiment in its own type.
+plug-in is not installed. ``experiment.experiment.experiment_of`` returns the whole experiment in its own type.
 """
 
 from collections.abc import Mapping

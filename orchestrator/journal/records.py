@@ -374,7 +374,7 @@ class TrialRetried(TrialRecord, frozen=True, kw_only=True, tag="trial_retried"):
     """A trial failed and resumes from its newest good checkpoint.
 
     Attributes:
-        cause: ``error``, ``memory``, ``hung`` or ``preempted``, see ``tuner.failures.Cause``; ``None`` is an error.
+        cause: ``error``, ``memory``, ``hung`` or ``preempted``, see ``tuner.callback.Cause``; ``None`` is an error.
         error: What happened, in a line for people.
     """
 

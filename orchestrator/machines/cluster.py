@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
-from orchestrator.storage.bucket_store import BucketStore
+from orchestrator.storage.bucket import ObjectStore, StorageError, connection_problem, is_bucket
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.folder_store import FolderStore
-from orchestrator.storage.reachable import connection_problem
+from orchestrator.storage.stores import BucketStore, FolderStore
 from trainables.errors import ConfigError
 from trainables.files import make_writable
 

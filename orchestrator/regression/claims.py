@@ -38,7 +38,7 @@ from orchestrator.report.render import write_answers_page
 from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import listed
-from orchestrator.tracking import choose_uri
+from orchestrator.tracking.address import choose_uri
 from trainables.errors import ConfigError, UserError
 from trainables.files import read_state, write_whole
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import variance
 from typing import Any
 
-from orchestrator.experiment.experiment import Cell, Experiment
-from orchestrator.experiment.journalled import known_experiment
+from orchestrator.experiment.experiment import Cell, Experiment, known_experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, differing, points_by_study, points_of, ranked, trained_alike

@@ -9,8 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.journalled import experiment_of
+from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import Point, best_points, points_of, ranked, trained_alike

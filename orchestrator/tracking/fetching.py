@@ -2,14 +2,9 @@
 
 from pathlib import Path
 
-from orchestrator.tracking import (
-    StoreMovedError,
-    choose_uri,
-    count_experiments,
-    first_line,
-    store_failures,
-    without_password,
-)
+from orchestrator.text.addresses import without_password
+from orchestrator.tracking.address import choose_uri
+from orchestrator.tracking.connection import StoreMovedError, count_experiments, first_line, store_failures
 from orchestrator.tracking.registry import Registered, RegistryError, champion_version, client_of, model_name
 from orchestrator.winners.champions import MODEL
 from trainables.extras import require

@@ -3,8 +3,11 @@
 A version is a pyfunc with its loader, ``trainables.serving.retriever``: tensors as safetensors, all else as JSON, no
 pickle. This product itself reads only the tensors and the JSON from a registry, and runs no code of a registry.
 
-The alias points to the best version; one that leads by no more than the seeds' noise is not better, see
-``best_version.py``.
+The alias points to the best version. Only versions with the metric and the data of the newest version compete, from the
+oldest to the newest: each challenges the champion among those before it. A confirmed version beats every unconfirmed
+one. Of two confirmed versions, the later one is the champion only where its mean is higher by more than the noise of
+the seeds, by Welch's test at the level of verdicts. Without both deviations the higher value decides, and after a tie
+the champion stays.
 
 MLflow has neither a lock on a model nor a conditional change of an alias. Processes that share an output folder take
 turns. Machines that share a server may write between two requests of another machine, so each machine reads again
@@ -14,23 +17,20 @@ the alias not at the best version moves the alias. The machine that writes last 
 
 import re
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.results.comparisons import LEVEL
+from orchestrator.results.statistics import Measure, welch_p
+from orchestrator.text.addresses import without_password
 from orchestrator.text.values import markdown
 from orchestrator.text.wording import metric_text
-from orchestrator.tracking import (
-    find_run,
-    first_line,
-    store_failures,
-    without_password,
-)
-from orchestrator.tracking.best_version import best_version, number_of, spread_tags
-from orchestrator.tracking.connection import refuse_moved
-from orchestrator.tracking.packed_model import save_model
+from orchestrator.tracking.connection import find_run, first_line, refuse_moved, store_failures
 from orchestrator.winners.champions import Champion, packed_champions
 from trainables.errors import UserError
 from trainables.files import alone
@@ -39,6 +39,89 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
     from mlflow.entities.model_registry import ModelVersion
+    from mlflow.models import ModelSignature
+
+
+COMPARED = {"data_digest", "metric", "confirmed", "value"}
+"""Tags of versions that decide which version is the champion."""
+
+STD, SEEDS = "std", "seeds"
+"""Tags with the spread of the value over the seeds; versions without a confirmation do not have them."""
+
+
+def spread_tags(std: float | None, seeds: int) -> dict[str, str]:
+    """Return the tags with the deviation of a value over the seeds (``ddof=0``), if it is known, and their number."""
+    return {} if std is None else {STD: str(std), SEEDS: str(seeds)}
+
+
+def number_of(version: "ModelVersion") -> int:
+    """Return the number of a version, from 1."""
+    return int(version.version)
+
+
+def best_version(versions: Sequence["ModelVersion"]) -> "ModelVersion":
+    """Return the champion; at least one version must have our tags."""
+    kind = itemgetter("data_digest", "metric")
+    ours = sorted((version for version in versions if version.tags.keys() >= COMPARED), key=number_of)
+    newest = kind(ours[-1].tags)
+    champion, *challengers = (version for version in ours if kind(version.tags) == newest)
+    for challenger in challengers:
+        if _beats(challenger, champion):
+            champion = challenger
+    return champion
+
+
+def _beats(challenger: "ModelVersion", champion: "ModelVersion") -> bool:
+    confirmed = [version.tags["confirmed"] == "true" for version in (challenger, champion)]
+    if confirmed[0] != confirmed[1]:
+        return confirmed[0]
+    first, second = _measure(challenger), _measure(champion)
+    p = welch_p(first, second)
+    return first.mean > second.mean and (p is None or p <= LEVEL)
+
+
+def _measure(version: "ModelVersion") -> Measure:
+    std = version.tags.get(STD)
+    return Measure(float(version.tags["value"]), None if std is None else float(std), int(version.tags.get(SEEDS, 1)))
+
+
+REQUIREMENTS = ["torch", "torchvision", "numpy", "pandas", "safetensors", "pillow", "nltk"]
+"""Packages that the packed code imports; without versions, because all versions that can train also serve."""
+
+
+def save_model(packed: Path, folder: Path) -> None:
+    """Write a packed model, with the code that loads it, as an MLflow model.
+
+    Args:
+        packed: Folder of the packed model.
+        folder: Folder of the MLflow model, which does not exist yet.
+    """
+    import mlflow.pyfunc
+
+    import trainables
+
+    code = [str(Path(trainables.__file__ or "").parent)]
+    with warnings.catch_warnings():
+        # MLflow asks for an example of the input, which would have to be run through the model.
+        warnings.simplefilter("ignore", UserWarning)
+        mlflow.pyfunc.save_model(
+            str(folder),
+            loader_module="trainables.serving.retriever",
+            data_path=str(packed),
+            code_paths=code,
+            pip_requirements=REQUIREMENTS,
+            signature=_signature(),
+        )
+
+
+def _signature() -> "ModelSignature":
+    """Return the signature: a query is a caption or an image of the gallery, with a number of answers."""
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+
+    caption, image = (ColSpec("string", name, required=False) for name in ("caption", "image"))
+    return ModelSignature(inputs=Schema([caption, image]), params=ParamSchema([ParamSpec("top", "long", 10)]))
+
 
 ALIAS = "champion"
 ARTIFACT = "champion"

@@ -22,7 +22,6 @@ from orchestrator.results.race import race_outcome
 from orchestrator.results.winner import find_champions
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import pages_of
-from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.description import (
     BEST_EPOCH,
     ConfirmedCandidate,
@@ -35,10 +34,11 @@ from orchestrator.tracking.description import (
     params_of,
     run_name,
     tags_of,
+    trial_artifacts,
 )
 from orchestrator.tracking.runs import PARENT, Run, RunBatch, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
-from orchestrator.winners.test_split import ranks_file, weights_file
+from orchestrator.winners.champions import ranks_file, weights_file
 
 if TYPE_CHECKING:
     from mlflow.store.artifact.artifact_repo import ArtifactRepository

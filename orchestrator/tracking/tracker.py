@@ -20,8 +20,9 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from orchestrator.journal.history import History
 from orchestrator.journal.records import Record, TrialCreated, TrialRecord, TrialStarted
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
-from orchestrator.tracking.connection import take_turn
+from orchestrator.tracking.address import sync_command
+from orchestrator.tracking.connection import first_line, store_failures, take_turn
+from orchestrator.tracking.store import STATUS, Store
 
 
 class Breaker:

@@ -49,5 +49,5 @@ os.environ |= {
 }
 # Ray ends a process whose raylet is gone, without a message and with exit code 1. A driver takes its own parent for the
 # raylet, and a parent with the number 1, which a process started by systemd or a container has, for a dead raylet. The
-# variable names a process that lives as long as the driver. `ray_watch` ends a driver whose Ray has died.
+# variable names a process that lives as long as the driver. `runtime` ends a driver whose Ray has died.
 os.environ.setdefault("RAY_RAYLET_PID", str(os.getpid()))

@@ -26,9 +26,9 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
+from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
 from orchestrator.tuner.lockstep import EpochBarrier
-from orchestrator.tuner.ray_watch import is_alive
+from orchestrator.tuner.runtime import is_alive
 from orchestrator.workload.workload import Stream, TrialRunner, Workload
 from trainables.config import TrialConfig
 from trainables.errors import DivergedError, UserError

@@ -22,7 +22,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import find_processes
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from tests.faults.driver import MOMENTS, Death
 from tests.faults.invariants import (
     assert_ended_once,

@@ -14,8 +14,7 @@ import pytest
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.claim import ClaimLostError
-from orchestrator.storage.folder_store import FolderStore
+from orchestrator.storage.stores import ClaimLostError, FolderStore
 from orchestrator.tuner.actor import TrialActor
 from orchestrator.workload.workload import Evaluation
 from tests.faults.invariants import assert_invariants

@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a restart forgets how long there has been nothing better",
-        file="orchestrator/search/budget.py",
+        file="orchestrator/search/time_left.py",
         old="self._counted = 0",
         new="self._counted = len(history.ended)",
         tests=KILLED,
@@ -100,7 +100,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a restart opens the test split again",
-        file="orchestrator/winners/test_split.py",
+        file="orchestrator/winners/champions.py",
         old=" and trial.id not in opened]",
         new="]",
         tests=KILLED,

@@ -152,14 +152,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="a target is a value of the metric of a study",
-        file="orchestrator/search/budget.py",
+        file="orchestrator/search/time_left.py",
         old="point.mean(self._history.metric)",
         new="point.value",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_target_is_a_value_of_the_metric_of_the_experiment",
     ),
     Mutation(
         name="a confirmation reaches the target of a search",
-        file="orchestrator/search/budget.py",
+        file="orchestrator/search/time_left.py",
         old="if trial.stage is Stage.SEARCH:",
         new="if True:",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_confirmation_neither_reaches_a_target_nor_fills_a_plateau",
@@ -180,14 +180,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="a trial is evaluated on test at every start",
-        file="orchestrator/winners/test_split.py",
+        file="orchestrator/winners/champions.py",
         old="[trial for trial in trials if trial.id not in ledger.history.tests]",
         new="list(trials)",
         tests="tests/orchestrator/winners/test_test_split.py::test_a_split_is_opened_before_it_is_looked_at_and_each_trial_evaluated_once",
     ),
     Mutation(
         name="the test split is opened without a record",
-        file="orchestrator/winners/test_split.py",
+        file="orchestrator/winners/champions.py",
         old="        if new:\n",
         new="        if False:\n",
         tests="tests/orchestrator/winners/test_test_split.py::test_a_split_is_opened_before_it_is_looked_at_and_each_trial_evaluated_once",
@@ -243,7 +243,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="the point of a plug-in's sampler may leave its bounds",
-        file="orchestrator/studies/suggesting.py",
+        file="orchestrator/studies/samplers.py",
         old="not bound.contains(value) or ",
         new="",
         tests="tests/orchestrator/studies/test_plugin_samplers.py::test_a_value_becomes_plain_or_is_refused",

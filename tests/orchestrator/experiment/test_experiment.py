@@ -9,13 +9,13 @@ import torch
 
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import (
+    changed_keys,
     load_experiment,
     shipped_experiments,
 )
-from orchestrator.experiment.journalled import changed_keys
-from orchestrator.experiment.measures import METRICS
+from orchestrator.experiment.values import METRICS
 from orchestrator.experiment.yaml_files import Document, override, read_yaml
-from orchestrator.workload.begin import read_config
+from orchestrator.workload.single import read_config
 from search_spaces import Range, Values
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig

@@ -13,7 +13,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.trial_comparison import NoSuchTrialError, Side, compare_trials, which_is_better
-from orchestrator.tracking import default_uri, refuse_default_password
+from orchestrator.tracking.address import default_uri, refuse_default_password
 from orchestrator.tracking.sync import deliver
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.commands.ui import choose_port
+from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.experiment.sections import Resources
 from orchestrator.forecast.dry_run import sample_points
 from orchestrator.journal.history import History

@@ -10,11 +10,9 @@ import pytest
 
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.storage.bucket import ObjectStore, StorageError
-from orchestrator.storage.bucket_store import BucketStore, actor_scratch
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.claim import CLAIM_FILE, Claim, ClaimLostError
-from orchestrator.storage.folder_store import FolderStore
-from orchestrator.tuner.failures import Cause, Failure
+from orchestrator.storage.stores import CLAIM_FILE, BucketStore, Claim, ClaimLostError, FolderStore, actor_scratch
+from orchestrator.tuner.callback import Cause, Failure
 from tests.support.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.support.fake_workload import report
 from trainables.checkpoint import MANIFEST

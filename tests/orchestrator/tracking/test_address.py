@@ -10,8 +10,7 @@ from orchestrator.cli import main
 from orchestrator.doctor.machine import Finding
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking import choose_uri, default_uri, sync_command
-from orchestrator.tracking.address import PASSWORD, USERNAME
+from orchestrator.tracking.address import PASSWORD, USERNAME, choose_uri, default_uri, sync_command
 from tests.support.experiments import add_trial, make_experiment, start
 from trainables.errors import ConfigError
 

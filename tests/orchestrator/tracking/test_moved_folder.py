@@ -15,7 +15,8 @@ from orchestrator.cli import main
 from orchestrator.doctor.machine import Finding
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking import default_uri, registry
+from orchestrator.tracking import registry
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.fetching import fetch_champion
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion
