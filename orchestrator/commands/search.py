@@ -24,8 +24,13 @@ from orchestrator.commands.options import (
 )
 from orchestrator.commands.watch import PORT
 from orchestrator.experiment.experiment import Experiment, load_experiment
+from orchestrator.forecast.dry_run import dry_run
+from orchestrator.forecast.terminal import print_dry_run
 from orchestrator.journal.directory import find_directory
 from orchestrator.machines.cluster import Cluster
+from orchestrator.results.winner import find_champions
+from orchestrator.search.begin import make_workload, run_experiment
+from orchestrator.search.display import print_summary
 from orchestrator.search.preparation import check_cpus
 from orchestrator.search.resuming import (
     check_folder,
@@ -40,6 +45,7 @@ from orchestrator.search.time_left import SPENT
 from orchestrator.studies.warm_start import read_sources
 from orchestrator.text.terminal import path_text, say
 from orchestrator.tracking.address import pages_command
+from orchestrator.watch.beside import page_beside
 from trainables.errors import ConfigError
 from trainables.extras import require
 
@@ -66,8 +72,6 @@ def search(
     if dry_run:
         show_plan(chosen, data_root, output, address, as_json=as_json)
         return
-    # Imported after the checks above, so that a refusal is quick.
-
     with live_page(output, chosen.name) if watch else nullcontext():
         run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
 
@@ -75,7 +79,6 @@ def search(
 def live_page(output: Path, name: str) -> AbstractContextManager[None]:
     """Return the live page beside a search, on the port of ``orchestrator watch`` or, if taken, on another port."""
     require("watch", "--watch")
-    from orchestrator.watch.beside import page_beside
 
     return page_beside(output, name, choose_port(PORT))
 
@@ -87,10 +90,6 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
         ConfigError: If ``address`` names another machine.
         UserError: If the search would be refused.
     """
-    from orchestrator.forecast.dry_run import dry_run
-    from orchestrator.forecast.terminal import print_dry_run
-    from orchestrator.search.begin import make_workload
-
     require("search", "`orchestrator search --dry-run`")
     if address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
@@ -114,8 +113,6 @@ def run(
     search: bool = True,
 ) -> None:
     """Search and confirm, or confirm alone, then print the result and exit with its code."""
-    from orchestrator.search.begin import run_experiment
-
     result = run_experiment(
         experiment,
         data_root,
@@ -159,8 +156,6 @@ def _registry(result: "SearchResult") -> dict[str, Any]:
 
 
 def _print(result: "SearchResult", output: Path) -> None:
-    from orchestrator.search.display import print_summary
-
     print_summary(result.history, _closing(result, output))
     if result.tracking_problem is not None:
         say(f"warning: {result.tracking_problem}", error=True)
@@ -189,8 +184,6 @@ def _next(result: "SearchResult") -> str:
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:
-    from orchestrator.results.winner import find_champions
-
     if result.ended_by in SPENT:
         limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
         way_out = f"resume with `orchestrator extend {path_text(result.directory)}` or a larger --set {limit}"

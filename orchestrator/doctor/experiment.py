@@ -45,6 +45,11 @@ from orchestrator.storage.set_aside import (
     trials_folder,
 )
 from orchestrator.storage.stores import FolderStore
+from orchestrator.text.addresses import without_password
+from orchestrator.tracking.connection import ExperimentDeletedError, StoreMovedError, first_line, store_failures
+from orchestrator.tracking.runs import restore
+from orchestrator.tracking.sync import find_differences
+from orchestrator.tracking.tracker import Tracker
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.extras import is_installed
 from trainables.files import write_whole
@@ -248,9 +253,6 @@ def check_tracking(directory: Path, history: History, records: list[Record], uri
         found = "MLflow is not installed, so nobody looked at what MLflow holds"
         yield Breach(Finding("tracking", "warn", found, way_out))
         return
-    from orchestrator.text.addresses import without_password
-    from orchestrator.tracking.connection import ExperimentDeletedError, StoreMovedError, first_line, store_failures
-    from orchestrator.tracking.sync import find_differences
 
     shown, mend = without_password(uri), _deliver(directory.resolve(), records, uri)
     try:
@@ -367,10 +369,6 @@ def _some(names: Iterable[str]) -> str:
 
 def _deliver(directory: Path, records: Iterable[Record], uri: str) -> Callable[[], str]:
     def deliver() -> str:
-        from orchestrator.tracking.connection import first_line, store_failures
-        from orchestrator.tracking.runs import restore
-        from orchestrator.tracking.tracker import Tracker
-
         try:
             # The user named this experiment, so an MLflow experiment that was deleted is restored before the delivery.
             restore(uri, directory.parent, directory.name)

@@ -11,9 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
 from orchestrator.machines.cluster import Cluster
 from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
+from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import typed_program
+from orchestrator.tracking.address import choose_uri
+from orchestrator.tracking.connection import StoreMovedError, count_experiments
 from trainables.errors import ConfigError, UserError
 from trainables.extras import EXTRAS, is_installed, missing_modules
 
@@ -157,8 +162,6 @@ def check_disk(output: Path) -> Finding:
 
 def check_memory() -> Finding:
     """The machine has memory for the actors that train trials."""
-    import psutil
-
     free, cpus = psutil.virtual_memory().available, os.cpu_count() or 1
     found = f"{free / 2**30:.1f} GiB available, {cpus} CPUs"
     if free < cpus * 2**30:
@@ -208,9 +211,6 @@ def check_store(output: Path, tracking_uri: str | None) -> Finding:
     """The MLflow store answers."""
     if missing_modules("mlflow"):
         return Finding("store", "ok", "none: MLflow is not installed; searches keep their journals alone")
-    from orchestrator.text.addresses import without_password
-    from orchestrator.tracking.address import choose_uri
-    from orchestrator.tracking.connection import StoreMovedError, count_experiments
 
     if tracking_uri is None and not (output / "mlflow.db").is_file():
         return Finding("store", "ok", f"{output / 'mlflow.db'} will be made by the first search")

@@ -16,6 +16,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, cast
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
@@ -280,7 +281,6 @@ def cma_es(study: StudySoFar, seed: int) -> dict[str, Any]:
     CMA-ES gets the ended trials, generation by generation in the order of their numbers. A trial that was stopped early
     counts with its best value, a trial that diverged or failed with a value below all others.
     """
-    import numpy as np
     from cmaes import CMA
 
     ranges = {name: bound for name, bound in study.bounds.items() if isinstance(bound, Range)}

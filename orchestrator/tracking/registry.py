@@ -25,6 +25,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import trainables
 from orchestrator.results.comparisons import LEVEL
 from orchestrator.results.statistics import Measure, welch_p
 from orchestrator.text.addresses import without_password
@@ -98,8 +99,6 @@ def save_model(packed: Path, folder: Path) -> None:
     """
     import mlflow.pyfunc
 
-    import trainables
-
     code = [str(Path(trainables.__file__ or "").parent)]
     with warnings.catch_warnings():
         # MLflow asks for an example of the input, which would have to be run through the model.
@@ -134,7 +133,6 @@ ATTEMPTS = 5
 """Attempts to find the alias where it was set; if all fail, another program moves the alias by other rules."""
 
 USAGE = """A table with a column `caption` gets images, with a column `image` captions, a row for each answer:
-
     model = mlflow.pyfunc.load_model("{model}")
     model.predict(pandas.DataFrame({{"caption": ["two dogs run"]}}), params={{"top": 5}})"""
 """How to query a version, in Markdown."""

@@ -24,6 +24,7 @@ from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
 from trainables.files import aside, read_state, take_place, write_whole
+from trainables.ranks import write_ranks
 
 if TYPE_CHECKING:
     from trainables.ranks import Ranks
@@ -36,8 +37,6 @@ def ranks_file(directory: Path, trial: Trial, split: str) -> Path:
 
 def keep_ranks(ranks: Mapping[str, "Ranks"], trial: Trial, checkpoints: Checkpoints, directory: Path) -> None:
     """Write the ranks of each split into the experiment's directory and to the checkpoints, which may be elsewhere."""
-    from trainables.ranks import write_ranks
-
     for split, of_split in ranks.items():
         file = ranks_file(directory, trial, split)
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -9,18 +9,27 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from orchestrator.experiment.plugins import load_plugins
+from trainables.chance import chance_rsum
+from trainables.checkpoint import BEST, read_config, read_file, resolve_checkpoint
+from trainables.config import LEARNED
+from trainables.data.dataset import load_dataset, open_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.files import make_writable
+from trainables.judgements.beside_dataset import load_judgements
+from trainables.judgements.judged_metrics import judged_metrics
+from trainables.ranks import Ranks, read_ranks, write_ranks
+from trainables.seeding import generator
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from trainables.cocos import Convention, Spread
     from trainables.data.dataset import Split
     from trainables.judgements.judged_metrics import JudgedRanks
     from trainables.judgements.judgements import JudgementCounts, Judgements
-    from trainables.ranks import Ranks
 
 
 SPLITS = ("val", "test")
@@ -59,8 +68,6 @@ def read_outside_run(folder: Path, dataset: str, data_root: Path) -> OutsideRun:
 
 
 def _read_split(folder: Path, split: str, dataset: str, data_root: Path) -> "Ranks":
-    from trainables.ranks import read_ranks
-
     kept = folder / f"ranks_{split}.npz"
     if not kept.exists():
         return _rank_vectors(folder, split, dataset, data_root)
@@ -72,11 +79,7 @@ def _read_split(folder: Path, split: str, dataset: str, data_root: Path) -> "Ran
 
 def _rank_vectors(folder: Path, split: str, dataset: str, data_root: Path) -> "Ranks":
     """Return the ranks of embeddings or similarities."""
-    import numpy as np
     import torch
-
-    from trainables.data.dataset import load_dataset
-    from trainables.ranks import Ranks
 
     kind = next(
         (kind for kind, names in _FILES.items() if all(file.exists() for file in _paths(folder, split, names))), None
@@ -117,8 +120,6 @@ def _paths(folder: Path, split: str, names: tuple[str, ...]) -> list[Path]:
 
 def _read(file: Path, shape: tuple[int, int]) -> "np.ndarray":
     """Return the array of a file, float32 or float64, after a check of its shape; -1 is any length."""
-    import numpy as np
-
     try:
         # Mapped, so that a file of another shape is refused before its values are read.
         values = np.load(file, mmap_mode="r", allow_pickle=False)
@@ -230,11 +231,6 @@ def evaluate(
     Raises:
         UserError: If checkpoint, data, device or a plug-in is refused, or the folds do not divide the images.
     """
-    from orchestrator.experiment.plugins import load_plugins
-    from trainables.chance import chance_rsum
-    from trainables.checkpoint import read_config, resolve_checkpoint
-    from trainables.data.dataset import open_dataset
-
     load_plugins(plugins)
     ranks_file = None if ranks is None else _checked_ranks_file(Path(ranks), folds)
     directory = resolve_checkpoint(Path(checkpoint))
@@ -246,8 +242,6 @@ def evaluate(
     if folds > 1 and data.splits[split].labels is not None:
         raise ConfigError(f"--folds: an image of {data.name} may have its class in another fold; leave it out")
     from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
-    from trainables.judgements.beside_dataset import load_judgements
-    from trainables.ranks import write_ranks
 
     judgements = load_judgements(config.dataset, Path(data_root), {split: data.splits[split]}) if folds == 1 else {}
     judged: list[JudgedEvaluation] = []
@@ -278,8 +272,6 @@ def evaluate(
 
 
 def _judged(judgements: Sequence["Judgements"], ranks: Sequence["JudgedRanks"]) -> list[JudgedEvaluation]:
-    from trainables.judgements.judged_metrics import judged_metrics
-
     return [
         JudgedEvaluation(each.counts(), judged_metrics(found)) for each, found in zip(judgements, ranks, strict=True)
     ]
@@ -343,10 +335,6 @@ def measure_checkpoint(
     Raises:
         UserError: If checkpoint, data, device, epsilon or convention is refused.
     """
-    from trainables.checkpoint import BEST, read_config, read_file, resolve_checkpoint
-    from trainables.config import LEARNED
-    from trainables.data.dataset import open_dataset
-
     directory = resolve_checkpoint(path)
     config = read_config(directory)
     data = open_dataset(config, data_root)
@@ -356,7 +344,6 @@ def measure_checkpoint(
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
     from trainables.losses.parameters import with_values
-    from trainables.seeding import generator
 
     model, _ = load_best(directory, data)
     where = choose_device(device)

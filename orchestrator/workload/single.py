@@ -13,7 +13,10 @@ from orchestrator.experiment.plugins import installed_sources, load_plugins
 from orchestrator.experiment.yaml_files import STRICT, Document, Mistake, override, read_kind, validate
 from search_spaces import SPACES
 from search_spaces.space import suggestion
+from trainables.chance import chance_rsum
+from trainables.checkpoint import find_latest, save_epoch
 from trainables.config import TrialConfig
+from trainables.data.dataset import check_batch_size, check_modality, data_notes, open_dataset
 from trainables.errors import CheckpointError, ConfigError, Mistakes
 from trainables.files import make_writable, parse_state, write_whole
 from trainables.plugins.in_use import references
@@ -84,16 +87,12 @@ def train_in(
         UserError: If config, data, directory or checkpoint is refused.
         DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
     """
-    from trainables.chance import chance_rsum
-    from trainables.data.dataset import check_batch_size, check_modality, data_notes, open_dataset
-
     config.check_weights()
     data = open_dataset(config, data_root)
     check_modality(config, data)
     check_batch_size(data, config.training)
     _open_directory(directory, resume=resume)
     # Imported after the checks above, because torch takes seconds to import.
-    from trainables.checkpoint import find_latest, save_epoch
     from trainables.cost.pace import count_steps
     from trainables.devices import choose_device
     from trainables.trial import run_trial
