@@ -100,7 +100,7 @@ def _write_offline_runs(history: "History", experiment: "Experiment", path: Path
 
 
 @dataclass(frozen=True)
-class Store:
+class StoreForm:
     """A form of file or folder that holds trials with all their epochs.
 
     Attributes:
@@ -118,7 +118,7 @@ class Store:
     module: str
 
 
-OPTUNA = Store(
+OPTUNA = StoreForm(
     "an Optuna storage",
     _write_storage,
     "look at them with `optuna-dashboard sqlite:///{}` (a package of its own)",
@@ -129,14 +129,14 @@ STORES = {
     ".db": OPTUNA,
     ".sqlite": OPTUNA,
     ".sqlite3": OPTUNA,
-    ".tensorboard": Store(
+    ".tensorboard": StoreForm(
         "a folder of event files",
         _write_events,
         "look at them with `tensorboard --logdir {}` (a package of its own)",
         "tensorboard",
         "tensorboardX",
     ),
-    ".wandb": Store(
+    ".wandb": StoreForm(
         "a folder of offline runs", _write_offline_runs, "upload them with `wandb sync {}/wandb/*`", "wandb", "wandb"
     ),
 }

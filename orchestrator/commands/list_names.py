@@ -37,7 +37,7 @@ from trainables.plugins.plugin import installed_plugins
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedName:
     """A name and its meaning.
 
     Attributes:
@@ -51,23 +51,23 @@ class Entry:
     details: Mapping[str, str] = field(default_factory=dict)
 
 
-def list_experiments() -> list[Entry]:
+def list_experiments() -> list[ListedName]:
     """Return the shipped experiments."""
     return _described(shipped_experiments())
 
 
-def list_suites() -> list[Entry]:
+def list_suites() -> list[ListedName]:
     """Return the shipped suites."""
     return _described(shipped_suites())
 
 
-def list_losses() -> list[Entry]:
+def list_losses() -> list[ListedName]:
     """Return the losses with formula, parameters, the searched range of each, how some are learned, and source."""
     from trainables.losses import loss_class
     from trainables.losses.parameters import learnable_of
 
     return [
-        Entry(
+        ListedName(
             name,
             _first_line(loss_class(name)),
             {
@@ -88,13 +88,13 @@ def list_losses() -> list[Entry]:
     ]
 
 
-def list_models() -> list[Entry]:
+def list_models() -> list[ListedName]:
     """Return the models with their input features and parameters."""
     from trainables.models import model_class
 
     ours = FEATURES.keys() - offered("models").keys()
     return [
-        Entry(
+        ListedName(
             name,
             _first_line(inspect.getmodule(model) if name in ours else model),
             {
@@ -107,10 +107,10 @@ def list_models() -> list[Entry]:
     ]
 
 
-def list_samplers() -> list[Entry]:
+def list_samplers() -> list[ListedName]:
     """Return the samplers with the kinds of search that each sampler supports."""
     return [
-        Entry(
+        ListedName(
             name,
             kind.meaning,
             {
@@ -122,16 +122,16 @@ def list_samplers() -> list[Entry]:
     ]
 
 
-def list_metrics() -> list[Entry]:
+def list_metrics() -> list[ListedName]:
     """Return the measures of a trial, with the keys of ``search`` that accept each measure."""
     searched = [(METRICS, "metric, objective"), (COUNTS, "objective")]
-    return [Entry(name, meaning, {"can be": role}) for names, role in searched for name, meaning in names.items()]
+    return [ListedName(name, meaning, {"can be": role}) for names, role in searched for name, meaning in names.items()]
 
 
-def list_records() -> list[Entry]:
+def list_records() -> list[ListedName]:
     """Return the kinds of records of a journal with their fields."""
     return [
-        Entry(
+        ListedName(
             name,
             meaning_of(kind),
             {"fields": "\n".join(f"{one.name} ({one.type}): {one.meaning}" for one in list_fields(kind))},
@@ -140,7 +140,7 @@ def list_records() -> list[Entry]:
     ]
 
 
-LISTS: dict[str, Callable[[], list[Entry]]] = {
+LISTS: dict[str, Callable[[], list[ListedName]]] = {
     "experiments": list_experiments,
     "suites": list_suites,
     "losses": list_losses,
@@ -164,8 +164,10 @@ def _sources(loss: type) -> str:
     return re.sub(r"\n\s+(?!\[)", " ", inspect.cleandoc("\n" + references)).strip()
 
 
-def _described(shipped: Mapping[str, Path]) -> list[Entry]:
-    return [Entry(name, read_yaml(path).values["description"], {"file": str(path)}) for name, path in shipped.items()]
+def _described(shipped: Mapping[str, Path]) -> list[ListedName]:
+    return [
+        ListedName(name, read_yaml(path).values["description"], {"file": str(path)}) for name, path in shipped.items()
+    ]
 
 
 def _yes(can: bool) -> str:
@@ -231,7 +233,7 @@ def _check(what: str, name: str | None, schema: bool, markdown: bool) -> None:
         raise UserError(f"`list {what}` takes no name, got {name!r}")
 
 
-def _print_all(what: str, entries: "Sequence[Entry]") -> None:
+def _print_all(what: str, entries: "Sequence[ListedName]") -> None:
     shown = [key for key in entries[0].details if key not in ("file", *(HIDDEN if what == "losses" else ()))]
     rows = [[entry.name, entry.meaning, *(entry.details[key] for key in shown)] for entry in entries]
     if what == "losses":
@@ -242,7 +244,7 @@ def _print_all(what: str, entries: "Sequence[Entry]") -> None:
         say(f"{typed_program()} list losses NAME: formula, parameters, searched ranges and source")
 
 
-def _named(name: str, what: str, entries: "Sequence[Entry]") -> "Entry":
+def _named(name: str, what: str, entries: "Sequence[ListedName]") -> "ListedName":
     by_name = {entry.name: entry for entry in entries}
     if name not in by_name:
         near = get_close_matches(name, by_name, n=1)
@@ -251,7 +253,7 @@ def _named(name: str, what: str, entries: "Sequence[Entry]") -> "Entry":
     return by_name[name]
 
 
-def _show(entry: "Entry") -> None:
+def _show(entry: "ListedName") -> None:
     """Print an entry with all of its details, each under its heading."""
     say(f"{entry.name}: {entry.meaning}")
     for heading, text in entry.details.items():

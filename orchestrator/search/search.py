@@ -27,7 +27,7 @@ from orchestrator.search.preparation import (
     tracked,
 )
 from orchestrator.search.resuming import answered, how_to_resume
-from orchestrator.search.time_left import SPENT, Meter, PlannedWork
+from orchestrator.search.time_left import SPENT, BudgetMeter, PlannedWork
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.studies.warm_start import read_sources, start_warm
@@ -127,7 +127,7 @@ def run_search(
         if not quiet:
             say(describe_start(experiment, ledger.history, directory))
             say(*workload.notes(experiment))
-        meter = Meter(experiment.budget, ledger.history)
+        meter = BudgetMeter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
         tracking = TrackingProcess(uri, output, experiment.name, ledger.path)
 
@@ -184,7 +184,7 @@ def describe_start(experiment: Experiment, history: History, directory: Path) ->
 
 
 def run_stages(
-    session: "Session", meter: Meter, stages: Collection[Stage], quiet: bool
+    session: "Session", meter: BudgetMeter, stages: Collection[Stage], quiet: bool
 ) -> tuple[int | None, str | None]:
     """Run what is left of the stages.
 
@@ -202,7 +202,7 @@ def run_stages(
     return confirm_stage(session, quiet), ended_by
 
 
-def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
+def find_ending(experiment: Experiment, history: History, meter: BudgetMeter) -> str:
     """Return the end of a search that no signal ended: its last trial, or a limit of its budget."""
     incomplete = [cell for cell in experiment.cells() if len(history.study(cell.name)) < experiment.trials_in(cell)]
     running = [trial for trial in history.stage(Stage.SEARCH) if not trial.has_ended]
@@ -213,7 +213,7 @@ def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
     return "plateau" if incomplete else "trials"
 
 
-def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
+def search_stage(session: "Session", meter: BudgetMeter, quiet: bool) -> int | None:
     """Run the rest of the search; return the signal that ended it, or ``None`` where the search is done."""
     experiment, ledger = session.experiment, session.ledger
     total = sum(experiment.trials_in(cell) for cell in experiment.cells())

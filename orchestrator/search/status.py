@@ -17,7 +17,7 @@ from orchestrator.journal.records import EpochEnded, ExperimentStarted, Record
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import current_plans, most_trainings, races_of
 from orchestrator.search.resuming import command_to_resume
-from orchestrator.search.time_left import Meter, PlannedWork, TimeLeft, blended_rate, epoch_seconds
+from orchestrator.search.time_left import BudgetMeter, PlannedWork, TimeLeft, blended_rate, epoch_seconds
 from orchestrator.storage.set_aside import NOTHING_UNKNOWN, Unknown, find_unknown
 
 
@@ -43,7 +43,7 @@ class Followed:
     def _begin(self) -> None:
         self._reader = JournalReader(self.directory / JOURNAL_FILE)
         self.history = History(str(self.directory / JOURNAL_FILE))
-        self.meter = Meter(Budget(), self.history)
+        self.meter = BudgetMeter(Budget(), self.history)
         self.work = 0.0
         self._before = (0.0, 0.0)
 

@@ -20,7 +20,7 @@ SPENT = ("hours", "gpu_hours")
 """Limits that leave a search unfinished; a search that reaches a target or a plateau counts as finished."""
 
 
-class Meter:
+class BudgetMeter:
     """Compares a search with its budget; the ledger keeps it up to date.
 
     Args:

@@ -36,7 +36,7 @@ class Entry:
     address: str
 
 
-class Store(Protocol):
+class CheckpointStore(Protocol):
     """A place for checkpoints; pickled, and used by the driver and by all actors at once."""
 
     def check(self) -> None:
@@ -94,7 +94,7 @@ KEPT = 3
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCheckpoint:
     """The checkpoint from which a trial resumes.
 
     Attributes:
@@ -114,9 +114,9 @@ class Checkpoints:
         store: Where the checkpoints lie.
     """
 
-    store: Store
+    store: CheckpointStore
 
-    def find(self, trial: str) -> Found:
+    def find(self, trial: str) -> FoundCheckpoint:
         """Return the checkpoint from which a trial resumes, and which newer checkpoints cannot be used any more."""
         self.store.check()
         passed_over: list[str] = []
@@ -124,9 +124,9 @@ class Checkpoints:
             directory = self.store.fetch(entry)
             damage = find_damage(directory)
             if damage is None:
-                return Found(directory, tuple(passed_over))
+                return FoundCheckpoint(directory, tuple(passed_over))
             passed_over.append(damage.replace(str(directory), entry.address))
-        return Found(None, tuple(passed_over))
+        return FoundCheckpoint(None, tuple(passed_over))
 
     def latest(self, trial: str) -> Path | None:
         """Return a local directory with the newest undamaged checkpoint of a trial, or ``None`` where it has none."""

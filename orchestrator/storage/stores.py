@@ -44,7 +44,7 @@ class ClaimLostError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Claim:
+class DriverClaim:
     """A driver's claim to the checkpoints in a store.
 
     Attributes:
@@ -56,7 +56,7 @@ class Claim:
     token: str
 
     @classmethod
-    def make(cls, store: ObjectStore, directory: Path) -> "Claim":
+    def make(cls, store: ObjectStore, directory: Path) -> "DriverClaim":
         """Claim a store for the driver of an experiment's directory, whose lock this process holds.
 
         Raises:
@@ -103,7 +103,7 @@ class _Claimant:
     Attributes:
         holder: Process of the driver.
         directory: The directory of the driver's experiment.
-        token: See ``Claim``.
+        token: See ``DriverClaim``.
     """
 
     holder: Holder
@@ -256,7 +256,7 @@ class BucketStore:
     """
 
     bucket: ObjectStore
-    claim: Claim | None = None
+    claim: DriverClaim | None = None
 
     @classmethod
     def claimed(cls, bucket: ObjectStore, directory: Path) -> "BucketStore":
@@ -265,7 +265,7 @@ class BucketStore:
         Raises:
             AlreadyRunningError: If another driver, which may be alive, has claimed it.
         """
-        return cls(bucket, Claim.make(bucket, directory))
+        return cls(bucket, DriverClaim.make(bucket, directory))
 
     def check(self) -> None:
         """Do nothing: an address means one place on all machines, and ``save`` looks at the claim."""

@@ -11,7 +11,7 @@ from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.journal.records import Footprint
 from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
-from orchestrator.workload.workload import Evaluation, Stream, TrialGroup, Vocabulary
+from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup, Vocabulary
 from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
 from trainables.data.dataset import (
     check_batch_size,
@@ -150,7 +150,7 @@ class TrainablesWorkload:
         data = self.open_data(config)
         yield from run_trial(config, data, resume, device=self.device)
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+    def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         """Evaluate on the test split, and rank the queries of val and test."""
         from trainables.evaluation import rank_checkpoint
 
@@ -159,7 +159,7 @@ class TrainablesWorkload:
         found = rank_checkpoint(checkpoint, data, ("val", "test"), judgements=judgements, device=self.device)
         test = found["test"]
         metrics = {**test.metrics, **named_metrics(test.judged)}
-        return Evaluation(metrics, {split: each.ranks for split, each in found.items()}, test.judged)
+        return TestEvaluation(metrics, {split: each.ranks for split, each in found.items()}, test.judged)
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         """Pack the model with the images and captions of the test split, which it has not seen."""

@@ -11,7 +11,7 @@ from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import confirmations, metrics_of
 from orchestrator.results.winner import find_winners
-from orchestrator.search.time_left import Meter
+from orchestrator.search.time_left import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from trainables.config import TrialConfig
@@ -83,7 +83,7 @@ def test_winners_are_compared_by_the_metric_of_the_experiment(ledger: Ledger) ->
 
 
 def test_a_target_is_a_value_of_the_metric_of_the_experiment(ledger: Ledger) -> None:
-    meter = Meter(Budget(target=60.0), ledger.history)
+    meter = BudgetMeter(Budget(target=60.0), ledger.history)
     ledger.listeners.append(meter.listen)
     other_metric(ledger, "a", 50.0, 90.0)
     assert meter.limit() is None
@@ -102,7 +102,7 @@ def repeat(ledger: Ledger, candidate: Trial, seed: int, values: list[float]) -> 
 
 
 def test_a_confirmation_neither_reaches_a_target_nor_fills_a_plateau(ledger: Ledger) -> None:
-    meter = Meter(Budget(target=60.0, plateau=2), ledger.history)
+    meter = BudgetMeter(Budget(target=60.0, plateau=2), ledger.history)
     ledger.listeners.append(meter.listen)
     candidate = add_trial(ledger, [50.0])
     for seed in (5, 6, 7):

@@ -15,7 +15,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import Record, parse
 from orchestrator.journal.trial import TrialState
 from orchestrator.search import time_left
-from orchestrator.search.time_left import Meter
+from orchestrator.search.time_left import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, start
 
 BESIDE: dict[str, dict[str, Any]] = {
@@ -121,8 +121,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     yield now
 
 
-def meter(history: History, **limits: float) -> Meter:
-    return Meter(validate(Budget, limits, "budget"), history)
+def meter(history: History, **limits: float) -> BudgetMeter:
+    return BudgetMeter(validate(Budget, limits, "budget"), history)
 
 
 def test_hours_count_between_records(clock: list[float]) -> None:
@@ -146,7 +146,7 @@ def test_gpu_hours_count_each_trial_that_runs(clock: list[float]) -> None:
     assert meter(history, hours=1e6).limit() is None
 
 
-def of_journal(ledger: Ledger, **limits: float) -> Meter:
+def of_journal(ledger: Ledger, **limits: float) -> BudgetMeter:
     made = meter(ledger.history, **limits)
     ledger.listeners.append(made.listen)
     return made
@@ -187,7 +187,7 @@ def test_a_fresh_process_knows_the_same(ledger: Ledger, tmp_path) -> None:
     add_trial(ledger, [20.0])
     ledger.close()
     again = Ledger(tmp_path / "journal.jsonl")
-    made = Meter(Budget(plateau=1, target=30.0), again.history)
+    made = BudgetMeter(Budget(plateau=1, target=30.0), again.history)
     assert (made.limit(), made.is_closed("pets-vsepp-nt_xent")) == ("target", True)
     again.close()
 

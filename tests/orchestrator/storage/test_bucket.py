@@ -11,7 +11,7 @@ import pytest
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.storage.bucket import ObjectStore, StorageError
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.stores import CLAIM_FILE, BucketStore, Claim, ClaimLostError, FolderStore, actor_scratch
+from orchestrator.storage.stores import CLAIM_FILE, BucketStore, ClaimLostError, DriverClaim, FolderStore, actor_scratch
 from orchestrator.tuner.callback import Cause, Failure
 from tests.support.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.support.fake_workload import report
@@ -323,7 +323,7 @@ def test_of_two_drivers_at_once_one_is_refused(
 
     monkeypatch.setattr(ObjectStore, "write", late)
     with pytest.raises(AlreadyRunningError, match="by another driver now"):
-        Claim.make(store, tmp_path)
+        DriverClaim.make(store, tmp_path)
 
 
 @pytest.mark.proof

@@ -17,7 +17,7 @@ from orchestrator.cli import main
 from orchestrator.commands.data import show_description
 from orchestrator.commands.doctor import show_findings
 from orchestrator.commands.retrieve import show_answers
-from orchestrator.doctor.machine import Finding
+from orchestrator.doctor.machine import Check
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
@@ -25,7 +25,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import LimitNoted
 from orchestrator.journal.trial import TrialState
 from orchestrator.regression.answers import answers_of as answers_of_suite
-from orchestrator.regression.comparison import Finding as Slip
+from orchestrator.regression.comparison import Check as Slip
 from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress
 from orchestrator.text.terminal import make_console
@@ -119,7 +119,7 @@ def test_the_live_table_is_harmless(folder: Path) -> None:
 
 
 def doctor() -> None:
-    show_findings([Finding("data", "fail", CANARY, CANARY)])
+    show_findings([Check("data", "fail", CANARY, CANARY)])
 
 
 def regress() -> None:

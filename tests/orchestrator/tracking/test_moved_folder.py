@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 
 from orchestrator.cli import main
-from orchestrator.doctor.machine import Finding
+from orchestrator.doctor.machine import Check
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import registry
@@ -36,7 +36,7 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
     # What MLflow packs around a model takes seconds, and is nobody's concern here.
     monkeypatch.setattr(registry, "save_model", save)
     # A process of its own asks torch for GPUs.
-    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Finding("gpu", "ok", "none"))
+    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
     output = tmp_path / "my runs"
     output.mkdir()
     shutil.copy(store_template, output / "mlflow.db")
