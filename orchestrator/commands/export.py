@@ -11,6 +11,8 @@ import typer
 
 from orchestrator.commands.options import ExperimentName, Output
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.exports.offline_runs import write_offline_runs
+from orchestrator.exports.tensorboard import write_events
 from orchestrator.exports.trial_run import WRITERS
 from orchestrator.journal.history import History
 from orchestrator.search.loaded import load
@@ -87,18 +89,6 @@ def _write_storage(history: "History", experiment: "Experiment", path: Path) -> 
     return write_storage(history, experiment, path)
 
 
-def _write_events(history: "History", experiment: "Experiment", path: Path) -> int:
-    from orchestrator.exports.tensorboard import write_events
-
-    return write_events(history, experiment, path)
-
-
-def _write_offline_runs(history: "History", experiment: "Experiment", path: Path) -> int:
-    from orchestrator.exports.offline_runs import write_offline_runs
-
-    return write_offline_runs(history, experiment, path)
-
-
 @dataclass(frozen=True)
 class StoreForm:
     """A form of file or folder that holds trials with all their epochs.
@@ -131,13 +121,13 @@ STORES = {
     ".sqlite3": OPTUNA,
     ".tensorboard": StoreForm(
         "a folder of event files",
-        _write_events,
+        write_events,
         "look at them with `tensorboard --logdir {}` (a package of its own)",
         "tensorboard",
         "tensorboardX",
     ),
     ".wandb": StoreForm(
-        "a folder of offline runs", _write_offline_runs, "upload them with `wandb sync {}/wandb/*`", "wandb", "wandb"
+        "a folder of offline runs", write_offline_runs, "upload them with `wandb sync {}/wandb/*`", "wandb", "wandb"
     ),
 }
 """Ending -> form of the written file or folder."""

@@ -1,4 +1,4 @@
-"""A trial as a run, for TensorBoard and Weights & Biases.
+"""Trials as a table in a file (CSV, Parquet, JSON lines), and as runs for TensorBoard and Weights & Biases.
 
 A folder of such runs is written whole, and replaced only if an export wrote all its files.
 """
