@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Check, is_hypothesis_test, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests.guard import Guard
 
@@ -24,7 +24,7 @@ LONGEST = {"test_end_to_end.py", "test_every_record.py", "test_fused.py", "test_
 
 # A red run of `make test` is a fault of what was changed, so that it draws the same examples each time; `make proof`
 # draws others. How long an example takes says how busy the machine is, and no property is about that.
-UNTIMED = {"deadline": None, "suppress_health_check": [Check.too_slow]}
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("gate", derandomize=True, database=None, **UNTIMED)
 settings.register_profile("proof", print_blob=True, **UNTIMED)
 settings.load_profile("proof" if IS_PROOF else "gate")
@@ -104,8 +104,7 @@ def short_path() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty tracking database, made once for all workers of the tests: to make one takes 7 to 11 s."""
-    from orchestrator.tracking.address import default_uri
-    from orchestrator.tracking.store import Store
+    from orchestrator.tracking import Store, default_uri
     from trainables.files import alone
 
     folder = tmp_path_factory.getbasetemp()

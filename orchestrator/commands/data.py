@@ -40,13 +40,10 @@ def unpack(
     """Import image and caption features that another program saved as image_features and text_features (open_clip)."""
     made = unpack_dumps(dataset, data_root, dumps, out)
     if as_json:
-        print(json.dumps(made.to_dict(), indent=2))
+        print(json.dumps(made, indent=2))
     else:
-        say(
-            f"{made.images:,} images with {made.image_size} features each, {made.captions:,} captions with "
-            f"{made.caption_size}",
-            *made.files,
-        )
+        said = "{images:,} images with {image_size} features each, {captions:,} captions with {caption_size}"
+        say(said.format(**made), *made["files"])
 
 
 def frames(
@@ -58,11 +55,12 @@ def frames(
     as_json: Json = False,
 ) -> None:
     """Pool the features of video frames: the mean of a clip's frames as global features, some frames as regions."""
-    clips, size, files = pool_frames(dataset, data_root, folder, count=count, out=out)
+    made = pool_frames(dataset, data_root, folder, count=count, out=out)
     if as_json:
-        print(json.dumps({"clips": clips, "dimensions": size, "frames": count, "files": list(map(str, files))}))
+        print(json.dumps(made))
     else:
-        say(f"{clips:,} clips: the mean of their frames, and {count} frames of {size} features each", *map(str, files))
+        said = "{clips:,} clips: the mean of their frames, and {frames} frames of {dimensions} features each"
+        say(said.format(**made), *made["files"])
 
 
 def extract(
@@ -109,10 +107,10 @@ def extract(
             tokenizer=tokenizer,
         )
         if as_json:
-            print(json.dumps(made.to_dict(), indent=2))
+            print(json.dumps(made, indent=2))
         else:
-            by = f", tokenizer {made.tokenizer}" if made.tokenizer else ""
-            say(f"{made.captions:,} captions, {made.dimensions} features each{by}", *made.files)
+            by = f", tokenizer {made['tokenizer']}" if made["tokenizer"] else ""
+            say(f"{made['captions']:,} captions, {made['dimensions']} features each{by}", *made["files"])
         return
     if tokenizer is not None:
         raise ConfigError("--tokenizer goes with --text tfidf-svd")
@@ -133,12 +131,12 @@ def extract(
     )
     started = time.monotonic()
     with _shards_shown(quiet=as_json) as on_progress:
-        result = extract_features(request, on_progress)
+        made = extract_features(request, on_progress)
     if as_json:
-        print(json.dumps(result.to_dict(), indent=2))
+        print(json.dumps(made, indent=2))
         return
     seconds = time.monotonic() - started
-    say(f"{result.images} images, {result.extracted} of them extracted now, {seconds:.1f} s", *result.files)
+    say(f"{made['images']} images, {made['extracted']} of them extracted now, {seconds:.1f} s", *made["files"])
 
 
 def _refuse_of_images(given: Mapping[str, object]) -> None:

@@ -83,7 +83,7 @@ def _dataset(known: list[str], experiment: str, wanted: str | None) -> str:
 
 def _read(confirmation: Confirmation, label: str, folders: list[Path], data_root: Path) -> Candidate:
     runs = [read_outside_run(folder, confirmation.dataset, data_root) for folder in folders]
-    return confirmation.trained_elsewhere(label, [(run.metrics, run.test) for run in runs])
+    return confirmation.trained_elsewhere(label, runs)
 
 
 def _answers(verdict: "DatasetVerdict") -> list[Answer]:

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,27 +77,12 @@ class ExtractionRequest:
         check_weights(self.weights, "--weights")
 
 
-@dataclass(frozen=True)
-class ExtractionResult:
-    """Result of an extraction.
-
-    Attributes:
-        files: The feature files, each with a ``.json`` beside it that describes its origin.
-        images: Images in each file.
-        extracted: Images computed by this call; the other images were computed by earlier calls.
-    """
-
-    files: tuple[Path, ...]
-    images: int
-    extracted: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for ``--json``."""
-        return {**asdict(self), "files": [str(path) for path in self.files]}
-
-
-def extract_features(request: ExtractionRequest, on_progress: Progress) -> ExtractionResult:
+def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[str, Any]:
     """Compute the features of a dataset's images, or resume an extraction that was killed.
+
+    Returns:
+        Plain values for JSON: the feature ``files``, each with a ``.json`` beside it that describes its origin; the
+        number of ``images`` in each file, and of those, the images ``extracted`` by this call.
 
     Raises:
         AlreadyRunningError: If another process writes to the same folder.
@@ -122,7 +107,7 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
 
         files = join_shards(plan, out)
         shutil.rmtree(plan.folder)
-    return ExtractionResult(tuple(files), len(paths), extracted)
+    return {"files": list(map(str, files)), "images": len(paths), "extracted": extracted}
 
 
 def _extract(request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratch: Path, on_progress: Progress) -> int:
@@ -159,11 +144,12 @@ def _compute(
         for result in extract_shards(plan, todo, encode, threads):
             on_result(result)
         return
-    from orchestrator.extraction.workers import Crew, extract_on_workers
+    from orchestrator.extraction.workers import extract_on_workers
 
     # A GPU that the user names is for all workers; Ray would number the GPUs that it gives from 0.
-    crew = Crew(request.workers, threads, gpus=request.device in ("auto", "cuda"))
-    extract_on_workers(plan, todo, partial(load_encoder, request), crew, scratch, on_result)
+    gpus = request.device in ("auto", "cuda")
+    load = partial(load_encoder, request)
+    extract_on_workers(plan, todo, load, scratch, on_result, workers=request.workers, threads=threads, gpus=gpus)
 
 
 def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[Path]]:

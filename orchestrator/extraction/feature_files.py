@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,7 @@ class ExtractionInterruptedError(UserError):
     exit_code = 130
 
 
-def pool_frames(
-    dataset: str, data_root: Path, frames: Path, *, count: int, out: Path | None
-) -> tuple[int, int, tuple[Path, ...]]:
+def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out: Path | None) -> dict[str, Any]:
     """Write ``features_global.npy`` and ``features_regions.npy`` of the clips of a dataset.
 
     Args:
@@ -40,7 +37,8 @@ def pool_frames(
         out: Where the features go; ``None`` for the dataset's own folder.
 
     Returns:
-        Number of clips, features of a frame, and all files that were written.
+        Plain values for JSON: the number of ``clips``, the ``dimensions`` of a frame, the number of ``frames`` that are
+        kept of each clip, and all ``files`` that were written.
 
     Raises:
         ConfigError: If the count or a folder is refused.
@@ -55,34 +53,15 @@ def pool_frames(
     origin = {"images_digest": images_digest(corpus.images), "frames": frames.name}
     for target, rows in zip(targets, pooled, strict=True):
         write_features(target, rows, origin)
-    written = (*targets, *(target.with_suffix(".json") for target in targets))
-    return len(pooled[0]), pooled[0].shape[1], written
+    clips, dimensions = pooled[0].shape
+    return {"clips": clips, "dimensions": dimensions, "frames": count, "files": _written(targets)}
 
 
-@dataclass(frozen=True)
-class Unpacked:
-    """Result of ``unpack_dumps``.
-
-    Attributes:
-        images: Number of images.
-        captions: Number of captions.
-        image_size: Features of each image.
-        caption_size: Features of each caption.
-        files: All files that were written.
-    """
-
-    images: int
-    captions: int
-    image_size: int
-    caption_size: int
-    files: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {**self.__dict__, "files": list(self.files)}
+def _written(targets: Sequence[Path]) -> list[str]:
+    return [*map(str, targets), *(str(target.with_suffix(".json")) for target in targets)]
 
 
-def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path | None) -> Unpacked:
+def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path | None) -> dict[str, Any]:
     """Write ``features_global.npy`` and ``features_text.npy`` of a dataset from files of image and caption features.
 
     Args:
@@ -90,6 +69,10 @@ def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path
         data_root: Where datasets lie.
         paths: One file with the rows of all splits, or three whose names end in train, val and test.
         out: Where the features go; ``None`` for the dataset's own folder.
+
+    Returns:
+        Plain values for JSON: ``images`` and ``captions``, their ``image_size`` and ``caption_size`` in features, and
+        all ``files`` that were written.
 
     Raises:
         ConfigError: If the files do not cover all splits, or the folder is refused.
@@ -105,9 +88,9 @@ def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path
     about = ({"images_digest": images_digest(images)}, {"captions_digest": captions_digest(images)})
     for target, rows, origin in zip(targets, features, about, strict=True):
         write_features(target, rows, {"kind": target.stem.removeprefix("features_"), "dumps": _names(paths), **origin})
-    sidecars = [target.with_suffix(".json") for target in targets]
     (count, size), (captions, caption_size) = (rows.shape for rows in features)
-    return Unpacked(count, captions, size, caption_size, tuple(map(str, (*targets, *sidecars))))
+    made = {"images": count, "captions": captions, "image_size": size, "caption_size": caption_size}
+    return {**made, "files": _written(targets)}
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

@@ -184,25 +184,6 @@ POINTS = 10
 
 
 @dataclass(frozen=True)
-class FirstPoint:
-    """A suggestion of a study's sampler for one of its first trials.
-
-    Attributes:
-        params: Parameters by the names of the space.
-        loss: The loss that ``params`` stand for.
-        loss_parameters: The arguments of the loss that ``params`` stand for.
-        training: The keys of the training that ``params`` stand for.
-        model_parameters: The arguments of the model that ``params`` stand for.
-    """
-
-    params: Mapping[str, Any]
-    loss: str
-    loss_parameters: Mapping[str, Any]
-    training: Mapping[str, Any]
-    model_parameters: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class StudyPlan:
     """A study as it would be searched.
 
@@ -211,7 +192,7 @@ class StudyPlan:
         trials: Number of trials of the study.
         epochs: Epochs of a whole trial.
         space: Parameter -> its bounds, in words.
-        points: The first points, suggested without any results.
+        points: The first points, suggested without any results, see ``sample_points``.
         epoch_seconds: Measured, beside the trials that are fused with the trial; the mean of several losses.
     """
 
@@ -219,7 +200,7 @@ class StudyPlan:
     trials: int
     epochs: int
     space: Mapping[str, str]
-    points: tuple[FirstPoint, ...]
+    points: tuple[Mapping[str, Any], ...]
     epoch_seconds: float
 
 
@@ -293,17 +274,19 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
     )
 
 
-def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[FirstPoint]:
-    """Return the first points of a study: published points, then points that the sampler draws without results."""
+def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[dict[str, Any]]:
+    """Return the first points of a study: published points, then points that the sampler draws without results.
+
+    Returns:
+        Plain values for JSON: ``params`` by the names of the space, and what they mean: ``loss``, ``loss_parameters``,
+        ``training`` and ``model_parameters``.
+    """
     from orchestrator.studies.study import Study
 
     trials = experiment.trials_in(cell)
     study = Study(cell, experiment.search, trials)
     asked = [study.ask() for _ in range(min(count, trials))]
-    return [
-        FirstPoint(dict(params), one.loss, dict(one.loss_parameters), dict(one.training), dict(one.model_parameters))
-        for params, one in asked
-    ]
+    return [{"params": dict(params), **asdict(suggestion)} for params, suggestion in asked]
 
 
 def describe_bound(bound: Range | Values) -> str:

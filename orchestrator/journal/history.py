@@ -37,27 +37,6 @@ from trainables.errors import UserError
 from trainables.plugins.in_use import use
 
 
-@dataclass
-class Actors:
-    """The actors of the newest start.
-
-    Attributes:
-        gpus: Trial -> GPUs that its actor takes.
-    """
-
-    gpus: dict[str, float] = field(default_factory=dict)
-
-    def apply(self, record: Record) -> None:
-        """Take one record into account."""
-        if isinstance(record, TrialStarted):
-            self.gpus[record.trial] = record.gpus
-        elif isinstance(record, (ExperimentStarted, ExperimentEnded)):
-            self.gpus.clear()
-        # A trial that is retried resumes later, in another actor.
-        elif isinstance(record, TrialRetried) or has_ended(record):
-            self.gpus.pop(record.trial, None)
-
-
 def _seconds_between(before: Record, after: Record) -> float:
     """Return the seconds between two records of one start; journals of older versions have only dates."""
     # Where the clock was set back, the difference is negative and counts as 0.
@@ -76,14 +55,14 @@ class Spending:
     Attributes:
         seconds: Running time up to the newest record, >= 0.
         gpu_seconds: The running time of each trial that had an actor, times its GPUs, >= 0.
-        actors: Actors of the newest start.
+        actors: Trial -> GPUs that its actor takes, for the actors of the newest start.
         training_seconds: The running time from the first trial of each start to the opening of test, >= 0.
         test_seconds: The running time in which models were evaluated on test, >= 0.
     """
 
     seconds: float = 0.0
     gpu_seconds: float = 0.0
-    actors: Actors = field(default_factory=Actors)
+    actors: dict[str, float] = field(default_factory=dict)
     training_seconds: float = 0.0
     test_seconds: float = 0.0
     _is_training: bool = False
@@ -98,9 +77,14 @@ class Spending:
         # What comes before the first trial of a start, such as the start of Ray, trains nothing.
         if isinstance(record, TrialStarted):
             self._is_training = True
+            self.actors[record.trial] = record.gpus
         elif isinstance(record, ExperimentStarted | OpenedTest):
             self._is_training = False
-        self.actors.apply(record)
+        if isinstance(record, ExperimentStarted | ExperimentEnded):
+            self.actors.clear()
+        # A trial that is retried resumes later, in another actor.
+        elif isinstance(record, TrialRetried) or has_ended(record):
+            self.actors.pop(record.trial, None)
 
     def _spend(self, passed: float, record: Record) -> None:
         self.seconds += passed
@@ -118,7 +102,7 @@ class Spending:
     @property
     def gpus(self) -> float:
         """GPUs in use now."""
-        return sum(self.actors.gpus.values())
+        return sum(self.actors.values())
 
 
 HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
@@ -220,8 +204,8 @@ class History:
         return value
 
     @property
-    def actors(self) -> Actors:
-        """The actors of the newest start."""
+    def actors(self) -> dict[str, float]:
+        """Trial -> GPUs that its actor takes, for the actors of the newest start."""
         return self.spending.actors
 
     @property
@@ -249,7 +233,7 @@ class History:
 
         The journal of a killed process does not say that the actors are gone.
         """
-        return replace(self, spending=replace(self.spending, actors=Actors()))
+        return replace(self, spending=replace(self.spending, actors={}))
 
     def study(self, name: str) -> list[Trial]:
         """Return the trials of a study's search in the order of their numbers."""
@@ -270,7 +254,7 @@ class History:
             The trial's state; ``HALF_TRAINED`` or ``NOT_BEGUN`` for a trial that waits for resources, for other trials
             or for the next start, because only a trial with an actor is running.
         """
-        if trial.has_ended or trial.id in self.actors.gpus:
+        if trial.has_ended or trial.id in self.actors:
             return str(trial.state)
         return HALF_TRAINED if trial.epochs else NOT_BEGUN
 

@@ -178,7 +178,7 @@ class Watched:
         with self.lock:
             status = self.status()
             history = status.history
-            running = [trial for trial in history.running() if trial.id in history.actors.gpus]
+            running = [trial for trial in history.running() if trial.id in history.actors]
             places = read_places(self.directory) if running else {}
             ends = (TrialState.FAILED, TrialState.DIVERGED)
             failed = [trial for trial in history.trials.values() if trial.state in ends]

@@ -35,26 +35,19 @@ if TYPE_CHECKING:
 SPLITS = ("val", "test")
 
 
-@dataclass(frozen=True)
-class OutsideRun:
-    """One run of a model that was trained elsewhere.
-
-    Attributes:
-        metrics: ``val/rsum`` ..., ``test/rsum`` ...
-        test: The ranks behind the metrics of test.
-    """
-
-    metrics: Mapping[str, float]
-    test: "Ranks"
-
-
-def read_outside_run(folder: Path, dataset: str, data_root: Path) -> OutsideRun:
+def read_outside_run(folder: Path, dataset: str, data_root: Path) -> tuple[dict[str, float], Ranks]:
     """Read the results of a run on val and test.
 
     Args:
-        folder: The folder that this module describes.
+        folder: Holds ``ranks_val.npz`` and ``ranks_test.npz``, as a trial's folder does; or embeddings, compared by
+            dot products: ``val_images.npy`` (I, D) and ``val_captions.npy`` (C, D), and those of test; or similarities,
+            larger is closer: ``val_similarity.npy`` (I, C) and ``test_similarity.npy``. Rows are in the order of the
+            split: its images, and its captions image by image.
         dataset: Dataset whose queries the run answers; read if the folder holds embeddings or similarities.
         data_root: Folder of the datasets.
+
+    Returns:
+        The metrics ``val/rsum`` ..., ``test/rsum`` ..., and the ranks behind those of test.
 
     Raises:
         DataError: If a file is missing, damaged, or does not fit the split.
@@ -62,9 +55,8 @@ def read_outside_run(folder: Path, dataset: str, data_root: Path) -> OutsideRun:
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; a candidate is a folder with {_forms('val')}, and so for test")
     ranks = {split: _read_split(folder, split, dataset, data_root) for split in SPLITS}
-    return OutsideRun(
-        {f"{split}/{name}": value for split in SPLITS for name, value in _metrics(ranks[split]).items()}, ranks["test"]
-    )
+    metrics = {f"{split}/{name}": value for split in SPLITS for name, value in _metrics(ranks[split]).items()}
+    return metrics, ranks["test"]
 
 
 def _read_split(folder: Path, split: str, dataset: str, data_root: Path) -> "Ranks":

@@ -39,7 +39,7 @@ MUTATIONS = (
         name="the reader of a status takes the actors from the history",
         file="orchestrator/search/status.py",
         old="        history = history.without_actors()",
-        new="        history.actors.gpus.clear()",
+        new="        history.actors.clear()",
         tests="tests/orchestrator/search/test_status.py::test_what_waits_for_room_or_for_the_next_start_is_to_come",
     ),
     Mutation(

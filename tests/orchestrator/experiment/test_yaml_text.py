@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import Check, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -131,7 +131,7 @@ plain = st.recursive(
 
 
 @given(plain)
-@settings(deadline=None, suppress_health_check=[Check.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_was_written_is_read_back(value: Any) -> None:
     assert parse_yaml(yaml.safe_dump(value))[0] == value
 
@@ -164,7 +164,7 @@ words = st.sampled_from([*PIECES.split(), *MARKS, "\\", "%", "@", "`", "é", "\u
 
 
 @given(st.lists(words, max_size=40).map("".join) | st.text(max_size=60), st.sampled_from(list(LOADERS)))
-@settings(max_examples=200, deadline=None, suppress_health_check=[Check.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example('a: "\\x', "experiment")
 @example("cells: [{dataset: a, loss: nt_xent, training: {epochs: {a: 1}}}]\nname: a\nmatters: 1", "suite")
 def test_no_text_gets_past_our_errors(tmp_path_factory: pytest.TempPathFactory, text: str, kind: str) -> None:
@@ -190,7 +190,7 @@ odd = plain | st.sampled_from(
 
 
 @given(st.sampled_from(list(WHOLE)), st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=[Check.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_value_in_any_place_gets_past_our_errors(model: type[BaseModel], data: st.DataObject) -> None:
     values = json.loads(json.dumps(WHOLE[model]))
     *outer, key = data.draw(st.sampled_from(places_in(values)[1:]))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.extraction import workers
-from orchestrator.extraction.workers import Crew, extract_on_workers
+from orchestrator.extraction.workers import extract_on_workers
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.tuner import runtime
 from orchestrator.tuner.runtime import RayLostError
@@ -49,7 +49,8 @@ def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             yield dead
 
         monkeypatch.setattr(workers, "ray_runtime", runtime)
-        extract_on_workers(plan, [0], lambda: None, Crew(2, 1, False), tmp_path, _unexpected)  # type: ignore[arg-type, return-value]
+        sizes = {"workers": 2, "threads": 1, "gpus": False}
+        extract_on_workers(plan, [0], lambda: None, tmp_path, _unexpected, **sizes)  # type: ignore[arg-type, return-value]
 
     yield run
     over.set()

@@ -227,7 +227,7 @@ def test_the_points_of_a_dry_run_are_those_of_the_search(ledger: Ledger) -> None
     for cell in experiment.cells():
         points = sample_points(experiment, cell, 10)
         assert [trial.params for trial in trials if trial and trial.study == cell.name] == [
-            point.params for point in points
+            point["params"] for point in points
         ]
 
 

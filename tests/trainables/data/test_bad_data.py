@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Check, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
@@ -511,7 +511,9 @@ def put(content: Any, path: list[int], value: Any) -> None:
     content[keys[path[-1] % len(keys)]] = value
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[Check.function_scoped_fixture, Check.too_slow])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=6), JSON)
 def test_any_change_of_the_json_is_read_or_named(karpathy_folder: KarpathyFolder, path: list[int], value: Any) -> None:
     content = json.loads(karpathy_folder.file.read_text())
@@ -525,7 +527,9 @@ def test_any_change_of_the_json_is_read_or_named(karpathy_folder: KarpathyFolder
         assert str(other) in str(error)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[Check.function_scoped_fixture, Check.too_slow])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.sampled_from([VAL, "dataset_coco.json"]), st.lists(st.integers(0, 20), min_size=1, max_size=4), JSON)
 def test_any_change_of_coco_is_read_or_named(coco_folder: Path, name: str, path: list[int], value: Any) -> None:
     good = (coco_folder / name).read_text()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import Check, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
@@ -87,7 +87,9 @@ READERS = {"features": (open_features, inspect_features, (2, 3)), "views": (open
 
 
 @pytest.mark.parametrize("kind", READERS)
-@settings(max_examples=300, deadline=None, suppress_health_check=[Check.function_scoped_fixture, Check.too_slow])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(layout=layouts(), seed=st.integers(0, 99))
 @example(layout=FORTRAN, seed=0)
 @example(layout=FORTRAN_REGIONS, seed=0)
@@ -170,7 +172,9 @@ def test_a_file_that_changes_while_it_is_trained_on_is_named(tmp_path: Path, cha
         read_rows(array, np.array([1]))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[Check.function_scoped_fixture, Check.too_slow])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(st.tuples(st.integers(0, 140), st.binary(min_size=0, max_size=3)), min_size=1, max_size=3))
 @example([(8, b"\0\0")])
 @example([(10, b"{1:2,'a':3}")])

@@ -12,7 +12,7 @@ import PIL.EpsImagePlugin
 import PIL.Image
 import PIL.PngImagePlugin
 import pytest
-from hypothesis import Check, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from trainables.data.pictures.pixels import (
@@ -269,7 +269,9 @@ def encoded_pictures() -> list[bytes]:
     return pictures
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[Check.function_scoped_fixture, Check.too_slow])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.sampled_from(encoded_pictures()), st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=4)), max_size=4))
 @example(b"", [])
 @example(b"\0" * 64, [])
