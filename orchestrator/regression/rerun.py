@@ -39,7 +39,7 @@ from orchestrator.search.preparation import displayed, open_checkpoints, opened,
 from orchestrator.search.resuming import answered
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.tracking.tracking_process import TrackingProcess
-from orchestrator.winners.champions import evaluate_on_test
+from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
 from trainables.extras import require

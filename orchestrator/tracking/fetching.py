@@ -6,7 +6,7 @@ from orchestrator.text.addresses import without_password
 from orchestrator.tracking.address import choose_uri
 from orchestrator.tracking.connection import StoreMovedError, count_experiments, first_line, store_failures
 from orchestrator.tracking.registry import Registered, RegistryError, champion_version, client_of, model_name
-from orchestrator.winners.champions import MODEL
+from orchestrator.winners.winners import MODEL
 from trainables.extras import require
 
 

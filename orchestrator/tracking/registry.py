@@ -32,7 +32,7 @@ from orchestrator.text.addresses import without_password
 from orchestrator.text.values import markdown
 from orchestrator.text.wording import metric_text
 from orchestrator.tracking.connection import find_run, first_line, refuse_moved, store_failures
-from orchestrator.winners.champions import Champion, packed_champions
+from orchestrator.winners.winners import Champion, packed_champions
 from trainables.errors import UserError
 from trainables.files import alone
 

@@ -38,7 +38,7 @@ from orchestrator.tracking.description import (
 )
 from orchestrator.tracking.runs import PARENT, Run, RunBatch, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
-from orchestrator.winners.champions import ranks_file, weights_file
+from orchestrator.winners.winners import ranks_file, weights_file
 
 if TYPE_CHECKING:
     from mlflow.store.artifact.artifact_repo import ArtifactRepository

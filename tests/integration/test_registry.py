@@ -19,7 +19,7 @@ from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.fetching import fetch_champion
 from orchestrator.tracking.registry import RegistryError, model_name, register, register_all
 from orchestrator.tracking.store import Store
-from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
+from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch

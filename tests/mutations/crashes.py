@@ -100,7 +100,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a restart opens the test split again",
-        file="orchestrator/winners/champions.py",
+        file="orchestrator/winners/winners.py",
         old=" and trial.id not in opened]",
         new="]",
         tests=KILLED,

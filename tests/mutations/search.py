@@ -180,14 +180,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="a trial is evaluated on test at every start",
-        file="orchestrator/winners/champions.py",
+        file="orchestrator/winners/winners.py",
         old="[trial for trial in trials if trial.id not in ledger.history.tests]",
         new="list(trials)",
         tests="tests/orchestrator/winners/test_test_split.py::test_a_split_is_opened_before_it_is_looked_at_and_each_trial_evaluated_once",
     ),
     Mutation(
         name="the test split is opened without a record",
-        file="orchestrator/winners/champions.py",
+        file="orchestrator/winners/winners.py",
         old="        if new:\n",
         new="        if False:\n",
         tests="tests/orchestrator/winners/test_test_split.py::test_a_split_is_opened_before_it_is_looked_at_and_each_trial_evaluated_once",

@@ -21,7 +21,7 @@ from orchestrator.text.terminal import make_console
 from orchestrator.tracking.description import note_of
 from orchestrator.tracking.registry import about_version
 from orchestrator.views.records import FORMS
-from orchestrator.winners.champions import describe_champion
+from orchestrator.winners.winners import describe_champion
 
 
 def read_output(output: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

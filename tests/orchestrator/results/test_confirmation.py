@@ -14,7 +14,7 @@ from orchestrator.results.confirmation import confirmations, current_plans, trai
 from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.verdict import Verdict
 from orchestrator.results.winner import find_champions
-from orchestrator.winners.champions import selected
+from orchestrator.winners.winners import selected
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 

@@ -38,7 +38,7 @@ from orchestrator.search.display import PlainDisplay, Progress, race_lines
 from orchestrator.search.resuming import confirm_experiment
 from orchestrator.search.status import Followed, read_status
 from orchestrator.studies.source import PlannedTrials
-from orchestrator.winners.champions import selected
+from orchestrator.winners.winners import selected
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.experiments import make_experiment, open_test, start
 from tests.support.records import append

@@ -19,7 +19,7 @@ from orchestrator.tracking import registry
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.fetching import fetch_champion
 from orchestrator.tracking.tracker import Tracker
-from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion
+from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
 from trainables.files import write_whole

@@ -18,7 +18,7 @@ from orchestrator.tracking.connection import find_run
 from orchestrator.tracking.registry import LOCK, RegistryError, register, register_all
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.view import comparison_page
-from orchestrator.winners.champions import CARD, CHAMPIONS, Champion
+from orchestrator.winners.winners import CARD, CHAMPIONS, Champion
 from tests.support.experiments import add_trial, make_experiment, start
 from trainables.files import write_whole
 

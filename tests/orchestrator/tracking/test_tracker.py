@@ -21,7 +21,7 @@ from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.tracking.view import experiment_tags
-from orchestrator.winners.champions import ranks_file, weights_file
+from orchestrator.winners.winners import ranks_file, weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored

@@ -16,7 +16,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.stores import FolderStore
-from orchestrator.winners.champions import evaluate_on_test, ranks_file
+from orchestrator.winners.winners import evaluate_on_test, ranks_file
 from orchestrator.workload.evaluation import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
 from orchestrator.workload.workload import TestEvaluation

@@ -1,7 +1,9 @@
-"""The model of each dataset's winner, packed so that it answers queries: in the experiment's folder, then in MLflow.
+"""The winners of a search: the test split opened for them, their ranks and weights kept, their models packed.
 
-Packing needs the data and the checkpoint, registering needs the tracking store; a search does not fail where either
-is missing. A package stays in the folder, so that ``orchestrator sync`` can register it later.
+The ranks of the queries of val and test are files beside the checkpoints of an evaluated trial. Its best model is a
+file that MLflow stores with its run, and is packed so that it answers queries: in the experiment's folder, then in
+MLflow. Packing needs the data and the checkpoint, registering needs the tracking store; a search does not fail where
+either is missing. A package stays in the folder, so that ``orchestrator sync`` can register it later.
 """
 
 import json
