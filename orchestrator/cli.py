@@ -78,6 +78,7 @@ MODULES = {
     **dict.fromkeys(("resume", "extend", "confirm"), "search"),
     "cocos": "evaluate",
     **dict.fromkeys(("ui", "sync"), "mlflow_store"),
+    **dict.fromkeys(("summarise", "report", "compare"), "results"),
 }
 """Name of a command -> module under ``orchestrator/commands/``, where the two differ."""
 

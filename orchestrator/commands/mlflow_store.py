@@ -19,8 +19,7 @@ from orchestrator.machines.processes import bound_process
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server
-from orchestrator.tracking.fetching import find_store
-from orchestrator.tracking.registry import register_all
+from orchestrator.tracking.registry import find_store, register_all
 from orchestrator.tracking.sync import DeletedError, deliver
 from orchestrator.tracking.view import newest_page
 from trainables.errors import ConfigError

@@ -117,7 +117,7 @@ class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_start
         data: Digest of each dataset, by name.
         tokenizers: Dataset -> what cuts its captions into tokens, with a digest where it is a file; empty in journals
             of older versions, which cut all captions as English.
-        environment: Versions, git revision and machine, see ``machines.environment.describe_environment``.
+        environment: Versions, git revision and machine, see ``machines.cluster.describe_environment``.
         storage: Where checkpoints are kept: a folder or ``s3://bucket/prefix``; ``None`` is the experiment's folder.
         options: Options of the command line that a command which resumes needs, by name without dashes.
     """

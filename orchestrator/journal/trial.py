@@ -69,7 +69,7 @@ class Trial:
         error: What ended the trial, where it diverged or failed.
         damage: A line about each checkpoint that was skipped as damaged.
         environments: Environments of the starts that trained the trial, oldest first, see
-            ``environment.describe_environment``.
+            ``machines.cluster.describe_environment``.
     """
 
     id: str

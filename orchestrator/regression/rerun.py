@@ -14,8 +14,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.records import ExperimentEnded, ExperimentStarted, SuiteStarted
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.machines.cluster import Cluster, prepare_joining
-from orchestrator.machines.environment import describe_environment
+from orchestrator.machines.cluster import Cluster, describe_environment, prepare_joining
 from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted, written_runs
 from orchestrator.regression.answers import answers_of
 from orchestrator.regression.comparison import Finding

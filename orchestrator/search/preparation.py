@@ -19,8 +19,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.records import ExperimentStarted
-from orchestrator.machines.cluster import Cluster
-from orchestrator.machines.environment import describe_environment
+from orchestrator.machines.cluster import Cluster, describe_environment
 from orchestrator.search.display import Progress, make_display
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import set_summary_aside

@@ -5,6 +5,8 @@ directory without a manifest does not exist. No key is ever written twice, so th
 files.
 """
 
+import hashlib
+import json
 import logging
 import os
 import re
@@ -23,7 +25,9 @@ from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_del
 
 from orchestrator.text.addresses import without_password
 from trainables.checkpoint import MANIFEST
-from trainables.errors import UserError
+from trainables.data.cache import default_cache, whole_directory, writing_to
+from trainables.errors import DataError, UserError
+from trainables.files import alone, write_whole
 
 METADATA_SERVICE = ("169.254.169.254", 80)
 """Host and port at which a machine of Amazon's finds the credentials of its role."""
@@ -342,3 +346,42 @@ def _open(endpoint: str, region: str) -> Any:
     return S3FileSystem(
         **options, background_writes=False, connect_timeout=5, retry_strategy=AwsStandardS3RetryStrategy(max_attempts=3)
     )
+
+
+def fetch_dataset(store: ObjectStore, name: str) -> Path:
+    """Return a local data root that holds a dataset of the bucket as it is now.
+
+    Args:
+        store: The data root in the bucket.
+        name: Name of a folder in the bucket.
+
+    Raises:
+        DataError: If there is no such folder, the store does not answer, or the local disk cannot be written.
+    """
+    if not name or name.startswith(("/", ".")) or "/" in name:
+        raise DataError(f"{name}: must be the name of a folder in {store.address}")
+    root = default_cache().with_name("fetched") / hashlib.sha256(store.address.encode()).hexdigest()[:16]
+    try:
+        listing = json.dumps(store.listing(name), sort_keys=True)
+    except OSError as error:
+        raise DataError(f"--data-root {store.address}: cannot be read: {explain(error)}") from None
+    if listing == "{}":
+        raise DataError(f"{name}: no such folder in {store.address}; upload it there")
+    with writing_to(root):
+        root.mkdir(parents=True, exist_ok=True)
+        with alone(root / f".{name}.lock"):
+            _fetch(store, root / name, root / f".{name}.json", listing)
+    return root
+
+
+def _fetch(store: ObjectStore, target: Path, record: Path, listing: str) -> None:
+    """Fetch a folder unless its files in the bucket are unchanged since the last fetch."""
+    if target.is_dir() and record.is_file() and record.read_text(encoding="utf-8") == listing:
+        return
+    # A killed fetch leaves its partial folder; the lock keeps other processes from writing a folder now.
+    for old in (target, *target.parent.glob(f".{target.name}.*/")):
+        shutil.rmtree(old, ignore_errors=True)
+    record.unlink(missing_ok=True)
+    with whole_directory(target) as partial:
+        store.get(target.name, partial)
+    write_whole(record, listing)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.journal.records import Footprint
-from orchestrator.storage.bucket import ObjectStore, is_bucket
-from orchestrator.storage.datasets import fetch_dataset
+from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
 from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup, Vocabulary
 from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
 from trainables.data.dataset import (

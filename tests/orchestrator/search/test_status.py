@@ -170,7 +170,7 @@ def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.proof
 def test_looking_at_an_experiment_loads_no_torch() -> None:
     script = (
-        "import sys, orchestrator.commands.status, orchestrator.commands.summarise\n"
+        "import sys, orchestrator.commands.status, orchestrator.commands.results\n"
         "print([name for name in ('torch', 'ray', 'mlflow', 'optuna', 'pandas', 'scipy') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

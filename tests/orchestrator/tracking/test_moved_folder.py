@@ -17,7 +17,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import registry
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.fetching import fetch_champion
+from orchestrator.tracking.registry import fetch_champion
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.experiments import add_trial, make_experiment, start
