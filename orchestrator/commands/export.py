@@ -1,20 +1,17 @@
 """``orchestrator export``: the trials of an experiment for other programs."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from orchestrator.commands.options import ExperimentName, Output
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.exports.offline_runs import write_offline_runs
-from orchestrator.exports.tensorboard import write_events
 from orchestrator.exports.trial_run import WRITERS
-from orchestrator.journal.history import History
 from orchestrator.search.loaded import load
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
@@ -63,7 +60,8 @@ def export(
     found = load(experiment, output=output)
     with _writing(to):
         if store is not None:
-            count = store.write(found.history, found.experiment, to)
+            module, _, name = store.writer.partition(":")
+            count = getattr(import_module(module), name)(found.history, found.experiment, to)
             say(f"{to}: {count} trials; {store.opened.format(to)}")
             return
 
@@ -83,26 +81,21 @@ def _writing(to: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(to)) from error
 
 
-def _write_storage(history: "History", experiment: "Experiment", path: Path) -> int:
-    from orchestrator.studies.export import write_storage
-
-    return write_storage(history, experiment, path)
-
-
 @dataclass(frozen=True)
 class StoreForm:
     """A form of file or folder that holds trials with all their epochs.
 
     Attributes:
         name: Name in messages, with its article.
-        write: Function that writes an experiment and returns the number of written trials.
+        writer: Function that writes an experiment and returns the number of written trials, as MODULE:NAME; its module
+            imports the extra.
         opened: How a user opens the file or folder, with ``{}`` for the path.
         extra: The extra of this package that is needed.
         module: The module of ``extra`` that must be installed.
     """
 
     name: str
-    write: "Callable[[History, Experiment, Path], int]"
+    writer: str
     opened: str
     extra: str
     module: str
@@ -110,7 +103,7 @@ class StoreForm:
 
 OPTUNA = StoreForm(
     "an Optuna storage",
-    _write_storage,
+    "orchestrator.studies.export:write_storage",
     "look at them with `optuna-dashboard sqlite:///{}` (a package of its own)",
     "search",
     "optuna",
@@ -121,13 +114,17 @@ STORES = {
     ".sqlite3": OPTUNA,
     ".tensorboard": StoreForm(
         "a folder of event files",
-        write_events,
+        "orchestrator.exports.tensorboard:write_events",
         "look at them with `tensorboard --logdir {}` (a package of its own)",
         "tensorboard",
         "tensorboardX",
     ),
     ".wandb": StoreForm(
-        "a folder of offline runs", write_offline_runs, "upload them with `wandb sync {}/wandb/*`", "wandb", "wandb"
+        "a folder of offline runs",
+        "orchestrator.exports.offline_runs:write_offline_runs",
+        "upload them with `wandb sync {}/wandb/*`",
+        "wandb",
+        "wandb",
     ),
 }
 """Ending -> form of the written file or folder."""
