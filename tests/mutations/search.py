@@ -116,27 +116,6 @@ MUTATIONS = (
         tests="tests/orchestrator/journal/test_best_epochs.py::test_of_equally_good_epochs_the_first_is_the_best",
     ),
     Mutation(
-        name="the parameters of the best epoch are those of the last",
-        file="orchestrator/journal/trial.py",
-        old="self.best_epoch or 1",
-        new="self.last_epoch or 1",
-        tests="tests/orchestrator/journal/test_best_epochs.py::test_the_parameters_of_the_best_epoch_are_those_that_changed_by_then",
-    ),
-    Mutation(
-        name="the epoch of a move has the new config",
-        file="orchestrator/journal/trial.py",
-        old="if epoch <= move.epoch",
-        new="if epoch < move.epoch",
-        tests="tests/orchestrator/journal/test_best_epochs.py::test_an_epoch_before_a_move_had_the_former_config",
-    ),
-    Mutation(
-        name="a move leaves out the epoch after which it was",
-        file="orchestrator/journal/history.py",
-        old="if epoch <= record.epoch",
-        new="if epoch < record.epoch",
-        tests="tests/orchestrator/journal/test_best_epochs.py::test_a_move_takes_over_the_epochs_up_to_it_and_keeps_the_own_ones_aside",
-    ),
-    Mutation(
         name="setbacks are never forgotten",
         file="orchestrator/journal/history.py",
         old="    trial.setbacks = 0\n",
