@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from orchestrator.experiment.values import (
     BoundOrDefault,
@@ -122,15 +122,20 @@ class Scheduler(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_populations(cls, values: Any) -> Any:
+    def _without_withdrawn(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        if values.get("name") == "pbt":
-            raise ValueError(
-                "name: pbt, population-based training, is not offered any more; Ray Tune's own "
-                "PopulationBasedTraining can train trainables.run_trial; here take asha, hyperband, median or none"
-            )
         return {name: value for name, value in values.items() if WITHDRAWN.get(name) != value}
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _refuse_populations(cls, name: Any) -> Any:
+        if name == "pbt":
+            raise ValueError(
+                "pbt, population-based training, is not offered any more; Ray Tune's own PopulationBasedTraining can "
+                "train trainables.run_trial; here take asha, hyperband, median or none"
+            )
+        return name
 
     @model_validator(mode="after")
     def _check(self) -> "Scheduler":

@@ -198,6 +198,7 @@ def test_whatever_else_lies_there_stops_nothing_and_stays(checkpoints: Checkpoin
     assert not checkpoints.is_empty()
     checkpoints.rewind({"a": 2})
     assert epoch_of(checkpoints.latest("a")) == 3
+    checkpoints.discard(["a"])
     checkpoints.save("a", report(0.1, 1))
     checkpoints.prune("a")
     checkpoints.rewind({"a": 1}, ["a"])
