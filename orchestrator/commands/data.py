@@ -1,4 +1,4 @@
-"""``orchestrator data``: make, describe and check datasets."""
+"""``orchestrator data``: make, describe and check datasets, and make the features of images and captions."""
 
 import json
 import sys

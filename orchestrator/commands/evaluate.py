@@ -1,4 +1,4 @@
-"""``orchestrator evaluate``: the retrieval metrics of a checkpoint."""
+"""``orchestrator evaluate`` and ``cocos``: the retrieval metrics of a checkpoint, and the samples that train it."""
 
 import json
 from collections.abc import Mapping

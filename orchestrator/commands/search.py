@@ -1,4 +1,4 @@
-"""``orchestrator search``: an experiment from its YAML file to its winners."""
+"""``orchestrator search``, ``resume``, ``extend`` and ``confirm``: an experiment from its file to its winners."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,8 @@
-"""An experiment: spaces, data, search and resources; checked before anything heavy is loaded."""
+"""An experiment: spaces, data, search and resources; checked before anything heavy is loaded.
+
+The experiment of a journal is read back here. A start is refused where a key changed after which its trials could not
+be compared with the earlier trials (``changed_keys``).
+"""
 
 import itertools
 from collections import Counter

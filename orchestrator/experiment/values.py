@@ -1,4 +1,4 @@
-"""Types of configuration values with special rules: names, bounds, durations, settings."""
+"""The values of a configuration: measures and samplers by name, and types with rules: names, bounds, durations."""
 
 import re
 from collections.abc import Callable, Collection, Mapping

@@ -1,4 +1,7 @@
-"""The feature files that commands make of a whole dataset: their places are checked first, then they are written."""
+"""The feature files of a whole dataset, made of the frames of videos or of features that another program saved.
+
+Their places are checked first, then they are written.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The state of an experiment, read from its journal: stages, trials by state, budget, and what came of it."""
+"""The state of an experiment, followed in its journal: stages, trials by state, budget, and what came of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""How long the rest of an experiment takes: its search, its confirmation, and the evaluation of models on test.
+"""When a search ends although trials are left, and how long the rest of an experiment takes.
+
+A limit of hours or a target ends the search at once; running trials keep their checkpoints and the state ``running``,
+so that the same command with a larger budget resumes them. On a plateau a study gets no new trials; if a running
+trial still finds a better value, the study continues.
 
 Work is counted in seconds of epochs as trials report them (``time/epoch_seconds``), because an epoch of one model may
 take ten times as long as an epoch of another; where trials report none, each epoch counts as one. The seconds of epochs

@@ -2,7 +2,7 @@
 
 The process that runs a trial asks here for the trial's newest good checkpoint, and hands in each new checkpoint. A
 checkpoint that ``save`` has written outlives the process and, in a bucket or on a shared disk, the machine. A store
-(``storage.checkpoints``) knows how checkpoints lie in a folder or in a bucket; this module works with both.
+(``storage.stores``) knows how checkpoints lie in a folder or in a bucket; this module works with both.
 """
 
 import shutil

@@ -1,4 +1,11 @@
-"""Where checkpoints lie, a folder or a part of a bucket, and how one driver at a time claims the place."""
+"""Where checkpoints lie, a folder or a part of a bucket, and how one driver at a time claims the place.
+
+A folder is of this machine, or one that all nodes reach under the same path. In a bucket, a checkpoint is written to a
+local folder first, then uploaded, and only then reported. An object beside the checkpoints names the driver, like a
+lock file on a disk. A bucket has no locks that end with their process. A claim holds until its driver has released it,
+or is known to be gone: because the driver ran in the same directory, whose lock this process holds now, or on this
+machine, which has no such process any more.
+"""
 
 import atexit
 import fcntl

@@ -1,4 +1,4 @@
-"""Trials and confirmed candidates in MLflow's terms: names, tags, params, dataset, metrics, verdict.
+"""Trials and confirmed candidates in MLflow's terms: names, tags, params, dataset, metrics, verdict, files.
 
 The run of a confirmed candidate has its means and standard deviations over the seeds. Names of runs and metrics are
 chosen for the order and the width of MLflow's pages.

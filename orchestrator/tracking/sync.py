@@ -1,4 +1,4 @@
-"""Delivers the journal of an experiment to a tracking store after the experiment's process has ended."""
+"""Delivers the journal of an experiment to a store after the experiment's process has ended, and compares the two."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,11 @@
-"""Starting Ray on this machine, or joining a Ray cluster, and leaving it."""
+"""Starting Ray on this machine, or joining a Ray cluster, watching the processes of Ray, and leaving it.
+
+When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute, cannot be
+interrupted, and then Ray ends this process without a message of ours. Calls of Ray therefore run in a thread of their
+own (``RayWork``), while the main thread watches the processes of Ray, handles signals, and can end the search in order.
+The head of a cluster is watched by a connection of its own (``HeadConnection``), which closes at once when the control
+store ends.
+"""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Evaluates the best model of a checkpoint, and counts the samples that contribute to its gradient.
+"""Evaluates the best model of a checkpoint, or one from elsewhere; counts the samples that contribute to its gradient.
 
 The samples (COCOS) are counted in one pass over the train split, in the batches of the training.
 """
