@@ -123,7 +123,6 @@ def test_settings_that_trained_alike_are_one_candidate_and_the_next_takes_the_fr
         ),
         pytest.param(lambda trial: trial.epochs.pop(1), id="another number of epochs"),
         pytest.param(lambda trial: setattr(trial, "config", replace(trial.config, seed=9)), id="another seed"),
-        pytest.param(lambda trial: setattr(trial, "moves", ("a move",)), id="epochs of another trial"),
     ],
 )
 def test_settings_that_did_not_train_alike_are_candidates_of_their_own(
