@@ -46,7 +46,7 @@ _NAMES = {
     "load": "orchestrator.search.loaded",
     "load_plugins": "orchestrator.experiment.plugins",
     "make_experiment": "orchestrator.search.begin",
-    "train": "orchestrator.workload.begin",
+    "train": "orchestrator.workload.single",
 }
 """Name -> its module; ``__init__.pyi`` has the names for editors and type checkers."""
 

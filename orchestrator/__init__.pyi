@@ -4,8 +4,8 @@ from orchestrator.search.begin import make_experiment as make_experiment
 from orchestrator.search.begin import search as search
 from orchestrator.search.loaded import LoadedExperiment as LoadedExperiment
 from orchestrator.search.loaded import load as load
-from orchestrator.workload.begin import train as train
 from orchestrator.workload.evaluation import evaluate as evaluate
+from orchestrator.workload.single import train as train
 from trainables.config import TrialConfig as TrialConfig
 
 __all__ = [

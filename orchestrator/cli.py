@@ -72,7 +72,14 @@ GROUPS = {
 
 COMMANDS = {name: (group, summary) for group, commands in GROUPS.items() for name, summary in commands.items()}
 
-MODULES = {"list": "list_names", "check-plugin": "plugins"}
+MODULES = {
+    "list": "list_names",
+    "check-plugin": "plugins",
+    **dict.fromkeys(("resume", "extend", "confirm"), "search"),
+    "cocos": "evaluate",
+    **dict.fromkeys(("ui", "sync"), "mlflow_store"),
+    **dict.fromkeys(("summarise", "report", "compare"), "results"),
+}
 """Name of a command -> module under ``orchestrator/commands/``, where the two differ."""
 
 FUNCTIONS = {"list": "list_names", "check-plugin": "check_plugin"}

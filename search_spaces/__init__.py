@@ -20,7 +20,7 @@ from search_spaces.independent import (
 )
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
-from search_spaces.study import LossPart, PastTrial, StudySoFar, StudySpace, Suggestion, perturb
+from search_spaces.study import LossPart, PastTrial, StudySoFar, StudySpace, Suggestion
 from trainables.plugins.in_use import NameTable
 
 SPACES: NameTable[LossSpace] = NameTable(
@@ -58,5 +58,4 @@ __all__ = [
     "Suggestion",
     "Trial",
     "Values",
-    "perturb",
 ]

@@ -113,7 +113,8 @@ def short_path() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty tracking database, made once for all workers of the tests: to make one takes 7 to 11 s."""
-    from orchestrator.tracking import Store, default_uri
+    from orchestrator.tracking.address import default_uri
+    from orchestrator.tracking.store import Store
     from trainables.files import alone
 
     folder = tmp_path_factory.getbasetemp()

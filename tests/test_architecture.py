@@ -74,7 +74,7 @@ MAY_IMPORT = {
     "exports": {"experiment", "results"},
     "machines": {"experiment", "storage"},
     "workload": {"experiment", "storage"},
-    "studies": {"experiment", "storage"},
+    "studies": {"experiment"},
     "results": {"experiment"},
     "experiment": set(),
     "storage": set(),

@@ -19,7 +19,7 @@ from mlflow import MlflowClient
 
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import load_dataset

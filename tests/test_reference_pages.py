@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.experiment.measures import COUNTS
+from orchestrator.experiment.values import COUNTS
 from search_spaces import SPACES, Range, Values
 from trainables.cocos import count_contributions
 from trainables.errors import ConfigError

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from orchestrator.cli import app
-from orchestrator.commands.command_reference import EXIT_CODES, list_commands
+from orchestrator.commands.references import EXIT_CODES, list_commands
 from tests.test_documents import DOCUMENTS, ROOT
 
 SITE = ROOT / "docs" / "site"

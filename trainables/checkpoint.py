@@ -138,18 +138,6 @@ def save_epoch(
     return final
 
 
-def replace_epochs(root: Path, found: Path) -> None:
-    """Remove all checkpoints under ``root``, and put a copy of ``found`` in their place if ``found`` exists."""
-    with aside(root / found.name) as copied:
-        is_there = found.exists()
-        if is_there:
-            shutil.copytree(found, copied, dirs_exist_ok=True)
-        for old in list_epochs(root):
-            shutil.rmtree(old)
-        if is_there:
-            take_place(copied, root / found.name)
-
-
 def list_epochs(root: Path) -> list[Path]:
     """Return the checkpoint directories under ``root``, oldest epoch first; other files are ignored."""
     found = {path: epoch_of(path.name) for path in root.glob("epoch_*")}

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from orchestrator.cli import app
-from orchestrator.commands.command_reference import EXIT_CODES, Command, list_commands
+from orchestrator.commands.references import EXIT_CODES, Command, list_commands
 
 ROOT = Path(__file__).parents[2]
 SUFFIX = ".md"

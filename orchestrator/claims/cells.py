@@ -7,8 +7,7 @@ import numpy as np
 
 from orchestrator.claims.claims import Claims, setting_of
 from orchestrator.claims.engine import Cells
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.journalled import experiment_of
+from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState

@@ -18,10 +18,9 @@ from orchestrator.claims.answers import answers_of
 from orchestrator.claims.cells import confirmed_cells, published_cells
 from orchestrator.claims.claims import Claims
 from orchestrator.claims.engine import Cells, Finding, decide
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.journalled import experiment_of
+from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.journal.history import History
-from orchestrator.machines.environment import describe_environment
+from orchestrator.machines.cluster import describe_environment
 from orchestrator.reference.published import DATASETS, study_dataset
 from orchestrator.report.render import write_sections
 from orchestrator.results.answer import Answer

@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.measures import METRICS
 from orchestrator.experiment.sections import (
     Budget,
     Confirm,
@@ -25,7 +24,7 @@ from orchestrator.experiment.sections import (
     Scheduler,
     Search,
 )
-from orchestrator.experiment.values import ListedValues
+from orchestrator.experiment.values import METRICS, ListedValues
 from orchestrator.regression.suite import Suite, SuiteCell
 from search_spaces import SPACES
 from trainables.config import RANGES, Change, TrainingConfig, TrialConfig

@@ -1,26 +1,168 @@
-"""``orchestrator data``: make, describe and check datasets."""
+"""``orchestrator data``: make, describe and check datasets, and make the features of images and captions."""
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.progress import Progress
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from orchestrator.commands.extract import extract
-from orchestrator.commands.frames import frames
-from orchestrator.commands.options import DataRoot, Dataset, Json, Plugins, Tokenizer
-from orchestrator.commands.unpack import unpack
+from orchestrator.commands.options import DataRoot, Dataset, Device, FeatureFolder, Json, Plugins, Tokenizer
 from orchestrator.experiment.plugins import load_plugins
+from orchestrator.extraction.extraction import ExtractionRequest, extract_features
+from orchestrator.extraction.feature_files import pool_frames, unpack_dumps
+from orchestrator.extraction.text import extract_text
 from orchestrator.text.terminal import make_console, say
 from trainables.data.scenes.generate import PER_CLASS, generate_classes, generate_scenes
 from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description
 from trainables.dataset_description import describe as describe_dataset
 from trainables.errors import ConfigError, condense
+
+
+def unpack(
+    dataset: Dataset,
+    dumps: Annotated[
+        list[Path],
+        typer.Argument(
+            help="One .npz, .pt or .safetensors file of all splits, or one file each for train, val and test."
+        ),
+    ],
+    out: FeatureFolder = None,
+    data_root: DataRoot = Path("data"),
+    as_json: Json = False,
+) -> None:
+    """Import image and caption features that another program saved as image_features and text_features (open_clip)."""
+    made = unpack_dumps(dataset, data_root, dumps, out)
+    if as_json:
+        print(json.dumps(made, indent=2))
+    else:
+        said = "{images:,} images with {image_size} features each, {captions:,} captions with {caption_size}"
+        say(said.format(**made), *made["files"])
+
+
+def frames(
+    dataset: Dataset,
+    folder: Annotated[Path, typer.Argument(help="Folder with a file ID.npy for each clip, of shape (frames, D).")],
+    count: Annotated[int, typer.Option(help="Evenly spaced frames of each clip that are kept as its regions.")] = 12,
+    out: FeatureFolder = None,
+    data_root: DataRoot = Path("data"),
+    as_json: Json = False,
+) -> None:
+    """Pool the features of video frames: the mean of a clip's frames as global features, some frames as regions."""
+    made = pool_frames(dataset, data_root, folder, count=count, out=out)
+    if as_json:
+        print(json.dumps(made))
+    else:
+        said = "{clips:,} clips: the mean of their frames, and {frames} frames of {dimensions} features each"
+        say(said.format(**made), *made["files"])
+
+
+def extract(
+    dataset: Dataset,
+    backbone: Annotated[str, typer.Option(help="A classifier of torchvision: resnet50, resnet152, vgg19, ...")] = (
+        "resnet50"
+    ),
+    weights: Annotated[
+        str, typer.Option(metavar="FILE|DEFAULT|none", help="File of a state dict, torchvision's, or untrained.")
+    ] = "DEFAULT",
+    features: Annotated[str, typer.Option(help="Kind of features: global, regions or both.")] = "global",
+    augmentations: Annotated[int, typer.Option(help="Random crops of each image beside its centre crop.")] = 0,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tfidf-svd|FOLDER", help="Compute features of captions instead: tf-idf, or a sentence encoder's."
+        ),
+    ] = None,
+    dimensions: Annotated[int, typer.Option(help="Features of each caption, for tfidf-svd.")] = 512,
+    tokenizer: Tokenizer = None,
+    split: Annotated[str | None, typer.Option(help="Take only the images of train, val or test.")] = None,
+    out: FeatureFolder = None,
+    data_root: DataRoot = Path("data"),
+    device: Device = "auto",
+    workers: Annotated[int, typer.Option(help="1 extracts in this process, more are Ray workers.")] = 1,
+    shard_size: Annotated[int, typer.Option(help="Images a shard; a kill loses the work of one shard a worker.")] = 128,
+    seed: Annotated[int, typer.Option(help="Seed of untrained weights and random crops.")] = 0,
+    plugins: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Compute features of images, or with --text of captions. The same command resumes an interrupted extraction."""
+    load_plugins(plugins or [])
+    if text is not None:
+        _refuse_of_images({"--split": split, "--augmentations": augmentations, "--workers": workers - 1})
+
+        made = extract_text(
+            dataset,
+            data_root,
+            text,
+            dimensions=dimensions,
+            seed=seed,
+            out=out,
+            device=device,
+            tokenizer=tokenizer,
+        )
+        if as_json:
+            print(json.dumps(made, indent=2))
+        else:
+            by = f", tokenizer {made['tokenizer']}" if made["tokenizer"] else ""
+            say(f"{made['captions']:,} captions, {made['dimensions']} features each{by}", *made["files"])
+        return
+    if tokenizer is not None:
+        raise ConfigError("--tokenizer goes with --text tfidf-svd")
+
+    request = ExtractionRequest(
+        dataset=dataset,
+        data_root=data_root,
+        out=out,
+        split=split,
+        backbone=backbone,
+        weights=weights,
+        features=features,
+        augmentations=augmentations,
+        seed=seed,
+        device=device,
+        workers=workers,
+        shard_size=shard_size,
+    )
+    started = time.monotonic()
+    with _shards_shown(quiet=as_json) as on_progress:
+        made = extract_features(request, on_progress)
+    if as_json:
+        print(json.dumps(made, indent=2))
+        return
+    seconds = time.monotonic() - started
+    say(f"{made['images']} images, {made['extracted']} of them extracted now, {seconds:.1f} s", *made["files"])
+
+
+def _refuse_of_images(given: Mapping[str, object]) -> None:
+    """Refuse options about images when features of captions are computed."""
+    if wrong := [option for option, value in given.items() if value]:
+        raise ConfigError(
+            f"{wrong[0]} is about images and cannot be combined with --text, which takes all captions at once"
+        )
+
+
+@contextmanager
+def _shards_shown(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show how many images are done: a progress bar on a terminal, a line for each shard elsewhere."""
+    if quiet:
+        yield lambda done, total: None
+    elif sys.stdout.isatty():
+        yield from _image_bar()
+    else:
+        yield lambda done, total: say(f"{done}/{total} images")
+
+
+def _image_bar() -> Iterator[Callable[[int, int], None]]:
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=make_console()) as progress:
+        task = progress.add_task("images", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
 
 app = typer.Typer(add_completion=False, help="Make, describe and check datasets.", no_args_is_help=True)
 app.command()(extract)
@@ -47,7 +189,7 @@ def generate(
     if name not in _GENERATED:
         raise ConfigError(f"nothing generates {name!r}; datasets that can be generated: {', '.join(_GENERATED)}")
     target, count = out or data_root / name, _GENERATED[name] if images is None else images
-    with _progress(count, quiet=as_json) as on_progress:
+    with _pictures_shown(count, quiet=as_json) as on_progress:
         make = generate_scenes if name == "scenes" else generate_classes
         is_new = make(target, count, seed, on_progress=on_progress)
     if as_json:
@@ -91,7 +233,7 @@ def _known(vocabulary: str) -> "VocabularyName":
 
 
 @contextmanager
-def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+def _pictures_shown(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on a terminal, and nothing elsewhere."""
     if quiet or not sys.stdout.isatty():
         yield lambda done: None

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from orchestrator.commands.options import Address, Json, Output, SharedDataRoot, Storage, TrackingUri
 from orchestrator.doctor.experiment import check_experiment
-from orchestrator.doctor.machine import Finding, examine
+from orchestrator.doctor.machine import Check, examine
 from orchestrator.journal.directory import find_directory
 from orchestrator.machines.cluster import Cluster
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import make_console
-from orchestrator.tracking import choose_uri
+from orchestrator.tracking.address import choose_uri
 from trainables.errors import ConfigError
 from trainables.extras import require
 
@@ -52,14 +52,14 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: bool) -> "list[Finding]":
+def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: bool) -> "list[Check]":
     require("report", "`orchestrator doctor EXPERIMENT`")
 
     directory = find_directory(experiment, output).resolve()
     return check_experiment(directory, choose_uri(tracking_uri, directory.parent), repair=repair)
 
 
-def show_findings(findings: "list[Finding]") -> None:
+def show_findings(findings: "list[Check]") -> None:
     """Print each finding on a line, with its remedy below."""
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     console = make_console(soft_wrap=True)

@@ -1,18 +1,17 @@
 """``orchestrator export``: the trials of an experiment for other programs."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from orchestrator.commands.options import ExperimentName, Output
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.exports.table_files import WRITERS
-from orchestrator.journal.history import History
+from orchestrator.exports.trial_run import WRITERS
 from orchestrator.search.loaded import load
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
@@ -61,7 +60,8 @@ def export(
     found = load(experiment, output=output)
     with _writing(to):
         if store is not None:
-            count = store.write(found.history, found.experiment, to)
+            module, _, name = store.writer.partition(":")
+            count = getattr(import_module(module), name)(found.history, found.experiment, to)
             say(f"{to}: {count} trials; {store.opened.format(to)}")
             return
 
@@ -81,46 +81,29 @@ def _writing(to: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(to)) from error
 
 
-def _write_storage(history: "History", experiment: "Experiment", path: Path) -> int:
-    from orchestrator.studies.export import write_storage
-
-    return write_storage(history, experiment, path)
-
-
-def _write_events(history: "History", experiment: "Experiment", path: Path) -> int:
-    from orchestrator.exports.tensorboard import write_events
-
-    return write_events(history, experiment, path)
-
-
-def _write_offline_runs(history: "History", experiment: "Experiment", path: Path) -> int:
-    from orchestrator.exports.offline_runs import write_offline_runs
-
-    return write_offline_runs(history, experiment, path)
-
-
 @dataclass(frozen=True)
-class Store:
+class StoreForm:
     """A form of file or folder that holds trials with all their epochs.
 
     Attributes:
         name: Name in messages, with its article.
-        write: Function that writes an experiment and returns the number of written trials.
+        writer: Function that writes an experiment and returns the number of written trials, as MODULE:NAME; its module
+            imports the extra.
         opened: How a user opens the file or folder, with ``{}`` for the path.
         extra: The extra of this package that is needed.
         module: The module of ``extra`` that must be installed.
     """
 
     name: str
-    write: "Callable[[History, Experiment, Path], int]"
+    writer: str
     opened: str
     extra: str
     module: str
 
 
-OPTUNA = Store(
+OPTUNA = StoreForm(
     "an Optuna storage",
-    _write_storage,
+    "orchestrator.studies.export:write_storage",
     "look at them with `optuna-dashboard sqlite:///{}` (a package of its own)",
     "search",
     "optuna",
@@ -129,15 +112,19 @@ STORES = {
     ".db": OPTUNA,
     ".sqlite": OPTUNA,
     ".sqlite3": OPTUNA,
-    ".tensorboard": Store(
+    ".tensorboard": StoreForm(
         "a folder of event files",
-        _write_events,
+        "orchestrator.exports.tensorboard:write_events",
         "look at them with `tensorboard --logdir {}` (a package of its own)",
         "tensorboard",
         "tensorboardX",
     ),
-    ".wandb": Store(
-        "a folder of offline runs", _write_offline_runs, "upload them with `wandb sync {}/wandb/*`", "wandb", "wandb"
+    ".wandb": StoreForm(
+        "a folder of offline runs",
+        "orchestrator.exports.offline_runs:write_offline_runs",
+        "upload them with `wandb sync {}/wandb/*`",
+        "wandb",
+        "wandb",
     ),
 }
 """Ending -> form of the written file or folder."""

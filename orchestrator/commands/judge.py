@@ -16,7 +16,7 @@ from orchestrator.results.confirmation import Confirmation, confirmations
 from orchestrator.results.questions import Questions
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of
 from orchestrator.views.terminal import show
-from orchestrator.workload.outside import read_outside_run
+from orchestrator.workload.evaluation import read_outside_run
 from trainables.errors import ConfigError
 
 
@@ -83,7 +83,7 @@ def _dataset(known: list[str], experiment: str, wanted: str | None) -> str:
 
 def _read(confirmation: Confirmation, label: str, folders: list[Path], data_root: Path) -> Candidate:
     runs = [read_outside_run(folder, confirmation.dataset, data_root) for folder in folders]
-    return confirmation.trained_elsewhere(label, [(run.metrics, run.test) for run in runs])
+    return confirmation.trained_elsewhere(label, runs)
 
 
 def _answers(verdict: "DatasetVerdict") -> list[Answer]:

@@ -35,7 +35,7 @@ GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedPlugin:
     """The checks of a plug-in.
 
     Attributes:
@@ -87,7 +87,7 @@ def check_plugin(
         raise typer.Exit(1)
 
 
-def check_within(source: str, seconds: float) -> Checked:
+def check_within(source: str, seconds: float) -> CheckedPlugin:
     """Check a plug-in in a process of its own, because its code may never end, or end the process.
 
     Args:
@@ -109,7 +109,7 @@ def check_within(source: str, seconds: float) -> Checked:
         receiver.recv()
         if not receiver.poll(seconds + GRACE_SECONDS):
             raise ConfigError(late)
-        answer: Checked | UserError = receiver.recv()
+        answer: CheckedPlugin | UserError = receiver.recv()
     except EOFError:
         process.join()
         raise ConfigError(f"{source}: ended the process that checked it, with exit code {process.exitcode}") from None
@@ -122,7 +122,7 @@ def check_within(source: str, seconds: float) -> Checked:
 
 
 def _check_and_send(source: str, seconds: float, sender: Connection) -> None:
-    """Check a plug-in and send a ``Checked`` or the error; at the time limit, send where the code is."""
+    """Check a plug-in and send a ``CheckedPlugin`` or the error; at the time limit, send where the code is."""
     # Ctrl-C is for the command, which then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -142,20 +142,20 @@ def _check_and_send(source: str, seconds: float, sender: Connection) -> None:
     timer.start()
     try:
         (plugin,) = load_plugins([source])
-        answer: Checked | UserError = _checked(plugin)
+        answer: CheckedPlugin | UserError = _checked(plugin)
     except UserError as error:
         answer = error
     timer.cancel()
     sender.send(answer)
 
 
-def _checked(plugin: "Plugin") -> Checked:
+def _checked(plugin: "Plugin") -> CheckedPlugin:
     offers = [
         (kind, name, plugin.offers[kind][name]["place"], list(_check(plugin, kind, name)))
         for kind, names in plugin.offers.items()
         for name in names
     ]
-    return Checked(plugin.name, plugin.digest, offers)
+    return CheckedPlugin(plugin.name, plugin.digest, offers)
 
 
 def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["ContractFinding"]:

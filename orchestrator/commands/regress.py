@@ -21,10 +21,12 @@ from orchestrator.machines.cluster import Cluster, ignored_address
 from orchestrator.regression.accepted import default_path
 from orchestrator.regression.answers import QUIET, headline
 from orchestrator.regression.notices import notify
+from orchestrator.regression.rerun import Request, rerun
 from orchestrator.regression.reruns import accept as write
 from orchestrator.regression.reruns import past_reruns
 from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult
+from orchestrator.search.begin import make_workload
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.views.terminal import show
@@ -97,9 +99,6 @@ def run(
 
     The same command resumes an interrupted rerun.
     """
-    from orchestrator.regression.rerun import Request, rerun
-    from orchestrator.search.begin import make_workload
-
     settings = [*(overrides or []), *([] if max_seeds is None else [f"max_seeds={max_seeds}"])]
     chosen, path = load_suite(suite, settings)
     request = Request(

@@ -14,8 +14,7 @@ from rich.text import Text
 from orchestrator.commands.options import DataRoot, Device, Json, Output, TrackingUri, TrustPlugins
 from orchestrator.report.retrieved_page import AnswersPage, find_pictures, found_answers, write_answers
 from orchestrator.text.terminal import make_console, say
-from orchestrator.tracking.fetching import fetch_champion, find_store
-from orchestrator.tracking.registry import Registered
+from orchestrator.tracking.registry import Registered, fetch_champion, find_store
 from trainables.config import TrialConfig
 from trainables.data.dataset import open_dataset
 from trainables.errors import ConfigError, DataError

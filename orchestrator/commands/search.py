@@ -1,16 +1,19 @@
-"""``orchestrator search``: an experiment from its YAML file to its winners."""
+"""``orchestrator search``, ``resume``, ``extend`` and ``confirm``: an experiment from its file to its winners."""
 
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.commands.options import (
     Address,
+    ExperimentName,
     Json,
     Output,
     Overrides,
@@ -19,18 +22,30 @@ from orchestrator.commands.options import (
     Storage,
     TrackingUri,
 )
-from orchestrator.commands.ui import choose_port
 from orchestrator.commands.watch import PORT
 from orchestrator.experiment.experiment import Experiment, load_experiment
+from orchestrator.forecast.dry_run import dry_run
+from orchestrator.forecast.terminal import print_dry_run
 from orchestrator.journal.directory import find_directory
 from orchestrator.machines.cluster import Cluster
-from orchestrator.search.budget import SPENT
+from orchestrator.results.winner import find_champions
+from orchestrator.search.begin import make_workload, run_experiment
+from orchestrator.search.display import print_summary
 from orchestrator.search.preparation import check_cpus
-from orchestrator.search.resuming import check_folder, command_for, read_storage
+from orchestrator.search.resuming import (
+    check_folder,
+    command_for,
+    confirm_experiment,
+    extend_experiment,
+    read_experiment,
+    read_storage,
+)
 from orchestrator.search.search import SearchResult
+from orchestrator.search.time_left import SPENT
 from orchestrator.studies.warm_start import read_sources
 from orchestrator.text.terminal import path_text, say
-from orchestrator.tracking import pages_command
+from orchestrator.tracking.address import pages_command
+from orchestrator.watch.beside import page_beside
 from trainables.errors import ConfigError
 from trainables.extras import require
 
@@ -57,8 +72,6 @@ def search(
     if dry_run:
         show_plan(chosen, data_root, output, address, as_json=as_json)
         return
-    # Imported after the checks above, so that a refusal is quick.
-
     with live_page(output, chosen.name) if watch else nullcontext():
         run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
 
@@ -66,7 +79,6 @@ def search(
 def live_page(output: Path, name: str) -> AbstractContextManager[None]:
     """Return the live page beside a search, on the port of ``orchestrator watch`` or, if taken, on another port."""
     require("watch", "--watch")
-    from orchestrator.watch.beside import page_beside
 
     return page_beside(output, name, choose_port(PORT))
 
@@ -78,10 +90,6 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
         ConfigError: If ``address`` names another machine.
         UserError: If the search would be refused.
     """
-    from orchestrator.forecast.dry_run import dry_run
-    from orchestrator.forecast.terminal import print_dry_run
-    from orchestrator.search.begin import make_workload
-
     require("search", "`orchestrator search --dry-run`")
     if address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
@@ -105,8 +113,6 @@ def run(
     search: bool = True,
 ) -> None:
     """Search and confirm, or confirm alone, then print the result and exit with its code."""
-    from orchestrator.search.begin import run_experiment
-
     result = run_experiment(
         experiment,
         data_root,
@@ -150,8 +156,6 @@ def _registry(result: "SearchResult") -> dict[str, Any]:
 
 
 def _print(result: "SearchResult", output: Path) -> None:
-    from orchestrator.search.display import print_summary
-
     print_summary(result.history, _closing(result, output))
     if result.tracking_problem is not None:
         say(f"warning: {result.tracking_problem}", error=True)
@@ -180,8 +184,6 @@ def _next(result: "SearchResult") -> str:
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:
-    from orchestrator.results.winner import find_champions
-
     if result.ended_by in SPENT:
         limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
         way_out = f"resume with `orchestrator extend {path_text(result.directory)}` or a larger --set {limit}"
@@ -190,3 +192,70 @@ def _exit(result: "SearchResult", experiment: "Experiment") -> None:
     if set(find_champions(result.history)) != set(experiment.datasets):
         say("error: no trial finished, so there is no winner; see the errors of the trials above", error=True)
         raise typer.Exit(1)
+
+
+def resume(
+    experiment: ExperimentName,
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Resume a search that was interrupted or killed, with the settings that it started with."""
+    resume_experiment(experiment, read_experiment, data_root, output, tracking_uri, address, storage, as_json=as_json)
+
+
+def extend(
+    experiment: ExperimentName,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials to add to each study.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Hours that the search may take from now on.")] = None,
+    overrides: Overrides = None,
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Give a search that has ended more trials, more hours, or another limit by --set."""
+    wanted = partial(extend_experiment, trials=trials, hours=hours, overrides=overrides or [])
+    resume_experiment(experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json)
+
+
+def confirm(
+    experiment: ExperimentName,
+    top: Annotated[
+        int | None, typer.Option(help="Best trials of each study to confirm; by default as in the search, or 3.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Fresh seeds for each candidate; by default as in the search, or 5.")
+    ] = None,
+    trainings: Annotated[
+        int | None,
+        typer.Option(help="Run a race: at most this many trainings a dataset, the last of them for the two in front."),
+    ] = None,
+    surface: Annotated[
+        bool,
+        typer.Option(
+            "--surface",
+            help="First train the setting to use of each study's surface, and confirm it too; continues the search.",
+        ),
+    ] = False,
+    baseline: Annotated[
+        str | None, typer.Option(help="Loss to compare the winner with, instead of the best published settings.")
+    ] = None,
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Train the best trials of a search again with fresh seeds. The same command resumes."""
+    changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline, "surface": surface or None}
+    wanted = partial(confirm_experiment, changes=changes)
+    resume_experiment(
+        experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json, search=surface
+    )

@@ -16,9 +16,9 @@ from orchestrator.journal.directory import find_directory
 from orchestrator.journal.trial import Stage
 from orchestrator.results.answers import headline_of, summarise
 from orchestrator.results.summary import Summary
-from orchestrator.search.followed import Followed
+from orchestrator.search.display import race_lines
 from orchestrator.search.resuming import command_for
-from orchestrator.search.status import Status, read_status
+from orchestrator.search.status import Followed, Status, read_status
 from orchestrator.search.trial_table import ROWS, count_words, trials_table
 from orchestrator.text.terminal import make_console
 from trainables.extras import require
@@ -67,8 +67,6 @@ def _show(now: "Status", rows: int | None, as_json: bool) -> None:
 
 def _drawn(now: "Status", rows: int | None) -> "Group":
     """Return a table of at most ``rows`` trials for each stage with trials, and lines about the whole experiment."""
-    from orchestrator.search.display import race_lines
-
     title = f"{now.name}: {now.words}"
     tables = [
         trials_table(now.history, title if stage is Stage.SEARCH else stage.value, rows, stage=stage)

@@ -16,9 +16,8 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides, Plugins
 from orchestrator.text.terminal import make_console, say, typed_program
 from orchestrator.text.values import count_text, values_text
-from orchestrator.workload.begin import directory_of, read_config
-from orchestrator.workload.begin import train as begin
-from orchestrator.workload.single import TrainingStart, read_history
+from orchestrator.workload.single import TrainingStart, directory_of, read_config, read_history
+from orchestrator.workload.single import train as begin
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import UserError

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.doctor.machine import Finding
+from orchestrator.doctor.machine import Check
 from orchestrator.experiment.yaml_text import YamlTextError, parse_yaml
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
@@ -35,7 +35,6 @@ from orchestrator.journal.records import EpochEnded, Record, has_ended
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.folder_store import FolderStore
 from orchestrator.storage.set_aside import (
     FOLDER,
     SUMMARY,
@@ -45,6 +44,12 @@ from orchestrator.storage.set_aside import (
     set_summary_aside,
     trials_folder,
 )
+from orchestrator.storage.stores import FolderStore
+from orchestrator.text.addresses import without_password
+from orchestrator.tracking.connection import ExperimentDeletedError, StoreMovedError, first_line, store_failures
+from orchestrator.tracking.runs import restore
+from orchestrator.tracking.sync import find_differences
+from orchestrator.tracking.tracker import Tracker
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.extras import is_installed
 from trainables.files import write_whole
@@ -64,12 +69,12 @@ class Breach:
         hides: Whether this breach keeps other breaches from being found.
     """
 
-    finding: Finding
+    finding: Check
     mend: Callable[[], str] | None = None
     hides: bool = False
 
 
-def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list[Finding]:
+def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list[Check]:
     """Check an experiment, and mend the experiment if asked to.
 
     Args:
@@ -99,7 +104,7 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
         return findings
     holder = find_holder(directory)
     running = "" if holder is None else f"; runs as {holder}"
-    return [Finding("experiment", "ok", f"{directory}: everything holds{running}")]
+    return [Check("experiment", "ok", f"{directory}: everything holds{running}")]
 
 
 def find_breaches(directory: Path, uri: str, *, held: bool = False) -> Iterator[Breach]:
@@ -142,7 +147,7 @@ def check_lock(directory: Path) -> Iterator[Breach]:
     left = [] if scratch is None else find_processes(scratch)
     found = f"left by process {holder.pid}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
     # `check_experiment` mends while it holds the lock, and `hold` has already cleared up after the former holder.
-    yield Breach(Finding("lock", "fail", found, "--repair, or the next start, clears up"), lambda: "cleared up")
+    yield Breach(Check("lock", "fail", found, "--repair, or the next start, clears up"), lambda: "cleared up")
 
 
 def check_journal(path: Path, records: list[Record], history: History, *, runs: bool) -> Iterator[Breach]:
@@ -154,21 +159,21 @@ def check_journal(path: Path, records: list[Record], history: History, *, runs: 
         way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path, content).name}"
         if is_damaged(content, len(content) - torn):
             found = f"{path}: line {len(records) + 1}, the last: damaged"
-        yield Breach(Finding("journal", "fail", found, way_out), _cut(path))
+        yield Breach(Check("journal", "fail", found, way_out), _cut(path))
     way_out = "the journal contradicts itself: restore it from a backup"
     ends = Counter(record.trial for record in records if has_ended(record))
     for trial in history.trials.values():
         if ends[trial.id] != (trial.state is not TrialState.RUNNING):
-            yield Breach(Finding("trial", "fail", f"{trial.id}: ended {ends[trial.id]} times", way_out))
+            yield Breach(Check("trial", "fail", f"{trial.id}: ended {ends[trial.id]} times", way_out))
         if sorted(trial.epochs) != list(range(1, trial.last_epoch + 1)):
-            yield Breach(Finding("trial", "fail", f"{trial.id}: has epochs {sorted(trial.epochs)}", way_out))
+            yield Breach(Check("trial", "fail", f"{trial.id}: has epochs {sorted(trial.epochs)}", way_out))
     epochs = Counter((record.trial, record.epoch) for record in records if isinstance(record, EpochEnded))
     for (name, epoch), times in epochs.items():
         if times > 1:
-            yield Breach(Finding("trial", "fail", f"{name}: epoch {epoch} is there {times} times", way_out))
+            yield Breach(Check("trial", "fail", f"{name}: epoch {epoch} is there {times} times", way_out))
     if history.ended_by == "trials" and history.running():
         names = ", ".join(trial.id for trial in history.running())
-        yield Breach(Finding("trial", "fail", f"the search is finished, but these are not: {names}", way_out))
+        yield Breach(Check("trial", "fail", f"the search is finished, but these are not: {names}", way_out))
 
 
 def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator[Breach]:
@@ -177,7 +182,7 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         damage = find_damage(path)
         if damage is not None:
             way_out = "--repair sets it aside, so that the one before is used"
-            yield Breach(Finding("checkpoint", "fail", damage, way_out), _set_aside(path))
+            yield Breach(Check("checkpoint", "fail", damage, way_out), _set_aside(path))
     for trial in history.trials.values():
         yield from _check_kept(trials / trial.id, trial)
     if not runs:
@@ -187,11 +192,11 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         if partial := store.partial():
             found = f"half written when its process was killed: {_some(map(str, partial))}"
             way_out = "--repair, or the next start, removes it; its epoch is trained again"
-            yield Breach(Finding("checkpoint", "fail", found, way_out), _remove_partial(store))
+            yield Breach(Check("checkpoint", "fail", found, way_out), _remove_partial(store))
         if beyond := checkpoints.ahead(epochs):
             found = f"beyond what the journal knows: {_some(entry.address for entry in beyond)}"
             way_out = f"--repair, or the next start, moves it to {trials.parent / FOLDER}"
-            yield Breach(Finding("checkpoint", "fail", found, way_out), _rewind(checkpoints, epochs))
+            yield Breach(Check("checkpoint", "fail", found, way_out), _rewind(checkpoints, epochs))
 
 
 def check_passed_over(history: History) -> Iterator[Breach]:
@@ -202,7 +207,7 @@ def check_passed_over(history: History) -> Iterator[Breach]:
     for trial in history.running():
         for damage in trial.damage:
             way_out = "the trial trained those epochs again, with the same numbers; find out what damages files there"
-            yield Breach(Finding("checkpoint", "warn", f"{trial.id}: passed over: {damage}", way_out))
+            yield Breach(Check("checkpoint", "warn", f"{trial.id}: passed over: {damage}", way_out))
 
 
 def check_unknown(directory: Path, history: History) -> Iterator[Breach]:
@@ -210,14 +215,14 @@ def check_unknown(directory: Path, history: History) -> Iterator[Breach]:
     unknown = find_unknown(directory, history)
     if unknown.lost is not None:
         way_out = f"restore {directory / JOURNAL_FILE} from a backup; without one, resume trains again what is lost"
-        yield Breach(Finding("journal", "fail", unknown.lost, way_out))
+        yield Breach(Check("journal", "fail", unknown.lost, way_out))
     if unknown.moved is not None:
         way_out = "move them back if the journal that knows them is restored; else remove them when nobody needs them"
-        yield Breach(Finding("set aside", "warn", unknown.moved, way_out))
+        yield Breach(Check("set aside", "warn", unknown.moved, way_out))
     if unknown.summarised:
         found = f"{directory / SUMMARY}: has {len(unknown.summarised)} trials that the journal does not know"
         way_out = f"--repair, or the next start, moves it to {directory / FOLDER}"
-        yield Breach(Finding("file", "fail", found, way_out), _set_summary_aside(directory, history))
+        yield Breach(Check("file", "fail", found, way_out), _set_summary_aside(directory, history))
 
 
 def check_derived(directory: Path, history: History) -> Iterator[Breach]:
@@ -238,7 +243,7 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
         if _read(directory / name, parse) != value:
             found = f"{directory / name}: missing, damaged, or not what the journal says"
             way_out = f"--repair writes it again from the journal, and keeps a former file in {directory / FOLDER}"
-            yield Breach(Finding("file", "fail", found, way_out), _write(directory / name, text))
+            yield Breach(Check("file", "fail", found, way_out), _write(directory / name, text))
 
 
 def check_tracking(directory: Path, history: History, records: list[Record], uri: str) -> Iterator[Breach]:
@@ -246,39 +251,31 @@ def check_tracking(directory: Path, history: History, records: list[Record], uri
     if not is_installed("tracking"):
         way_out = "pip install 'icr-orchestrator[tracking]'"
         found = "MLflow is not installed, so nobody looked at what MLflow holds"
-        yield Breach(Finding("tracking", "warn", found, way_out))
+        yield Breach(Check("tracking", "warn", found, way_out))
         return
-    from orchestrator.tracking import (
-        ExperimentDeletedError,
-        StoreMovedError,
-        find_differences,
-        first_line,
-        store_failures,
-        without_password,
-    )
 
     shown, mend = without_password(uri), _deliver(directory.resolve(), records, uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
     except ExperimentDeletedError as error:
         way_out = "--repair brings it back; a start of the search, or sync of all experiments, does not"
-        yield Breach(Finding("tracking", "fail", f"{shown}: {error}", way_out), mend)
+        yield Breach(Check("tracking", "fail", f"{shown}: {error}", way_out), mend)
         return
     except StoreMovedError as error:
         found, _, way_out = str(error).partition(". ")
-        yield Breach(Finding("tracking", "fail", found, way_out))
+        yield Breach(Check("tracking", "fail", found, way_out))
         return
     except store_failures() as error:
         way_out = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
-        yield Breach(Finding("tracking", "fail", f"{shown}: {first_line(error)}", way_out))
+        yield Breach(Check("tracking", "fail", f"{shown}: {first_line(error)}", way_out))
         return
     if differences:
         named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
         way_out = "--repair, or the next start, sends what is missing"
-        yield Breach(Finding("tracking", "fail", f"{shown}: {named}", way_out), mend)
+        yield Breach(Check("tracking", "fail", f"{shown}: {named}", way_out), mend)
 
 
-def _mended(breach: Breach) -> Finding:
+def _mended(breach: Breach) -> Check:
     if breach.mend is None:
         return breach.finding
     try:
@@ -293,10 +290,10 @@ def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
     newest = (epoch_of(good[-1].name) if good else None) or 0
     if trial.state is TrialState.FINISHED and not good:
         found = f"{trial.id}: finished, and has no good checkpoint left"
-        yield Breach(Finding("checkpoint", "fail", found, "its numbers are kept; restore its model from a backup"))
+        yield Breach(Check("checkpoint", "fail", found, "its numbers are kept; restore its model from a backup"))
     if trial.state is TrialState.RUNNING and newest < trial.last_epoch:
         found = f"{trial.id}: {trial.last_epoch - newest} epochs of {trial.last_epoch} have no good checkpoint"
-        yield Breach(Finding("checkpoint", "warn", found, "they are trained again, with the same numbers"))
+        yield Breach(Check("checkpoint", "warn", found, "they are trained again, with the same numbers"))
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
@@ -311,13 +308,13 @@ def _salvaged(path: Path, error: JournalError) -> Breach:
         found = salvage(path)
     except (JournalError, FileNotFoundError):
         reason, _, way_out = str(error).partition("; ")
-        return Breach(Finding("journal", "fail", reason, way_out))
+        return Breach(Check("journal", "fail", reason, way_out))
 
     def write() -> str:
         copy = found.write()
         return f"kept {len(found.kept)} records; the journal as it was: {copy}; resume trains again what is lost"
 
-    return Breach(Finding("journal", "fail", found.statement, found.way_out), write, hides=True)
+    return Breach(Check("journal", "fail", found.statement, found.way_out), write, hides=True)
 
 
 def _cut(path: Path) -> Callable[[], str]:
@@ -372,9 +369,6 @@ def _some(names: Iterable[str]) -> str:
 
 def _deliver(directory: Path, records: Iterable[Record], uri: str) -> Callable[[], str]:
     def deliver() -> str:
-        from orchestrator.tracking import first_line, restore, store_failures
-        from orchestrator.tracking.tracker import Tracker
-
         try:
             # The user named this experiment, so an MLflow experiment that was deleted is restored before the delivery.
             restore(uri, directory.parent, directory.name)

@@ -11,9 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
 from orchestrator.machines.cluster import Cluster
 from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
+from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import typed_program
+from orchestrator.tracking.address import choose_uri
+from orchestrator.tracking.connection import StoreMovedError, count_experiments
 from trainables.errors import ConfigError, UserError
 from trainables.extras import EXTRAS, is_installed, missing_modules
 
@@ -26,7 +31,7 @@ LITTLE_DISK = 10 * 2**30
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """Result of a check.
 
     Attributes:
@@ -46,9 +51,9 @@ class Finding:
         return asdict(self)
 
 
-def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Finding]:
+def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Check]:
     """Run every check; no check leaves a file behind."""
-    checks: list[Callable[[], Finding]] = [
+    checks: list[Callable[[], Check]] = [
         check_python,
         check_packages,
         check_torch_pair,
@@ -67,7 +72,7 @@ def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Clu
     return [check() for check in checks]
 
 
-def check_answers(check: str, cluster: Cluster) -> Finding:
+def check_answers(check: str, cluster: Cluster) -> Check:
     """The head of a cluster listens, or a storage can be written.
 
     Messages of refusal read "reason; remedy", so the part before the semicolon is the finding.
@@ -76,23 +81,23 @@ def check_answers(check: str, cluster: Cluster) -> Finding:
         found = cluster.resolved()
     except UserError as error:
         reason, _, way_out = str(error).partition("; ")
-        return Finding(check, "fail", reason, way_out or "look at --address and --storage")
-    return Finding(check, "ok", f"{found.address or found.storage} answers")
+        return Check(check, "fail", reason, way_out or "look at --address and --storage")
+    return Check(check, "ok", f"{found.address or found.storage} answers")
 
 
-def check_python() -> Finding:
+def check_python() -> Check:
     """Python is 3.11 to 3.13."""
     found = ".".join(map(str, sys.version_info[:3]))
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return Finding("python", "ok", found)
-    return Finding("python", "fail", found, "make PYTHON=python3.12 install")
+        return Check("python", "ok", found)
+    return Check("python", "fail", found, "make PYTHON=python3.12 install")
 
 
 RARE = ("server", "sentences", "tensorboard", "wandb")
 """Extras that `check_packages` does not miss, because most machines can do without these extras."""
 
 
-def check_packages() -> Finding:
+def check_packages() -> Check:
     """The extras that the commands of a single machine need are installed.
 
     A missing extra is a warning only: a machine that trains or serves needs fewer extras than a machine that searches.
@@ -101,28 +106,28 @@ def check_packages() -> Finding:
     if lacking:
         found = f"extras that are not installed: {', '.join(lacking)}"
         way_out = f"where their commands are wanted: pip install 'icr-orchestrator[{','.join(lacking)}]'"
-        return Finding("packages", "warn", found, way_out)
-    return Finding("packages", "ok", ", ".join(f"{name} {version(name)}" for name in ("ray", "optuna", "mlflow")))
+        return Check("packages", "warn", found, way_out)
+    return Check("packages", "ok", ", ".join(f"{name} {version(name)}" for name in ("ray", "optuna", "mlflow")))
 
 
-def check_torch_pair() -> Finding:
+def check_torch_pair() -> Check:
     """The installed releases of torch and torchvision fit each other."""
     try:
         torch, vision = version("torch"), version("torchvision")
     except PackageNotFoundError as error:
         if error.name == "torchvision":
-            return Finding("torch pair", "ok", f"torch {version('torch')} alone")
-        return Finding("torch pair", "fail", str(error), "make install")
+            return Check("torch pair", "ok", f"torch {version('torch')} alone")
+        return Check("torch pair", "fail", str(error), "make install")
     found = f"torch {torch} with torchvision {vision}"
     wanted = TORCH_PAIRS.get(".".join(torch.split(".")[:2]))
     if wanted is None:
-        return Finding("torch pair", "warn", f"{found}: not a pair that was tried", "make install takes one that was")
+        return Check("torch pair", "warn", f"{found}: not a pair that was tried", "make install takes one that was")
     if not vision.startswith(f"{wanted}."):
-        return Finding("torch pair", "fail", found, f"pip install 'torchvision=={wanted}.*'")
-    return Finding("torch pair", "ok", found)
+        return Check("torch pair", "fail", found, f"pip install 'torchvision=={wanted}.*'")
+    return Check("torch pair", "ok", found)
 
 
-def check_gpu() -> Finding:
+def check_gpu() -> Check:
     """Torch can use the GPU that the driver shows.
 
     A separate process asks torch, because the import of torch takes seconds and memory, and can fail.
@@ -132,41 +137,39 @@ def check_gpu() -> Finding:
     try:
         result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
-        return Finding("gpu", "fail", "torch did not answer within 120 s", "look at nvidia-smi")
+        return Check("gpu", "fail", "torch did not answer within 120 s", "look at nvidia-smi")
     if result.returncode != 0:
         last = (result.stderr.strip().splitlines() or ["no message"])[-1]
-        return Finding("gpu", "fail", f"torch does not import: {last}", "make install")
+        return Check("gpu", "fail", f"torch does not import: {last}", "make install")
     count, cuda, *names = result.stdout.strip().split("|")
     if count != "0":
-        return Finding("gpu", "ok", f"{', '.join(names)} (CUDA {cuda})")
+        return Check("gpu", "ok", f"{', '.join(names)} (CUDA {cuda})")
     if shutil.which("nvidia-smi") and Path("/dev/nvidiactl").exists():
         found = f"there is a GPU, but torch (CUDA {cuda}) cannot use it"
-        return Finding("gpu", "warn", found, "install a driver for this CUDA, or a torch for the driver's CUDA")
-    return Finding("gpu", "ok", "none; trainings run on the CPU")
+        return Check("gpu", "warn", found, "install a driver for this CUDA, or a torch for the driver's CUDA")
+    return Check("gpu", "ok", "none; trainings run on the CPU")
 
 
-def check_disk(output: Path) -> Finding:
+def check_disk(output: Path) -> Check:
     """The output folder's disk has room for checkpoints."""
     place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
     free = shutil.disk_usage(place).free
     found = f"{free / 2**30:.0f} GiB free at {place}"
     if free < LITTLE_DISK:
-        return Finding("disk", "warn", found, "checkpoints take up to 0.5 GiB a trial: choose another --output")
-    return Finding("disk", "ok", found)
+        return Check("disk", "warn", found, "checkpoints take up to 0.5 GiB a trial: choose another --output")
+    return Check("disk", "ok", found)
 
 
-def check_memory() -> Finding:
+def check_memory() -> Check:
     """The machine has memory for the actors that train trials."""
-    import psutil
-
     free, cpus = psutil.virtual_memory().available, os.cpu_count() or 1
     found = f"{free / 2**30:.1f} GiB available, {cpus} CPUs"
     if free < cpus * 2**30:
-        return Finding("memory", "warn", found, "an actor takes 0.4 to 0.7 GiB: limit resources.max_concurrent")
-    return Finding("memory", "ok", found)
+        return Check("memory", "warn", found, "an actor takes 0.4 to 0.7 GiB: limit resources.max_concurrent")
+    return Check("memory", "ok", found)
 
 
-def check_port(port: int, use: str) -> Finding:
+def check_port(port: int, use: str) -> Check:
     """A port that a command takes by default is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -174,11 +177,11 @@ def check_port(port: int, use: str) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             found = f"{port} for `{use}`: {error.strerror}"
-            return Finding("port", "warn", found, "the command takes another free port; or choose a port with --port")
-    return Finding("port", "ok", f"{port} for `{use}` is free")
+            return Check("port", "warn", found, "the command takes another free port; or choose a port with --port")
+    return Check("port", "ok", f"{port} for `{use}` is free")
 
 
-def check_data_root(data_root: str) -> Finding:
+def check_data_root(data_root: str) -> Check:
     """The data root, a folder or a bucket, holds datasets."""
     way_out = f"{typed_program()} data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
     if is_bucket(data_root):
@@ -186,41 +189,40 @@ def check_data_root(data_root: str) -> Finding:
         try:
             names = ObjectStore.parse(data_root).folders()
         except StorageError as error:
-            return Finding("data root", "fail", str(error), way_out)
+            return Check("data root", "fail", str(error), way_out)
     elif Path(data_root).is_dir():
         names = sorted(path.name for path in Path(data_root).iterdir() if path.is_dir())
     else:
-        return Finding("data root", "warn", f"{data_root} is no folder", way_out)
+        return Check("data root", "warn", f"{data_root} is no folder", way_out)
     if not names:
-        return Finding("data root", "warn", f"{data_root} holds no dataset", way_out)
-    return Finding("data root", "ok", f"{data_root}: {', '.join(names)}")
+        return Check("data root", "warn", f"{data_root} holds no dataset", way_out)
+    return Check("data root", "ok", f"{data_root}: {', '.join(names)}")
 
 
-def check_output(output: Path) -> Finding:
+def check_output(output: Path) -> Check:
     """A search can write into the output folder."""
     place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
-        return Finding("output", "ok", f"{output} can be written")
-    return Finding("output", "fail", f"{output}: {place} cannot be written", "choose another --output")
+        return Check("output", "ok", f"{output} can be written")
+    return Check("output", "fail", f"{output}: {place} cannot be written", "choose another --output")
 
 
-def check_store(output: Path, tracking_uri: str | None) -> Finding:
+def check_store(output: Path, tracking_uri: str | None) -> Check:
     """The MLflow store answers."""
     if missing_modules("mlflow"):
-        return Finding("store", "ok", "none: MLflow is not installed; searches keep their journals alone")
-    from orchestrator.tracking import StoreMovedError, choose_uri, count_experiments, without_password
+        return Check("store", "ok", "none: MLflow is not installed; searches keep their journals alone")
 
     if tracking_uri is None and not (output / "mlflow.db").is_file():
-        return Finding("store", "ok", f"{output / 'mlflow.db'} will be made by the first search")
+        return Check("store", "ok", f"{output / 'mlflow.db'} will be made by the first search")
     try:
         uri = choose_uri(tracking_uri, output)
-        return Finding("store", "ok", f"{without_password(uri)}: {count_experiments(uri)} experiments")
+        return Check("store", "ok", f"{without_password(uri)}: {count_experiments(uri)} experiments")
     except ConfigError as error:
         reason, _, way_out = str(error).partition("; ")
-        return Finding("store", "fail", reason, way_out)
+        return Check("store", "fail", reason, way_out)
     except StoreMovedError as error:
         found, _, way_out = str(error).partition(". ")
-        return Finding("store", "fail", found, way_out)
+        return Check("store", "fail", found, way_out)
     except ConnectionError as error:
         way_out = "start the server, or remove --tracking-uri; a search runs without it and names the missing runs"
-        return Finding("store", "warn", str(error), way_out)
+        return Check("store", "warn", str(error), way_out)

@@ -1,10 +1,14 @@
-"""An experiment: spaces, data, search and resources; checked before anything heavy is loaded."""
+"""An experiment: spaces, data, search and resources; checked before anything heavy is loaded.
+
+The experiment of a journal is read back here. A start is refused where a key changed after which its trials could not
+be compared with the earlier trials (``changed_keys``).
+"""
 
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +20,6 @@ from orchestrator.experiment.sections import Budget, Confirm, Override, Patience
 from orchestrator.experiment.spaces import (
     check_beside,
     check_names,
-    check_population,
     check_sampler,
     enqueued_points,
     make_space,
@@ -31,14 +34,12 @@ from orchestrator.experiment.yaml_files import (
     validate,
 )
 from orchestrator.journal.begun_experiment import BegunExperiment
+from orchestrator.journal.history import History
 from search_spaces import StudySpace, Suggestion
 from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig, derive_seed
-from trainables.errors import Mistakes
+from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 from trainables.plugins.in_use import references
-
-__all__ = ["Cell", "Experiment", "load_experiment"]
-
 
 MOST_STUDIES = 500
 """Most studies of an experiment; each study is checked whole before anything starts."""
@@ -131,7 +132,6 @@ class Experiment(BaseModel):
         mistakes.of(_check_studies, self)
         if self.confirm is not None and self.confirm.baseline is not None:
             mistakes.of(check_names, "confirm.baseline", [self.confirm.baseline], self.losses)
-        mistakes.of(_check_surface, self)
         mistakes.of(_check_race, self)
         mistakes.of(_check_each_of, self)
         for number, change in enumerate(self.overrides):
@@ -153,7 +153,6 @@ class Experiment(BaseModel):
         mistakes.of(self.trial_config, cell, {})
         mistakes.of(check_beside, cell.space, cell.model)
         mistakes.of(check_sampler, self.search, cell.space)
-        mistakes.of(check_population, self.search, self.scheduler, cell.space, cell.training)
         mistakes.refuse()
 
     def _combinations(self) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -321,12 +320,6 @@ def _check_race(experiment: Experiment) -> None:
         )
 
 
-def _check_surface(experiment: Experiment) -> None:
-    """Refuse a surface over trials that change their settings."""
-    if experiment.ends_at_surface and experiment.scheduler.name == "pbt":
-        raise ValueError("confirm.surface: trials of a population change their settings; set confirm.surface: false")
-
-
 def _check_each_of(experiment: Experiment) -> None:
     """Refuse a parameter that no study searches."""
     parameter = experiment.confirm.each_of if experiment.confirm is not None else None
@@ -351,3 +344,68 @@ def _check_override(key: str, change: Override, experiment: Experiment) -> None:
 def data_key(config: TrialConfig) -> str:
     """Return the key of the digest of a trial's data, which depends on the features that its model reads."""
     return f"{config.dataset}:{config.features}{f'+{TEXT}' if config.reads_text_features else ''}"
+
+
+KEPT = 64
+"""Experiments whose type is kept; a page about several experiments asks for each again and again."""
+
+
+def experiment_of(history: History) -> Experiment:
+    """Return the experiment of the newest start.
+
+    Raises:
+        ConfigError: If this version refuses the experiment, e.g. for a plug-in that is not installed.
+    """
+    return _parsed(history.experiment)
+
+
+def known_experiment(history: History) -> Experiment | None:
+    """Return the experiment of the newest start; ``None`` where nothing began, or where this version refuses it."""
+    try:
+        return experiment_of(history) if history.experiment else None
+    except ConfigError:
+        return None
+
+
+@lru_cache(maxsize=KEPT)
+def _parsed(begun: BegunExperiment) -> Experiment:
+    return validate(Experiment, begun.values, f"journal of {begun.name}")
+
+
+FREE = ("description", "budget", "resources", "patience", "confirm", "plugins")
+"""Sections that may change between two starts of an experiment, because they do not change the outcome of any trial.
+
+Plug-ins are compared by their digests, see ``plugins.changed_plugins``.
+"""
+
+
+def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the keys whose change would make trials of two starts of one experiment incomparable, with both values.
+
+    A larger ``search.trials`` is no such change, nor is a change in a section of ``FREE``. A missing key has the value
+    ``None``.
+    """
+    before, after = dict(_flat(_whole(old))), dict(_flat(new))
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    if before.get("search.trials", 0) <= after.get("search.trials", 0):
+        changed = [key for key in changed if key != "search.trials"]
+    return {key: (before.get(key), after.get(key)) for key in changed if key.partition(".")[0] not in FREE}
+
+
+def _whole(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an experiment with the keys that an older version did not have, each with its default."""
+    try:
+        return validate(Experiment, values, "journal").to_dict()
+    except ConfigError:
+        # This version refuses the old experiment, so every difference counts.
+        return values
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
+    return rows
+
+
+__all__ = ["Cell", "Experiment", "load_experiment"]

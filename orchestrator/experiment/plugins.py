@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from orchestrator.experiment.samplers import SAMPLERS
+from orchestrator.experiment.values import SAMPLERS
 from orchestrator.experiment.yaml_files import Document
 from search_spaces import SPACES, SpaceError
 from search_spaces.independent import declared_bounds, declared_space

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from orchestrator.experiment.values import (
     BoundOrDefault,
@@ -92,9 +92,11 @@ SCHEDULER_SETTINGS: dict[str, tuple[str, ...]] = {
     "asha": ("grace_epochs", "reduction_factor"),
     "hyperband": ("grace_epochs", "reduction_factor", "brackets"),
     "median": ("grace_epochs", "min_trials"),
-    "pbt": ("perturbation_epochs", "quantile"),
 }
 """The settings that each scheduler has."""
+
+WITHDRAWN = {"perturbation_epochs": 2, "quantile": 0.25}
+"""Settings of population-based training, which earlier versions wrote into each experiment -> their defaults."""
 
 
 class Scheduler(BaseModel):
@@ -103,31 +105,37 @@ class Scheduler(BaseModel):
     Attributes:
         name: ``none``; ``asha``: of the trials that reach a rung, the best continue; ``hyperband``: ``asha`` in several
             brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial continues
-            while it is no worse than the median of the other trials at its epoch; ``pbt``, population-based
-            training: no trial is stopped, the worst trials resume from the models of the best trials with other
-            hyper-parameters.
+            while it is no worse than the median of the other trials at its epoch.
         grace_epochs: No trial ends before this epoch, >= 1.
         reduction_factor: At each rung one trial in this number continues, > 1; the epoch of a rung is this factor times
             the epoch of the rung before. For ``asha`` and ``hyperband``.
         brackets: For ``hyperband``: number of brackets, >= 1; new trials are given to the brackets in turn.
         min_trials: For ``median``: no trial is stopped at an epoch that fewer other trials have reached, >= 1.
-        perturbation_epochs: For ``pbt``: epochs after which the trials of a study wait for each other, >= 1.
-        quantile: For ``pbt``: the fraction of worst trials that is replaced then, by the models of an equal fraction of
-            best trials, in (0, 0.5]; at least one trial.
     """
 
     model_config = STRICT
-    name: Literal["none", "asha", "hyperband", "median", "pbt"] = "asha"
+    name: Literal["none", "asha", "hyperband", "median"] = "asha"
     grace_epochs: Annotated[int, Field(ge=1)] = 3
     reduction_factor: Annotated[float, Field(gt=1)] = 3
     brackets: Annotated[int, Field(ge=1)] = 3
     min_trials: Annotated[int, Field(ge=1)] = 3
-    perturbation_epochs: Annotated[int, Field(ge=1)] = 2
-    quantile: Annotated[float, Field(gt=0, le=0.5)] = 0.25
 
-    def pauses_after(self, epoch: int, total: int) -> bool:
-        """Say whether a trial of ``total`` epochs waits after an epoch for the other trials of its study."""
-        return self.name == "pbt" and 0 < epoch < total and epoch % self.perturbation_epochs == 0
+    @model_validator(mode="before")
+    @classmethod
+    def _without_withdrawn(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if WITHDRAWN.get(name) != value}
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _refuse_populations(cls, name: Any) -> Any:
+        if name == "pbt":
+            raise ValueError(
+                "pbt, population-based training, is not offered any more; Ray Tune's own PopulationBasedTraining can "
+                "train trainables.run_trial; here take asha, hyperband, median or none"
+            )
+        return name
 
     @model_validator(mode="after")
     def _check(self) -> "Scheduler":

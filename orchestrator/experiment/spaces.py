@@ -6,13 +6,12 @@ from functools import partial
 from typing import Any
 
 from orchestrator.experiment.plugins import model_bounds, model_defaults
-from orchestrator.experiment.samplers import SAMPLERS, names_of
-from orchestrator.experiment.sections import Scheduler, Search
-from orchestrator.experiment.values import ListedValues, check_training
+from orchestrator.experiment.sections import Search
+from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, names_of
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values
 from search_spaces.space import Asked, check_name
 from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL
-from trainables.config import CHANGEABLE, REGION_PARAMETERS, TrainingConfig
+from trainables.config import REGION_PARAMETERS, TrainingConfig
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 
@@ -24,9 +23,6 @@ NOT_SEARCHED = ("backbone", "weights")
 
 LARGEST_GRID = 100_000
 """Most points of a grid; every point is held in memory."""
-
-SMALLEST_POPULATION = 4
-"""Fewest trials of a population; a quarter of fewer trials would be no trial."""
 
 
 def make_space(
@@ -104,56 +100,6 @@ def check_sampler(search: Search, space: StudySpace) -> None:
     if len(search.goals) > 1 and not kind.several_objectives:
         able = names_of(lambda kind: kind.several_objectives)
         raise ValueError(f"search.sampler: {name} has one objective; take {able} for several")
-
-
-def movable(space: StudySpace) -> list[str]:
-    """Return the parameters that can change during a training, by the names of the space."""
-    names = [name for name in space.bounds() if name != "loss" and not name.startswith("model.")]
-    return [name for name in names if not name.startswith("training.") or name.removeprefix("training.") in CHANGEABLE]
-
-
-def check_population(search: Search, scheduler: Scheduler, space: StudySpace, training: TrainingConfig) -> None:
-    """Refuse population-based training that could not move any parameter.
-
-    Args:
-        search: Section of the experiment.
-        scheduler: Section of the experiment, with any scheduler.
-        space: Search space of a study.
-        training: Settings of its trainings.
-
-    Raises:
-        ValueError: If it could not; the message names the key.
-    """
-    if scheduler.name != "pbt":
-        return
-    epochs = training.total_epochs
-    if training.patience is not None:
-        raise ValueError(
-            f"training.patience: the trials of a population train side by side to the last epoch; "
-            f"pbt takes null, got {training.patience}"
-        )
-    if not SAMPLERS[search.sampler].draws_population:
-        able = names_of(lambda kind: kind.draws_population)
-        raise ValueError(
-            f"search.sampler: pbt draws all trials at once and moves them; {search.sampler} goes from value to value "
-            f"or from point to point; take {able}"
-        )
-    if search.trials < SMALLEST_POPULATION:
-        raise ValueError(
-            f"search.trials: the trials are pbt's population, which needs {SMALLEST_POPULATION}, got {search.trials}"
-        )
-    if search.replicates:
-        raise ValueError(
-            f"search.replicates: a trial of a population changes as it trains, so that none repeats another; "
-            f"pbt takes 0, got {search.replicates}"
-        )
-    if scheduler.perturbation_epochs >= epochs:
-        raise ValueError(
-            f"scheduler.perturbation_epochs: must be less than the {epochs} epochs of a trial, "
-            f"got {scheduler.perturbation_epochs}"
-        )
-    if not any(len(space.bounds()[name].ends()) > 1 for name in movable(space)):
-        raise ValueError(f"scheduler.name: pbt has nothing to move in {list(space.bounds()) or 'an empty space'}")
 
 
 def check_beside(space: StudySpace, model: str) -> None:

@@ -1,20 +1,105 @@
-"""Types of configuration values with special rules: names, bounds, durations, settings."""
+"""The values of a configuration: measures and samplers by name, and types with rules: names, bounds, durations."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from orchestrator.experiment.measures import COUNTS, METRICS
-from orchestrator.experiment.problems import short
-from orchestrator.experiment.samplers import SAMPLERS
-from orchestrator.experiment.yaml_files import STRICT, validate
+from orchestrator.experiment.yaml_files import STRICT, short, validate
 from search_spaces import SPACES
 from search_spaces.space import check_name
 from trainables.config import ParameterValue, TrainingConfig
 from trainables.errors import ConfigError
 from trainables.model_parameters import FEATURES
+from trainables.plugins.in_use import NameTable
+
+_WAYS = {
+    "i2t": "of images that query captions",
+    "t2i": "of captions that query images",
+}
+_SCORES = {
+    "r1": "queries whose first candidate is a match, in percent",
+    "r5": "queries with a match among the first five candidates, in percent",
+    "r10": "queries with a match among the first ten candidates, in percent",
+    "map5": "mean average precision among the first five candidates, in [0, 1]",
+    "average_recall": "mean of r1, r5 and r10, in percent",
+}
+_COUNTED = {
+    "negatives_per_query": "negatives that contribute to the gradient of a query, the mean over queries that have any",
+    "negatives_per_batch": "negatives that contribute to the gradient, summed over the queries of a batch",
+    "queries_without_gradient": "queries of a batch to whose gradient no negative contributes",
+    "negative_weight": "summed weight of a query's contributing negatives, the mean over all queries",
+    "positive_weight": "weight of a query's positive, the mean over all queries",
+    "effective_negatives_entropy": "effective number of a query's negatives, exp of the entropy of their weights",
+    "effective_negatives_squares": "effective number of a query's negatives, 1 over the sum of their squared shares",
+    "gradient_share_hardest1": "share of the weight of a query's negatives that its hardest negative has, in [0, 1]",
+    "gradient_share_hardest5": "share of the weight of a query's negatives that its five hardest have, in [0, 1]",
+}
+
+METRICS = {
+    "val/rsum": "sum of r1, r5 and r10 of both directions on the val split, in [0, 600]",
+    "val/r1_r5_sum": "sum of r1 and r5 of both directions on the val split, in [0, 400]",
+    **{f"val/{way}_{name}": f"{what}, {whose}" for way, whose in _WAYS.items() for name, what in _SCORES.items()},
+}
+"""The metrics that can be maximised: a larger value is better."""
+
+COUNTS = {
+    **{f"cocos/{way}_{name}": f"{what}, {whose}" for way, whose in _WAYS.items() for name, what in _COUNTED.items()},
+    "cocos/gradient_negatives": "negative pairs whose similarity has a gradient above epsilon, from autograd",
+    "cocos/gradient_positives": "positive pairs whose similarity has a gradient above epsilon, from autograd",
+}
+"""The COCOS counts that every loss has at a trial's best epoch; they can be further objectives."""
+
+
+@dataclass(frozen=True)
+class SamplerKind:
+    """The spaces that a sampler can search.
+
+    Attributes:
+        meaning: Meaning in a line.
+        conditional: Whether some parameters may exist only at some values of other parameters.
+        several_objectives: Whether a study may have several objectives.
+        needs_range: Whether a study must have a parameter with a range.
+    """
+
+    meaning: str
+    conditional: bool = True
+    several_objectives: bool = True
+    needs_range: bool = False
+
+
+SAMPLERS: NameTable[SamplerKind] = NameTable(
+    "samplers",
+    {
+        "tpe": SamplerKind("Parzen estimators of the good and of the other points"),
+        "cmaes": SamplerKind(
+            "a normal distribution that adapts to ranges",
+            conditional=False,
+            several_objectives=False,
+            needs_range=True,
+        ),
+        "gp": SamplerKind("a Gaussian process, for few and costly trials", conditional=False),
+        "random": SamplerKind("independent draws"),
+        "qmc": SamplerKind("a Sobol sequence, which leaves no gaps", conditional=False),
+        "grid": SamplerKind("the listed values one after the other"),
+    },
+    lambda _, about: SamplerKind(about["summary"], about["conditional"], about["several_objectives"]),
+)
+"""Every sampler by the name that ``search.sampler`` uses; plug-ins join."""
+
+
+def names_of(can: Callable[[SamplerKind], bool]) -> str:
+    """Return the samplers that can do something, as a choice in words.
+
+    Example:
+        >>> names_of(lambda kind: not kind.conditional)
+        'cmaes, gp or qmc'
+    """
+    *others, last = [name for name, kind in SAMPLERS.items() if can(kind)]
+    return f"{', '.join(others)} or {last}" if others else last
+
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Names that an experiment or a suite can have: its folder has the name, and names in MLflow contain it."""

@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from orchestrator.experiment.problems import KeyPath
+KeyPath = tuple[str, ...]
+"""The keys that lead to a value, from the outermost; the index where it is in a list."""
 
 LARGEST_TEXT = 256 * 1024
 """Most characters of a text; the largest shipped file has 5 thousand."""

@@ -5,15 +5,17 @@ Writing the runs needs no account and no network.
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.exports.trial_run import TrialRun, replaced_folder, trial_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
 
-if TYPE_CHECKING:
-    from wandb import Settings
+# The package reports its own crashes over the network unless this variable forbids it before the import.
+os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+
+import wandb
 
 OFFLINE_RUNS = "wandb/*"
 
@@ -37,10 +39,6 @@ def write_offline_runs(history: History, experiment: Experiment, folder: Path) -
     Raises:
         ConfigError: If the folder holds other files.
     """
-    # The package reports its own crashes over the network unless this variable forbids it.
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-    import wandb
-
     runs = list(trial_runs(history))
     with replaced_folder(folder, OFFLINE_RUNS) as partial:
         try:
@@ -53,8 +51,6 @@ def write_offline_runs(history: History, experiment: Experiment, folder: Path) -
 
 
 def _write_run(run: TrialRun, experiment: Experiment, folder: Path) -> None:
-    import wandb
-
     trial = run.trial
     written = wandb.init(
         mode="offline",
@@ -80,10 +76,8 @@ def _summary(run: TrialRun) -> dict[str, Any]:
     return {**run.best, **{name: value for name, value in about.items() if value is not None}}
 
 
-def _settings() -> "Settings":
+def _settings() -> wandb.Settings:
     """Return settings with which a run holds only the trial, and nothing about the machine of the export."""
-    import wandb
-
     return wandb.Settings(
         silent=True,
         console="off",

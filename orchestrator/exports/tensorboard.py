@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto import api_pb2
+from tensorboardX.proto import plugin_hparams_pb2 as hparams
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboardX.summary import scalar
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.exports.trial_run import BEST, TEST, TrialRun, replaced_folder, trial_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
-
-if TYPE_CHECKING:
-    from tensorboardX.event_file_writer import EventsWriter
-    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
-    from tensorboardX.proto.summary_pb2 import Summary
 
 EVENT_FILES = "*events.out.tfevents.*"
 RECALLS = tuple(f"{direction}_r{rank}" for direction in ("i2t", "t2i") for rank in (1, 5, 10))
@@ -54,8 +57,6 @@ def write_events(history: History, experiment: Experiment, folder: Path) -> int:
 def _write_description(
     experiment: Experiment, runs: Sequence[TrialRun], types: Mapping[str, "ColumnType"], folder: Path
 ) -> None:
-    from tensorboardX.proto import api_pb2, plugin_hparams_pb2
-
     created = min((run.trial.created for run in runs), default=0.0)
     description = api_pb2.Experiment(
         name=experiment.name,
@@ -69,20 +70,17 @@ def _write_description(
         ],
     )
     with _event_file(folder) as writer:
-        _add(writer, "experiment", plugin_hparams_pb2.HParamsPluginData(experiment=description), created)
+        _add(writer, "experiment", HParamsPluginData(experiment=description), created)
 
 
 def _write_run(run: TrialRun, types: Mapping[str, "ColumnType"], folder: Path) -> None:
-    from tensorboardX.proto import plugin_hparams_pb2 as hparams
-    from tensorboardX.summary import scalar
-
     trial = run.trial
     start = hparams.SessionStartInfo(group_name=run.group, start_time_secs=trial.created)
     for name, column in types.items():
         if name in run.settings:
             setattr(start.hparams[name], column.field, column.convert(run.settings[name]))
     with _event_file(folder) as writer:
-        _add(writer, "session_start_info", hparams.HParamsPluginData(session_start_info=start), trial.created)
+        _add(writer, "session_start_info", HParamsPluginData(session_start_info=start), trial.created)
         for epoch, metrics in sorted(trial.epochs.items()):
             for name, value in metrics.items():
                 _write(writer, scalar(name, value), trial.times.get(epoch, trial.created), epoch)
@@ -90,18 +88,16 @@ def _write_run(run: TrialRun, types: Mapping[str, "ColumnType"], folder: Path) -
             _write(writer, scalar(name, value), run.moment, trial.best_epoch)
         if trial.has_ended:
             end = hparams.SessionEndInfo(status=_status(trial.state), end_time_secs=run.moment)
-            _add(writer, "session_end_info", hparams.HParamsPluginData(session_end_info=end), run.moment)
+            _add(writer, "session_end_info", HParamsPluginData(session_end_info=end), run.moment)
 
 
 @contextmanager
-def _event_file(folder: Path) -> Iterator["EventsWriter"]:
+def _event_file(folder: Path) -> Iterator[EventsWriter]:
     """Give the writer of an event file, whose records are on the disk when the block ends.
 
     ``EventsWriter`` writes in this thread. ``SummaryWriter`` writes in a thread of its own, which ends at the first
     record that a full disk refuses; closing the ``SummaryWriter`` then waits for that thread for ever.
     """
-    from tensorboardX.event_file_writer import EventsWriter
-
     folder.mkdir(exist_ok=True)
     writer = EventsWriter(str(folder / "events"))
     yield writer
@@ -109,24 +105,18 @@ def _event_file(folder: Path) -> Iterator["EventsWriter"]:
 
 
 def _status(state: TrialState) -> int:
-    from tensorboardX.proto import api_pb2
-
     broken = state in (TrialState.DIVERGED, TrialState.FAILED)
     return int(api_pb2.Status.Value("STATUS_FAILURE" if broken else "STATUS_SUCCESS"))
 
 
-def _add(writer: "EventsWriter", tag: str, data: "HParamsPluginData", moment: float) -> None:
+def _add(writer: EventsWriter, tag: str, data: HParamsPluginData, moment: float) -> None:
     """Write data for TensorBoard's HParams plug-in."""
-    from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
-
     plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
     value = Summary.Value(tag=f"_hparams_/{tag}", metadata=SummaryMetadata(plugin_data=plugin))
     _write(writer, Summary(value=[value]), moment)
 
 
-def _write(writer: "EventsWriter", summary: "Summary", moment: float, epoch: int | None = None) -> None:
-    from tensorboardX.proto.event_pb2 import Event
-
+def _write(writer: EventsWriter, summary: Summary, moment: float, epoch: int | None = None) -> None:
     writer.write_event(Event(wall_time=moment, step=epoch, summary=summary))
 
 

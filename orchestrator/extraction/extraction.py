@@ -3,25 +3,24 @@
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orchestrator.extraction.interrupted import KEPT, ExtractionInterruptedError
+from orchestrator.extraction.feature_files import KEPT, ExtractionInterruptedError
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from trainables.data.corpus import SPLITS, Image, check_corpus
+from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards, join_shards, joined_mark, open_shards
 from trainables.data.features import images_digest
-from trainables.data.pictures import check_links, list_images
+from trainables.data.pictures import check_links, list_images, resized_side
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.files import make_writable
 from trainables.model_parameters import check_backbone, check_weights
-
-if TYPE_CHECKING:
-    from trainables.data.extract import Encoder, Plan, ShardResult
+from trainables.seeding import choose_device, make_deterministic
 
 KINDS = {"global": ("global",), "regions": ("regions",), "both": ("global", "regions")}
 """Values of ``--features``."""
@@ -77,27 +76,12 @@ class ExtractionRequest:
         check_weights(self.weights, "--weights")
 
 
-@dataclass(frozen=True)
-class ExtractionResult:
-    """Result of an extraction.
-
-    Attributes:
-        files: The feature files, each with a ``.json`` beside it that describes its origin.
-        images: Images in each file.
-        extracted: Images computed by this call; the other images were computed by earlier calls.
-    """
-
-    files: tuple[Path, ...]
-    images: int
-    extracted: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for ``--json``."""
-        return {**asdict(self), "files": [str(path) for path in self.files]}
-
-
-def extract_features(request: ExtractionRequest, on_progress: Progress) -> ExtractionResult:
+def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[str, Any]:
     """Compute the features of a dataset's images, or resume an extraction that was killed.
+
+    Returns:
+        Plain values for JSON: the feature ``files``, each with a ``.json`` beside it that describes its origin; the
+        number of ``images`` in each file, and of those, the images ``extracted`` by this call.
 
     Raises:
         AlreadyRunningError: If another process writes to the same folder.
@@ -111,7 +95,6 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
     source, images, paths = _find_inputs(request)
     out = request.out or source.folder
     _check_out(out, request)
-    # Imported after the checks above, because torch takes seconds to import.
     plan, encode = _prepare(request, out, images, paths)
     plan.folder.mkdir(exist_ok=True)
     with make_scratch() as scratch, hold(plan.folder, scratch):
@@ -120,17 +103,14 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
                 extracted = _extract(request, plan, encode, scratch, on_progress)
         except KeyboardInterrupt:
             raise ExtractionInterruptedError(f"{out}: {KEPT}: resume with the same command") from None
-        from trainables.data.extract import join_shards
 
         files = join_shards(plan, out)
         shutil.rmtree(plan.folder)
-    return ExtractionResult(tuple(files), len(paths), extracted)
+    return {"files": list(map(str, files)), "images": len(paths), "extracted": extracted}
 
 
 def _extract(request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratch: Path, on_progress: Progress) -> int:
     """Compute the missing shards and return the number of their images."""
-    from trainables.data.extract import open_shards
-
     todo = open_shards(plan)
     total, extracted = len(plan.paths), sum(len(plan.rows(shard)) for shard in todo)
     done = total - extracted
@@ -160,16 +140,15 @@ def _compute(
     """Compute shards in this process or on Ray workers, and hand on each result as soon as it is there."""
     threads = max(1, _cores() // request.workers)
     if request.workers == 1 or not todo:
-        from trainables.data.extract import extract_shards
-
         for result in extract_shards(plan, todo, encode, threads):
             on_result(result)
         return
-    from orchestrator.extraction.workers import Crew, extract_on_workers
+    from orchestrator.extraction.workers import extract_on_workers
 
     # A GPU that the user names is for all workers; Ray would number the GPUs that it gives from 0.
-    crew = Crew(request.workers, threads, gpus=request.device in ("auto", "cuda"))
-    extract_on_workers(plan, todo, partial(load_encoder, request), crew, scratch, on_result)
+    gpus = request.device in ("auto", "cuda")
+    load = partial(load_encoder, request)
+    extract_on_workers(plan, todo, load, scratch, on_result, workers=request.workers, threads=threads, gpus=gpus)
 
 
 def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[Path]]:
@@ -195,7 +174,6 @@ def _check_out(out: Path, request: ExtractionRequest) -> None:
         make_writable(out)
     except OSError as error:
         raise ConfigError(f"{out}: cannot be written: {error.strerror}; name another folder with --out") from None
-    from trainables.data.extract import joined_mark
 
     names = ("features", "augmented") if request.augmentations else ("features",)
     paths = [out / f"{name}_{kind}.npy" for kind in KINDS[request.features] for name in names]
@@ -217,8 +195,6 @@ def _prepare(
     import torch
     import torchvision
 
-    from trainables.data.extract import Plan
-    from trainables.data.pictures import resized_side
     from trainables.models.backbones import build_backbone, weights_digest
 
     backbone = build_backbone(request.backbone, request.weights, seed=request.seed)
@@ -258,7 +234,6 @@ def load_encoder(request: ExtractionRequest) -> "Encoder":
 
 def _make_encoder(request: ExtractionRequest, backbone: Any) -> "Encoder":
     from trainables.models.backbones import make_encoder
-    from trainables.seeding import choose_device, make_deterministic
 
     device = choose_device(request.device)
     make_deterministic(device)

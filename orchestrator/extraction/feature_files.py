@@ -1,4 +1,7 @@
-"""The feature files that commands make of a whole dataset: their places are checked first, then they are written."""
+"""The feature files of a whole dataset, made of the frames of videos or of features that another program saved.
+
+Their places are checked first, then they are written.
+"""
 
 import json
 from collections.abc import Sequence
@@ -7,10 +10,125 @@ from typing import Any
 
 import numpy as np
 
-from trainables.data.corpus import Corpus, check_corpus
+from trainables.config import TEXT
+from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Corpus, Image, check_corpus
+from trainables.data.features import captions_digest, images_digest
+from trainables.data.foreign_features import Dump, pool_clips, read_dump
 from trainables.data.source import find_source
-from trainables.errors import ConfigError, DataError
+from trainables.errors import ConfigError, DataError, UserError
 from trainables.files import make_writable, write_whole, writing_whole
+
+KEPT = "finished shards are kept"
+
+
+class ExtractionInterruptedError(UserError):
+    """An extraction that a signal ended; the same command resumes it."""
+
+    exit_code = 130
+
+
+def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out: Path | None) -> dict[str, Any]:
+    """Write ``features_global.npy`` and ``features_regions.npy`` of the clips of a dataset.
+
+    Args:
+        dataset: Name of a folder under ``data_root``, or a path.
+        data_root: Where datasets lie.
+        frames: Folder with a file ``ID.npy`` for each clip, shape (frames, D).
+        count: Frames of each clip in ``features_regions.npy``, >= 1.
+        out: Where the features go; ``None`` for the dataset's own folder.
+
+    Returns:
+        Plain values for JSON: the number of ``clips``, the ``dimensions`` of a frame, the number of ``frames`` that are
+        kept of each clip, and all ``files`` that were written.
+
+    Raises:
+        ConfigError: If the count or a folder is refused.
+        DataError: If the dataset or a file is missing or damaged.
+    """
+    if count < 1:
+        raise ConfigError(f"--count must be at least 1, got {count}")
+    if not frames.is_dir():
+        raise ConfigError(f"{frames}: no such folder; it must hold ID.npy of each clip")
+    corpus, targets = open_corpus(dataset, data_root, out, ["global", "regions"])
+    pooled = pool_clips(corpus.images, frames, count)
+    origin = {"images_digest": images_digest(corpus.images), "frames": frames.name}
+    for target, rows in zip(targets, pooled, strict=True):
+        write_features(target, rows, origin)
+    clips, dimensions = pooled[0].shape
+    return {"clips": clips, "dimensions": dimensions, "frames": count, "files": _written(targets)}
+
+
+def _written(targets: Sequence[Path]) -> list[str]:
+    return [*map(str, targets), *(str(target.with_suffix(".json")) for target in targets)]
+
+
+def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path | None) -> dict[str, Any]:
+    """Write ``features_global.npy`` and ``features_text.npy`` of a dataset from files of image and caption features.
+
+    Args:
+        dataset: Name of a folder under ``data_root``, or a path.
+        data_root: Where datasets lie.
+        paths: One file with the rows of all splits, or three whose names end in train, val and test.
+        out: Where the features go; ``None`` for the dataset's own folder.
+
+    Returns:
+        Plain values for JSON: ``images`` and ``captions``, their ``image_size`` and ``caption_size`` in features, and
+        all ``files`` that were written.
+
+    Raises:
+        ConfigError: If the files do not cover all splits, or the folder is refused.
+        DataError: If the dataset or a file is missing or damaged, or a file does not fit the dataset.
+    """
+    corpus, targets = open_corpus(dataset, data_root, out, ["global", TEXT])
+    images = list(corpus.images)
+    dumps = {split: read_dump(path) for split, path in _by_split(paths).items()}
+    of_dump = {split: [image for image in images if split in ("", image.split)] for split in dumps}
+    if problems := [wrong for split, dump in dumps.items() for wrong in dump.misfits(of_dump[split])]:
+        raise DataError(problems)
+    features = _in_order(images, dumps)
+    about = ({"images_digest": images_digest(images)}, {"captions_digest": captions_digest(images)})
+    for target, rows, origin in zip(targets, features, about, strict=True):
+        write_features(target, rows, {"kind": target.stem.removeprefix("features_"), "dumps": _names(paths), **origin})
+    (count, size), (captions, caption_size) = (rows.shape for rows in features)
+    made = {"images": count, "captions": captions, "image_size": size, "caption_size": caption_size}
+    return {**made, "files": _written(targets)}
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    return [path.name for path in paths]
+
+
+def _by_split(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return split -> file; a single file has the empty name."""
+    if len(paths) == 1:
+        return {"": paths[0]}
+    found: dict[str, Path] = {}
+    for path in paths:
+        split = SPLIT_ALIASES.get(path.stem.replace("-", "_").rpartition("_")[2])
+        if split is not None:
+            found[split] = path
+    if len(found) != len(paths) or set(found) != set(SPLITS):
+        raise ConfigError(
+            f"give one file with the rows of all splits, or three whose names end in train, val and test, such as "
+            f"clip_train.pt; got {', '.join(_names(paths))}"
+        )
+    return found
+
+
+def _in_order(images: Sequence[Image], dumps: dict[str, Dump]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the features of all images and captions in the order of the dataset."""
+    if "" in dumps:
+        return dumps[""].images, dumps[""].captions
+    widths = {(dump.images.shape[1], dump.captions.shape[1]) for dump in dumps.values()}
+    if len(widths) > 1:
+        raise DataError(f"the files hold features of several widths (image, caption): {sorted(widths)}")
+    of_image = np.array([image.split for image in images])
+    of_caption = np.array([image.split for image in images for _ in image.captions])
+    ((wide, narrow),) = widths
+    rows = np.empty((len(of_image), wide), np.float32), np.empty((len(of_caption), narrow), np.float32)
+    for split, dump in dumps.items():
+        rows[0][of_image == split], rows[1][of_caption == split] = dump.images, dump.captions
+    return rows
 
 
 def open_corpus(

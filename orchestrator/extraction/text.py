@@ -1,7 +1,6 @@
 """Computes the feature file of a dataset's captions."""
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,28 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@dataclass(frozen=True)
-class TextExtraction:
-    """Result of ``extract_text``.
-
-    Attributes:
-        captions: Number of captions.
-        dimensions: Features of each caption.
-        files: All files that were written, the features first.
-        tokenizer: Name of the tokenizer of ``tfidf-svd``; ``None`` for a sentence encoder, which has its own.
-    """
-
-    captions: int
-    dimensions: int
-    files: tuple[str, ...]
-    tokenizer: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        made = {"captions": self.captions, "dimensions": self.dimensions, "files": list(self.files)}
-        return {**made, "tokenizer": self.tokenizer}
-
-
 def extract_text(
     dataset: str,
     data_root: Path,
@@ -52,7 +29,7 @@ def extract_text(
     out: Path | None,
     device: str,
     tokenizer: str | None = None,
-) -> TextExtraction:
+) -> dict[str, Any]:
     """Make the features of all captions of a dataset.
 
     Args:
@@ -64,6 +41,10 @@ def extract_text(
         out: Where the files go; ``None`` for the dataset's own folder.
         device: Device of a sentence encoder; see ``trainables.seeding``.
         tokenizer: For ``tfidf-svd``: a name of ``tokenizers.find_tokenizer``; ``None`` infers it from the captions.
+
+    Returns:
+        Plain values for JSON: the number of ``captions``, the ``dimensions`` of each, all ``files`` that were written,
+        the features first, and the ``tokenizer``, ``None`` for a sentence encoder, which has its own.
 
     Raises:
         ConfigError: If the extractor, the dimensions or the folder are refused.
@@ -96,8 +77,9 @@ def extract_text(
         features = encode_sentences(captions, folder, str(choose_device(device)))
         about |= {"extractor": "sentence-encoder", "folder": folder.name}
     write_features(target, features, {"kind": TEXT, **about})
-    written = tuple(map(str, (*files, target.with_suffix(".json"))))
-    return TextExtraction(len(captions), features.shape[1], written, cut.title if cut else None)
+    made = {"captions": len(captions), "dimensions": features.shape[1]}
+    written = [str(file) for file in (*files, target.with_suffix(".json"))]
+    return {**made, "files": written, "tokenizer": cut.title if cut else None}
 
 
 def _train_captions(images: "Sequence[Image]") -> list[str]:

@@ -5,7 +5,6 @@ appears whole. A worker reports each finished shard; a shard that a dying worker
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any, cast
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from orchestrator.extraction.interrupted import KEPT
-from orchestrator.tuner.ray_watch import RayLostError, RayWork
-from orchestrator.tuner.runtime import ray_runtime
+from orchestrator.extraction.feature_files import KEPT
+from orchestrator.tuner.runtime import RayLostError, RayWork, ray_runtime
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards
 from trainables.errors import UserError
 
@@ -27,28 +25,16 @@ class WorkerDiedError(UserError):
     exit_code = 1
 
 
-@dataclass(frozen=True)
-class Crew:
-    """The workers of an extraction.
-
-    Attributes:
-        workers: Workers at a time, >= 1.
-        threads: CPUs of each worker, >= 1.
-        gpus: Whether Ray gives each worker a GPU, or a part of a GPU, where there are GPUs.
-    """
-
-    workers: int
-    threads: int
-    gpus: bool
-
-
 def extract_on_workers(
     plan: Plan,
     shards: Sequence[int],
     load_encoder: Callable[[], Encoder],
-    crew: Crew,
     scratch: Path,
     on_result: Callable[[ShardResult], None],
+    *,
+    workers: int,
+    threads: int,
+    gpus: bool,
 ) -> None:
     """Distribute shards over workers, and hand on each result as soon as it is there.
 
@@ -56,16 +42,18 @@ def extract_on_workers(
         plan: Plan of the extraction.
         shards: Numbers of the shards to compute.
         load_encoder: Called once in each worker; must be picklable.
-        crew: The workers.
         scratch: Directory of this process alone, for Ray.
         on_result: Called with each result, in a thread of its own.
+        workers: Workers at a time, >= 1.
+        threads: CPUs of each worker, >= 1.
+        gpus: Whether Ray gives each worker a GPU, or a part of a GPU, where there are GPUs.
 
     Raises:
         UserError: If a worker raised an error or died.
         RayLostError: If a process of Ray itself died.
         KeyboardInterrupt: If Ctrl-C, or a SIGTERM that is handled like it, ended the wait; Ray is then killed.
     """
-    work = RayWork(partial(_deal_out, plan, shards, load_encoder, crew, on_result))
+    work = RayWork(partial(_deal_out, plan, shards, load_encoder, on_result, workers, threads, gpus))
     with ray_runtime(scratch) as own:
         try:
             lost = work.finish(own, lambda: None)
@@ -81,18 +69,20 @@ def _deal_out(
     plan: Plan,
     shards: Sequence[int],
     load_encoder: Callable[[], Encoder],
-    crew: Crew,
     on_result: Callable[[ShardResult], None],
+    workers: int,
+    threads: int,
+    gpus: bool,
 ) -> None:
     # The function carries its arguments. As objects of the driver, Ray's library would try to recover them from a dead
     # raylet, see `orchestrator.tuner.actor.trial_actor`.
     def work(part: Sequence[int]) -> Iterator[ShardResult | UserError]:
-        yield from _work(plan, part, load_encoder, crew.threads)
+        yield from _work(plan, part, load_encoder, threads)
 
-    gpus = int(ray.cluster_resources().get("GPU", 0)) if crew.gpus else 0
-    share = 1 / ceil(crew.workers / gpus) if gpus else 0
-    task = ray.remote(work).options(num_returns="streaming", num_cpus=crew.threads, num_gpus=share, max_retries=0)
-    dealt = [part for worker in range(crew.workers) if (part := shards[worker :: crew.workers])]
+    there = int(ray.cluster_resources().get("GPU", 0)) if gpus else 0
+    share = 1 / ceil(workers / there) if there else 0
+    task = ray.remote(work).options(num_returns="streaming", num_cpus=threads, num_gpus=share, max_retries=0)
+    dealt = [part for worker in range(workers) if (part := shards[worker::workers])]
     for result in _receive([task.remote(part) for part in dealt]):
         on_result(result)
 

@@ -1,11 +1,12 @@
 """A dry run as tables and sentences for a terminal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.forecast.dry_run import DryRun, FirstPoint, StudyPlan
+from orchestrator.forecast.dry_run import DryRun, StudyPlan
 from orchestrator.text.terminal import make_console
 from orchestrator.text.values import count_text, format_parameters
 
@@ -75,13 +76,13 @@ def _points(study: StudyPlan) -> Table:
     for heading in ("suggested", "as parameters"):
         table.add_column(heading, overflow="fold")
     for number, point in enumerate(study.points):
-        table.add_row(str(number), Text(format_parameters(point.params)), Text(_stands_for(point)))
+        table.add_row(str(number), Text(format_parameters(point["params"])), Text(_stands_for(point)))
     return table
 
 
-def _stands_for(point: FirstPoint) -> str:
-    parts = (point.loss_parameters, point.training, point.model_parameters)
-    return " ".join([point.loss, *filter(None, map(format_parameters, parts))])
+def _stands_for(point: Mapping[str, Any]) -> str:
+    parts = (point["loss_parameters"], point["training"], point["model_parameters"])
+    return " ".join([point["loss"], *filter(None, map(format_parameters, parts))])
 
 
 def _plan(found: DryRun) -> Table:

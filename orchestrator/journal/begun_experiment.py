@@ -1,7 +1,7 @@
 """The experiment of a journal, parsed once when the record of its start is read.
 
 ``BegunExperiment`` has the keys that readers need even where this version would refuse the experiment, e.g. because a
-plug-in is not installed. ``experiment.journalled.experiment_of`` returns the whole experiment in its own type.
+plug-in is not installed. ``experiment.experiment.experiment_of`` returns the whole experiment in its own type.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,6 @@ class BegunExperiment:
         chooses_loss: Whether the sampler chooses the loss of a trial.
         searched_training: Settings of ``training`` that are searched.
         searched_model: Parameters of the models that are searched.
-        scheduler: Name of the scheduler.
         gpus: GPUs of a trial, > 0; ``None`` where a trial has none, or where the share is measured (``auto``).
         limits: Limit of the budget -> its value; ``None`` is no limit.
         confirm: The confirmation; ``None`` where there is to be none.
@@ -66,7 +65,6 @@ class BegunExperiment:
     chooses_loss: bool
     searched_training: tuple[str, ...]
     searched_model: tuple[str, ...]
-    scheduler: str | None
     gpus: float | None
     limits: Mapping[str, float | None]
     confirm: BegunConfirm | None
@@ -100,7 +98,6 @@ class BegunExperiment:
             chooses_loss=search.get("loss") == "choose",
             searched_training=tuple(search.get("training", ())),
             searched_model=tuple(search.get("model_parameters", ())),
-            scheduler=(values.get("scheduler") or {}).get("name"),
             gpus=float(gpus) if isinstance(gpus, int | float) and gpus > 0 else None,
             limits=values.get("budget") or {},
             confirm=BegunConfirm(**{name: confirm[name] for name in _CONFIRM if name in confirm}) if confirm else None,

@@ -23,41 +23,18 @@ from orchestrator.journal.records import (
     FusionMeasured,
     MemoryMeasured,
     OpenedTest,
-    PopulationMoved,
     Record,
     TrialCreated,
     TrialEnded,
-    TrialPaused,
     TrialRetried,
     TrialStarted,
     WarmStarted,
     has_ended,
 )
-from orchestrator.journal.trial import Move, Stage, Trial, WarmTrial
+from orchestrator.journal.trial import Stage, Trial, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import UserError
 from trainables.plugins.in_use import use
-
-
-@dataclass
-class Actors:
-    """The actors of the newest start.
-
-    Attributes:
-        gpus: Trial -> GPUs that its actor takes.
-    """
-
-    gpus: dict[str, float] = field(default_factory=dict)
-
-    def apply(self, record: Record) -> None:
-        """Take one record into account."""
-        if isinstance(record, TrialStarted):
-            self.gpus[record.trial] = record.gpus
-        elif isinstance(record, (ExperimentStarted, ExperimentEnded)):
-            self.gpus.clear()
-        # A trial that is retried or paused resumes later, in another actor.
-        elif isinstance(record, (TrialRetried, TrialPaused)) or has_ended(record):
-            self.gpus.pop(record.trial, None)
 
 
 def _seconds_between(before: Record, after: Record) -> float:
@@ -78,14 +55,14 @@ class Spending:
     Attributes:
         seconds: Running time up to the newest record, >= 0.
         gpu_seconds: The running time of each trial that had an actor, times its GPUs, >= 0.
-        actors: Actors of the newest start.
+        actors: Trial -> GPUs that its actor takes, for the actors of the newest start.
         training_seconds: The running time from the first trial of each start to the opening of test, >= 0.
         test_seconds: The running time in which models were evaluated on test, >= 0.
     """
 
     seconds: float = 0.0
     gpu_seconds: float = 0.0
-    actors: Actors = field(default_factory=Actors)
+    actors: dict[str, float] = field(default_factory=dict)
     training_seconds: float = 0.0
     test_seconds: float = 0.0
     _is_training: bool = False
@@ -100,9 +77,14 @@ class Spending:
         # What comes before the first trial of a start, such as the start of Ray, trains nothing.
         if isinstance(record, TrialStarted):
             self._is_training = True
+            self.actors[record.trial] = record.gpus
         elif isinstance(record, ExperimentStarted | OpenedTest):
             self._is_training = False
-        self.actors.apply(record)
+        if isinstance(record, ExperimentStarted | ExperimentEnded):
+            self.actors.clear()
+        # A trial that is retried resumes later, in another actor.
+        elif isinstance(record, TrialRetried) or has_ended(record):
+            self.actors.pop(record.trial, None)
 
     def _spend(self, passed: float, record: Record) -> None:
         self.seconds += passed
@@ -120,7 +102,7 @@ class Spending:
     @property
     def gpus(self) -> float:
         """GPUs in use now."""
-        return sum(self.actors.gpus.values())
+        return sum(self.actors.values())
 
 
 HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
@@ -169,7 +151,6 @@ class History:
         concurrency: Most trials at a time since memory ran out; ``None`` if memory never ran out with these resources
             on this machine.
         halvings: How often ``concurrency`` was halved.
-        moved: Study -> the epoch after which its population moved last.
         ended: Trials in the order in which they ended.
         spending: Running time and GPU time of the experiment, over all its starts.
     """
@@ -196,7 +177,6 @@ class History:
     ended_by: str | None = None
     concurrency: int | None = None
     halvings: int = 0
-    moved: dict[str, int] = field(default_factory=dict)
     ended: list[Trial] = field(default_factory=list)
     spending: Spending = field(default_factory=Spending)
 
@@ -224,8 +204,8 @@ class History:
         return value
 
     @property
-    def actors(self) -> Actors:
-        """The actors of the newest start."""
+    def actors(self) -> dict[str, float]:
+        """Trial -> GPUs that its actor takes, for the actors of the newest start."""
         return self.spending.actors
 
     @property
@@ -253,7 +233,7 @@ class History:
 
         The journal of a killed process does not say that the actors are gone.
         """
-        return replace(self, spending=replace(self.spending, actors=Actors()))
+        return replace(self, spending=replace(self.spending, actors={}))
 
     def study(self, name: str) -> list[Trial]:
         """Return the trials of a study's search in the order of their numbers."""
@@ -274,7 +254,7 @@ class History:
             The trial's state; ``HALF_TRAINED`` or ``NOT_BEGUN`` for a trial that waits for resources, for other trials
             or for the next start, because only a trial with an actor is running.
         """
-        if trial.has_ended or trial.id in self.actors.gpus:
+        if trial.has_ended or trial.id in self.actors:
             return str(trial.state)
         return HALF_TRAINED if trial.epochs else NOT_BEGUN
 
@@ -347,16 +327,6 @@ def _set_state(history: History, trial: Trial, record: EpochEnded | TrialEnded) 
         trial.ended = trial.ended_after = None
 
 
-def _move(history: History, record: PopulationMoved) -> None:
-    history.moved[record.study] = record.epoch
-    for move in record.moves:
-        trial, source = history.trials[move.trial], history.trials[move.source]
-        trial.abandoned = trial.reported
-        trial.epochs = {epoch: source.epochs[epoch] for epoch in sorted(source.epochs) if epoch <= record.epoch}
-        trial.moves = (*trial.moves, Move(record.epoch, source.id, trial.config))
-        trial.params, trial.config = move.params, TrialConfig.from_dict(move.config)
-
-
 def _note_damage(history: History, record: CheckpointDamaged) -> None:
     trial = history.trials[record.trial]
     trial.damage = (*trial.damage, record.damage)
@@ -419,7 +389,6 @@ _HANDLERS: Mapping[type[Record], Callable[[History, Any], None]] = {
     EpochEnded: _epoch,
     TrialEnded: _end,
     TrialRetried: _retry,
-    PopulationMoved: _move,
     CheckpointDamaged: _note_damage,
     ConcurrencyLowered: _run_fewer,
     WarmStarted: _warm,

@@ -46,7 +46,7 @@ class JournalError(UserError):
 
 
 class JournalFormatError(JournalError):
-    """A journal in a newer format than this version reads, or in a format that is no number."""
+    """A journal that this version does not read: of a newer format, or of population-based training."""
 
 
 class JournalGoneError(JournalError):
@@ -202,7 +202,7 @@ def read_lines(path: Path) -> list[Line | None]:
     """Return the values of all lines, even where their numbers are out of order; ``None`` for a damaged line.
 
     Raises:
-        JournalFormatError: If a newer version wrote the journal, or its format is no number.
+        JournalFormatError: If this version does not read the journal.
     """
     content = path.read_bytes().splitlines(keepends=True)
     lines: list[Line | None] = [read_values(line) if _is_whole(memoryview(line)) else None for line in content]
@@ -228,7 +228,13 @@ def _seal(body: str) -> bytes:
 
 
 def _check_format(first: Line, path: Path) -> None:
-    """Refuse a journal in a newer format, which this version might misread."""
+    """Refuse a journal that this version might misread: in a newer format, or of population-based training."""
+    scheduler = (first.get("experiment") or {}).get("scheduler") or {}
+    if scheduler.get("name") == "pbt":
+        raise JournalFormatError(
+            f"{path}: holds population-based training (scheduler pbt), which this version does not have; "
+            f"the version that wrote it does"
+        )
     written = first.get("format", 1)
     if type(written) is not int or written < 1:
         raise JournalFormatError(

@@ -1,7 +1,7 @@
 """The only writer of a journal, and the history so far: no code acts on an event before the event is on the disk."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,31 +11,12 @@ from orchestrator.journal.journal import Journal, JournalGoneError
 from orchestrator.journal.records import (
     CheckpointDamaged,
     EpochEnded,
-    MovedTrial,
-    PopulationMoved,
     Record,
     TrialCreated,
     TrialEnded,
 )
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from trainables.config import TrialConfig
-
-
-@dataclass(frozen=True)
-class PlannedMove:
-    """A trial of a population that resumes from the model of another trial.
-
-    Attributes:
-        trial: Trial that takes over a model.
-        source: Trial whose model is taken over.
-        params: Hyper-parameters with which ``trial`` resumes, by the names of the search space.
-        config: Config of ``source``, with a schedule that ends in ``params``.
-    """
-
-    trial: Trial
-    source: Trial
-    params: Mapping[str, Any]
-    config: TrialConfig
 
 
 @dataclass(frozen=True)
@@ -170,11 +151,6 @@ class Ledger:
         """
         if trial.state is TrialState.RUNNING and epoch not in trial.epochs:
             self.append(EpochEnded(trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state))
-
-    def move(self, study: str, epoch: int, moves: Sequence["PlannedMove"]) -> None:
-        """Record all moves of a population after an epoch in one record, so that no crash can come between them."""
-        moved = [MovedTrial(move.trial.id, move.source.id, move.params, move.config.to_dict()) for move in moves]
-        self.append(PopulationMoved(study=study, epoch=epoch, moves=moved))
 
     def end(self, trial: Trial, state: TrialState, error: str) -> None:
         """Record that a trial diverged or failed; only the first end of a trial is recorded."""

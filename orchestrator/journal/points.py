@@ -110,13 +110,12 @@ def trained_alike(first: Trial, other: Trial) -> bool:
     """Whether two trainings with equal seeds have the same metrics on val in every epoch, to the last digit.
 
     What tells their settings apart had no effect. A margin that every sample violates is an example: it adds a constant
-    to the loss, and nothing to its gradient. A trial that moved is like no other, because it has epochs of another.
+    to the loss, and nothing to its gradient.
     """
     return (
         first.best_value == other.best_value
         and first.config.seed == other.config.seed
         and first.combination == other.combination
-        and not (first.moves or other.moves)
         and first.last_epoch >= FEWEST_EPOCHS
         and _on_val(first) == _on_val(other)
     )

@@ -202,9 +202,6 @@ def salvage(path: Path) -> Salvage:
 
 def _stands(record: Record, history: History, broken: set[str]) -> bool:
     """Say whether a record after a damaged line can be kept."""
-    if history.experiment.scheduler == "pbt":
-        # The damaged line may have held a move of the population, which changes the models of its trials.
-        return False
     if isinstance(record, TrialCreated):
         if record.stage is Stage.SEARCH:
             return record.number == len(history.study(record.study))

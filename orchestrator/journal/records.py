@@ -117,7 +117,7 @@ class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_start
         data: Digest of each dataset, by name.
         tokenizers: Dataset -> what cuts its captions into tokens, with a digest where it is a file; empty in journals
             of older versions, which cut all captions as English.
-        environment: Versions, git revision and machine, see ``machines.environment.describe_environment``.
+        environment: Versions, git revision and machine, see ``machines.cluster.describe_environment``.
         storage: Where checkpoints are kept: a folder or ``s3://bucket/prefix``; ``None`` is the experiment's folder.
         options: Options of the command line that a command which resumes needs, by name without dashes.
     """
@@ -226,37 +226,6 @@ class ConcurrencyLowered(Record, frozen=True, kw_only=True, tag="concurrency_low
     """
 
     trials: int
-
-
-class MovedTrial(msgspec.Struct, frozen=True, rename={"source": "from"}):
-    """A trial that resumes from the model of another trial.
-
-    Attributes:
-        trial: Id of the trial.
-        source: Id of the trial whose model it takes over; ``from`` in the file.
-        params: Hyper-parameters with which the trial resumes, by the names of the search space.
-        config: The source's config, with a schedule that ends in ``params``.
-    """
-
-    trial: str
-    source: str
-    params: Mapping[str, Any]
-    config: Mapping[str, Any]
-
-
-class PopulationMoved(Record, frozen=True, kw_only=True, tag="population_moved"):
-    """A population (pbt) decided after an epoch which of its trials resume from the model of another trial.
-
-    Attributes:
-        study: Name of the population's study.
-        epoch: Epoch after which trials moved, >= 1.
-        moves: The trials that take over a model: ``trial``; ``from``, the trial whose model it takes; ``params`` and
-            ``config`` with which the trial resumes.
-    """
-
-    study: str
-    epoch: int
-    moves: Sequence[MovedTrial]
 
 
 class Metrics(Mapping[str, float]):
@@ -401,21 +370,11 @@ class EpochLine(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
         )
 
 
-class TrialPaused(TrialRecord, frozen=True, kw_only=True, tag="trial_paused"):
-    """A trial waits for the other trials of its population, without an actor.
-
-    Attributes:
-        epoch: The newest epoch that the trial has trained, >= 1.
-    """
-
-    epoch: int
-
-
 class TrialRetried(TrialRecord, frozen=True, kw_only=True, tag="trial_retried"):
     """A trial failed and resumes from its newest good checkpoint.
 
     Attributes:
-        cause: ``error``, ``memory``, ``hung`` or ``preempted``, see ``tuner.failures.Cause``; ``None`` is an error.
+        cause: ``error``, ``memory``, ``hung`` or ``preempted``, see ``tuner.callback.Cause``; ``None`` is an error.
         error: What happened, in a line for people.
     """
 
@@ -555,8 +514,6 @@ RECORDS: tuple[type[Record], ...] = (
     TrialCreated,
     TrialStarted,
     EpochEnded,
-    TrialPaused,
-    PopulationMoved,
     CheckpointDamaged,
     ConcurrencyLowered,
     TrialRetried,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from trainables.config import LEARNED, Change, TrialConfig
+from trainables.config import LEARNED, TrialConfig
 
 SHARE_OF_BEST = 0.95
 """Share of its best value from which a trial counts as nearly there, see ``Trial.epochs_to_95``."""
@@ -37,26 +37,6 @@ class Stage(StrEnum):
     """A baseline that a suite trains again to detect regressions."""
 
 
-@dataclass(frozen=True)
-class Move:
-    """A trial's change to the model of another trial, with hyper-parameters near the other trial's.
-
-    Attributes:
-        epoch: Epoch after which the trial moved.
-        source: Trial whose model, as it was after ``epoch``, the trial took over.
-        former: The trial's own config until ``epoch``.
-    """
-
-    epoch: int
-    source: str
-    former: TrialConfig
-
-
-def _changed(change: Change) -> dict[str, Any]:
-    """Return the hyper-parameters that a change of the schedule sets."""
-    return {**change.loss_parameters, **_prefixed("training", change.training)}
-
-
 def _prefixed(section: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings by the names of the search space."""
     return {f"{section}.{name}": value for name, value in settings.items()}
@@ -70,10 +50,10 @@ class Trial:
         id: ``<study>-<number>`` in a search; restarts do not change the id.
         study: Name of the (dataset, model, loss) cell.
         number: Position in its study, from 0.
-        params: Newest suggestion of the searcher, by the names of the search space.
-        config: Settings of the training; after a move, with the schedule of the trial's present model.
+        params: Suggestion of the searcher, by the names of the search space.
+        config: Settings of the training.
         state: State of the trial.
-        epochs: Epoch, from 1 -> metrics of the present model; each epoch once.
+        epochs: Epoch, from 1 -> metrics; each epoch once.
         times: The date at which each epoch was recorded, in seconds since the Unix epoch.
         created: The date at which the trial was created, in seconds since the Unix epoch.
         stage: Purpose of the trial.
@@ -87,11 +67,9 @@ class Trial:
             or the loss of a machine.
         memory_retries: How often the trial was started again after lack of memory.
         error: What ended the trial, where it diverged or failed.
-        moves: The trial's changes to models of other trials, oldest first.
-        abandoned: Epoch -> metrics of former models.
         damage: A line about each checkpoint that was skipped as damaged.
         environments: Environments of the starts that trained the trial, oldest first, see
-            ``environment.describe_environment``.
+            ``machines.cluster.describe_environment``.
     """
 
     id: str
@@ -112,21 +90,10 @@ class Trial:
     setbacks: int = 0
     memory_retries: int = 0
     error: str | None = None
-    moves: tuple[Move, ...] = ()
-    abandoned: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     damage: tuple[str, ...] = ()
     environments: tuple[Mapping[str, Any], ...] = ()
-    _best: tuple[Mapping[int, Any], int, int | None] | None = field(default=None, init=False, repr=False, compare=False)
+    _best: tuple[int, int | None] = field(default=(0, None), init=False, repr=False, compare=False)
     _trained: tuple[int, float | None] = field(default=(0, None), init=False, repr=False, compare=False)
-
-    @property
-    def reported(self) -> dict[int, Mapping[str, float]]:
-        """Epoch -> metrics as the trial reported them, of its present and its former models."""
-        return {**self.epochs, **self.abandoned}
-
-    def config_in(self, epoch: int) -> TrialConfig:
-        """Return the config that the trial had when it trained an epoch."""
-        return next((move.former for move in self.moves if epoch <= move.epoch), self.config)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -135,22 +102,22 @@ class Trial:
         In this order: the loss, where the search chose the loss; searched names that the loss does not have, such as a
         polynomial's scale, margin and shape; the loss's hyper-parameters, such as a polynomial's coefficients; the
         searched settings of ``training`` and of the model by the names of the search space, e.g.
-        ``training.learning_rate`` and ``model.radius``. ``temperature@5`` holds from epoch 5 on.
+        ``training.learning_rate`` and ``model.radius``.
         """
-        changes = {
-            f"{name}@{change.epoch}": value
-            for change in self.config.schedule
-            for name, value in _changed(change).items()
-        }
-        return self._parameters_at_start() | changes
+        training, model = vars(self.config.training), self.config.model_parameters
+        settings = {**_prefixed("training", training), **_prefixed("model", model)}
+        beside = {name: settings[name] for name in self.params if name in settings}
+        chosen = {"loss": self.config.loss} if "loss" in self.params else {}
+        # Where the search chose the loss, the names of its parameters begin with the name of the loss.
+        suggested = {name.removeprefix(f"{self.config.loss}."): value for name, value in self.params.items()}
+        known = {"loss", *settings, *self.config.loss_parameters}
+        further = {name: value for name, value in suggested.items() if name not in known}
+        return {**chosen, **further, **self.config.loss_parameters, **beside}
 
     @property
     def parameters_at_best(self) -> dict[str, Any]:
-        """``parameters`` with the values, learned ones too, of the best epoch; before any epoch, of the start."""
-        found = self._parameters_at_start()
-        for change in self._changes_until_best():
-            found |= _changed(change)
-        return self._with_learned_values(found)
+        """``parameters`` with the learned values of the best epoch; before any epoch, of the start."""
+        return self._with_learned_values(self.parameters)
 
     @property
     def loss_parameters_at_best(self) -> dict[str, Any]:
@@ -158,10 +125,8 @@ class Trial:
 
         A learned hyper-parameter has the value that it had reached; before the first epoch it is left out.
         """
-        found = dict(self.config.loss_parameters)
-        for change in self._changes_until_best():
-            found |= change.loss_parameters
-        return {name: value for name, value in self._with_learned_values(found).items() if value != LEARNED}
+        parameters = self._with_learned_values(self.config.loss_parameters)
+        return {name: value for name, value in parameters.items() if value != LEARNED}
 
     def _with_learned_values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Replace the word for a learned hyper-parameter by its value at the best epoch."""
@@ -170,28 +135,6 @@ class Trial:
             name: reached.get(f"loss/{name}", value) if value == LEARNED else value
             for name, value in parameters.items()
         }
-
-    def _parameters_at_start(self) -> dict[str, Any]:
-        training, model = vars(self.config.training), self.config.model_parameters
-        settings = {**_prefixed("training", training), **_prefixed("model", model)}
-        beside = {name: settings[name] for name in self.params if name in settings}
-        chosen = {"loss": self.config.loss} if "loss" in self.params else {}
-        return {**chosen, **self._suggested(settings), **self.config.loss_parameters, **beside}
-
-    def _suggested(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the suggested values whose names the config does not have.
-
-        A trial that moved has none: its newest suggestion does not hold for its first epochs.
-        """
-        if self.moves:
-            return {}
-        # Where the search chose the loss, the names of its parameters begin with the name of the loss.
-        own = {name.removeprefix(f"{self.config.loss}."): value for name, value in self.params.items()}
-        known = {"loss", *settings, *self.config.loss_parameters}
-        return {name: value for name, value in own.items() if name not in known}
-
-    def _changes_until_best(self) -> list[Change]:
-        return [change for change in self.config.schedule if change.epoch <= (self.best_epoch or 1)]
 
     @property
     def combination(self) -> dict[str, str]:
@@ -221,13 +164,12 @@ class Trial:
     @property
     def best_epoch(self) -> int | None:
         """The first epoch with the highest metric, or ``None`` before the first epoch."""
-        # Kept, because a page asks for the best epoch of each trial dozens of times. Epochs are only added, or all
-        # replaced at once by a move.
-        if self._best is None or self._best[0] is not self.epochs or self._best[1] != len(self.epochs):
+        # Kept, because a page asks for the best epoch of each trial dozens of times, and epochs are only added.
+        if self._best[0] != len(self.epochs):
             epochs, metric = self.epochs, self.metric
             best = max(epochs, key=lambda epoch: (epochs[epoch][metric], -epoch), default=None)
-            self._best = epochs, len(epochs), best
-        return self._best[2]
+            self._best = len(epochs), best
+        return self._best[1]
 
     @property
     def best_value(self) -> float | None:
@@ -241,21 +183,18 @@ class Trial:
         Returns:
             ``None`` before the first epoch. The best may still rise until a trial ends, and this number with it.
         """
-        reported = {
-            epoch: metrics[self.metric] for epoch, metrics in self.reported.items() if epoch <= (until or epoch)
-        }
-        least = SHARE_OF_BEST * max(reported.values(), default=0.0)
-        return min((epoch for epoch, value in reported.items() if value >= least), default=None)
+        values = {epoch: metrics[self.metric] for epoch, metrics in self.epochs.items() if epoch <= (until or epoch)}
+        least = SHARE_OF_BEST * max(values.values(), default=0.0)
+        return min((epoch for epoch, value in values.items() if value >= least), default=None)
 
     @property
     def seconds(self) -> float:
         """How long the trial trained: the sum of its epochs' times, or, without such times, from creation to end."""
-        reported = self.reported
-        # Kept like the best epoch, because the reported metrics of an epoch never change.
-        if self._trained[0] != len(reported):
-            epochs = [metrics.get("time/epoch_seconds") for metrics in reported.values()]
+        # Kept like the best epoch.
+        if self._trained[0] != len(self.epochs):
+            epochs = [metrics.get("time/epoch_seconds") for metrics in self.epochs.values()]
             known = [seconds for seconds in epochs if seconds is not None]
-            self._trained = len(reported), float(sum(known)) if known else None
+            self._trained = len(self.epochs), float(sum(known)) if known else None
         if self._trained[1] is not None:
             return self._trained[1]
         return 0.0 if self.ended_after is None else self.ended_after - self.created_after

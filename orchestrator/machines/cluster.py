@@ -5,18 +5,64 @@ A cluster is checked before Ray is imported, because the import takes seconds an
 """
 
 import os
+import platform
+import subprocess
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
-from orchestrator.storage.bucket_store import BucketStore
+import orchestrator
+from orchestrator.storage.bucket import ObjectStore, StorageError, connection_problem, is_bucket
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.folder_store import FolderStore
-from orchestrator.storage.reachable import connection_problem
+from orchestrator.storage.stores import BucketStore, FolderStore
 from trainables.errors import ConfigError
 from trainables.files import make_writable
+
+REVISION = "ORCHESTRATOR_REVISION"
+"""Environment variable that names the commit of code outside a repository, such as the code in an image."""
+
+PACKAGES = ("icr-orchestrator", "torch", "numpy", "ray", "optuna", "mlflow")
+
+
+def describe_environment() -> dict[str, Any]:
+    """Return versions of Python and packages, the git revision of the code, and a description of the machine."""
+    return {
+        "versions": {"python": platform.python_version(), **package_versions()},
+        "git_revision": git_revision(),
+        "machine": {"host": platform.node(), "system": platform.platform(), "cpus": os.cpu_count()},
+    }
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages on which results depend; a missing package is left out."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def git_revision() -> str | None:
+    """Return the commit of the code, with ``-dirty`` where files differ from it; ``None`` where nothing tells it."""
+    root = Path(orchestrator.__file__ or "").resolve().parent.parent
+    if not (root / ".git").exists():
+        return os.environ.get(REVISION) or None
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+
 
 WAITING = "ICR_WAITING_TRIALS"
 """Environment variable: how many trials wait for room, at which an autoscaler sees how many nodes are wanted."""

@@ -29,8 +29,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.reader import read_history
-from orchestrator.machines.cluster import Cluster
-from orchestrator.machines.environment import git_revision
+from orchestrator.machines.cluster import Cluster, git_revision
 from orchestrator.regression.comparison import SEVERITY, Finding, overall
 from orchestrator.regression.notices import to_junit
 from orchestrator.regression.reruns import ALARMS, SUMMARY, find_fresh, name_rerun, past_reruns
@@ -38,7 +37,7 @@ from orchestrator.report.render import write_answers_page
 from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import listed
-from orchestrator.tracking import choose_uri
+from orchestrator.tracking.address import choose_uri
 from trainables.errors import ConfigError, UserError
 from trainables.files import read_state, write_whole
 

@@ -14,8 +14,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.records import ExperimentEnded, ExperimentStarted, SuiteStarted
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.machines.cluster import Cluster, prepare_joining
-from orchestrator.machines.environment import describe_environment
+from orchestrator.machines.cluster import Cluster, describe_environment, prepare_joining
 from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted, written_runs
 from orchestrator.regression.answers import answers_of
 from orchestrator.regression.comparison import Finding
@@ -39,7 +38,7 @@ from orchestrator.search.preparation import displayed, open_checkpoints, opened,
 from orchestrator.search.resuming import answered
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.tracking.tracking_process import TrackingProcess
-from orchestrator.winners.test_split import evaluate_on_test
+from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
 from trainables.extras import require

@@ -163,7 +163,6 @@ def _details(trial: Trial, repeats: Sequence[Trial]) -> list[tuple[str, str]]:
         facts.append(("ended by", trial.error))
     if trial.retries:
         facts.append(("retries", str(trial.retries)))
-    facts += [(f"after epoch {move.epoch}", f"took over the model of {move.source}") for move in trial.moves]
     facts += [(name, value_text(value)) for name, value in trial.parameters.items() if name not in trial.params]
     facts.append(("seed", str(trial.config.seed)))
     for repeat in repeats:

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.experiment.experiment import ANY, Cell
-from orchestrator.experiment.journalled import experiment_of, known_experiment
+from orchestrator.experiment.experiment import ANY, Cell, experiment_of, known_experiment
 from orchestrator.experiment.sections import Objective, Search
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_by_study, points_of, ranked

@@ -18,8 +18,7 @@ from itertools import combinations
 
 import numpy as np
 
-from orchestrator.experiment.experiment import Cell
-from orchestrator.experiment.journalled import known_experiment
+from orchestrator.experiment.experiment import Cell, known_experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
@@ -200,7 +199,7 @@ def band_of(cell: Cell, trials: Sequence[Trial], repeats: Sequence[Trial] = ()) 
     known = [point for point in points if point.finished]
     if not bounds or len(points) < FEWEST or len(known) < FEWEST_KNOWN:
         return None
-    if any(point.first.moves or not bounds.keys() <= point.first.params.keys() for point in points):
+    if any(not bounds.keys() <= point.first.params.keys() for point in points):
         return None
     fresh: dict[str, list[float]] = {}
     for trial in repeats:

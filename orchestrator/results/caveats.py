@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import variance
 from typing import Any
 
-from orchestrator.experiment.experiment import Cell, Experiment
-from orchestrator.experiment.journalled import known_experiment
+from orchestrator.experiment.experiment import Cell, Experiment, known_experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, differing, points_by_study, points_of, ranked, trained_alike
@@ -28,10 +27,6 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
         *_replicates(points_of(searched)),
         *_settings_without_effect(searched),
     ]
-    moved = sum(bool(trial.moves) for trial in searched)
-    if moved:
-        said = f"{count_text(moved, 'trial')} moved to the model of another"
-        sentences.append(f"{said}; their parameters alone do not give their results again.")
     for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
         count = sum(trial.state is state for trial in searched)
         if count:

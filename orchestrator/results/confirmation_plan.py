@@ -9,8 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.journalled import experiment_of
+from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import Point, best_points, points_of, ranked, trained_alike
@@ -171,7 +170,7 @@ def _published(history: History, dataset: str) -> list[list[Point]]:
         found: list[Point] = []
         for published in cell.space.published_points():
             same = (point for point in points if published.items() <= point.first.params.items())
-            found += [first] if (first := next((point for point in same if not point.first.moves), None)) else []
+            found += [first] if (first := next(same, None)) else []
         studies.append(found)
     return studies
 

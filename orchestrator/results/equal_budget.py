@@ -273,7 +273,7 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
     if len(candidates) < FEWEST or not known:
         return None
     every = [trial for trials in candidates for trial in trials]
-    epochs, seconds = sum(len(trial.reported) for trial in every), sum(trial.seconds for trial in every)
+    epochs, seconds = sum(len(trial.epochs) for trial in every), sum(trial.seconds for trial in every)
     hours = seconds / 3600 * gpus / len(candidates)
     return SearchedLoss(
         model=every[0].config.model,

@@ -7,7 +7,7 @@ setting are one candidate, whose value is their mean.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.journal.history import History
@@ -135,7 +135,6 @@ def identity_of(trial: Trial) -> dict[str, Any]:
         "params": config.loss_parameters,
         "parameters": trial.parameters,
         "seed": config.seed,
-        **({"schedule": list(map(asdict, config.schedule))} if config.schedule else {}),
     }
 
 

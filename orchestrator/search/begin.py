@@ -22,6 +22,7 @@ from orchestrator.search.search import SearchResult, run_search
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.text.terminal import say
 from orchestrator.workload.training import TrainablesWorkload
+from trainables.data.source import plugin_that_reads
 from trainables.errors import DataError
 from trainables.extras import require
 from trainables.plugins.plugin import Plugin
@@ -138,7 +139,6 @@ def with_formats(experiment: Experiment, data_root: str) -> Experiment:
     """
     if is_bucket(data_root):
         return experiment
-    from trainables.data.source import plugin_that_reads
 
     known = {plugin.name: plugin for plugin in experiment.plugins}
     for dataset in experiment.datasets:

@@ -19,7 +19,6 @@ from orchestrator.journal.records import (
     EpochEnded,
     EvaluatedOnTest,
     LimitNoted,
-    PopulationMoved,
     Record,
     TrialRetried,
     TrialStarted,
@@ -161,9 +160,6 @@ class PlainDisplay(Display):
             trial = self._progress.history.trials[record.trial]
             say(f"{trial.id}: {describe_end(trial)}")
             self._say_rounds(trial)
-        elif isinstance(record, PopulationMoved):
-            moved = ", ".join(f"{move.trial} resumes from {move.source}" for move in record.moves)
-            say(f"{record.study}: epoch {record.epoch}: {moved or 'nobody moves'}")
         elif isinstance(record, TrialRetried):
             say(f"{record.trial}: resumes after a failure: {record.error}")
         elif isinstance(record, CheckpointDamaged):

@@ -14,7 +14,7 @@ from orchestrator.results.answers import summarise
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.winner import Winner, winners_of
 from orchestrator.search.resuming import read_experiment
-from orchestrator.winners.champions import packed_champions
+from orchestrator.winners.winners import packed_champions
 from trainables.errors import ConfigError
 from trainables.extras import require
 

@@ -10,23 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.journalled import changed_keys
+from orchestrator.experiment.experiment import Experiment, changed_keys
 from orchestrator.experiment.plugins import changed_plugins
-from orchestrator.experiment.problems import short
 from orchestrator.experiment.sections import Resources
+from orchestrator.experiment.yaml_files import short
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.records import ExperimentStarted
-from orchestrator.machines.cluster import Cluster
-from orchestrator.machines.environment import describe_environment
+from orchestrator.machines.cluster import Cluster, describe_environment
 from orchestrator.search.display import Progress, make_display
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import set_summary_aside
 from orchestrator.text.terminal import say
-from orchestrator.tracking import choose_uri
+from orchestrator.tracking.address import choose_uri
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.workload.workload import Workload
 from trainables.errors import ConfigError

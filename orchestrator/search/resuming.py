@@ -119,8 +119,6 @@ def extend_experiment(directory: Path, trials: int | None, hours: float | None, 
         JournalError: If the journal is missing or damaged.
     """
     before = read_experiment(directory)
-    if trials is not None and before.scheduler.name == "pbt":
-        raise ConfigError(f"--trials {trials}: {directory} is a population (pbt), all of which trains from the start")
     settings = [] if trials is None else [f"search.trials={before.search.trials + trials}"]
     if hours is not None:
         if not hours > 0:

@@ -1,44 +1,49 @@
 """A search from its description to its winners: the story that ``run_search`` tells from top to bottom."""
 
 import json
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import ExperimentEnded
+from orchestrator.journal.records import ConfirmationPlanned, ExperimentEnded
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.answers import summarise
-from orchestrator.search.budget import SPENT, Meter
-from orchestrator.search.display import evaluation_displayed
+from orchestrator.results.bands import setting_to_use
+from orchestrator.results.confirmation import current_plans, most_trainings, trainings_of
+from orchestrator.search.display import Progress, evaluation_displayed
 from orchestrator.search.preparation import (
     check_unchanged,
+    displayed,
     open_checkpoints,
     opened,
     start,
     tracked,
 )
 from orchestrator.search.resuming import answered, how_to_resume
-from orchestrator.search.stages import run_stages
+from orchestrator.search.time_left import SPENT, BudgetMeter, PlannedWork
 from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.studies.source import PlannedTrials
 from orchestrator.studies.warm_start import read_sources, start_warm
+from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import path_text, say
 from orchestrator.text.values import count_text
-from orchestrator.tracking import without_password
 from orchestrator.tracking.registry import Registered, register_all
 from orchestrator.tracking.tracking_process import TrackingProcess
-from orchestrator.winners.champions import pack_champions
-from orchestrator.winners.test_split import evaluate_on_test, selected, write_files
+from orchestrator.winners.winners import evaluate_on_test, pack_champions, selected, write_files
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
 from trainables.files import write_whole
+
+if TYPE_CHECKING:
+    from orchestrator.tuner.session import Session
 
 
 class SearchInterruptedError(UserError):
@@ -123,7 +128,7 @@ def run_search(
         if not quiet:
             say(describe_start(experiment, ledger.history, directory))
             say(*workload.notes(experiment))
-        meter = Meter(experiment.budget, ledger.history)
+        meter = BudgetMeter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
         tracking = TrackingProcess(uri, output, experiment.name, ledger.path)
 
@@ -177,3 +182,81 @@ def describe_start(experiment: Experiment, history: History, directory: Path) ->
     words = f"{count_text(len(cells), 'study')}, {count_text(trials, 'trial')}{done}"
     then = "" if experiment.confirm is None else ", then a confirmation with fresh seeds"
     return f"{experiment.name}: {words}{then}\nfiles: {path_text(directory)}"
+
+
+def run_stages(
+    session: "Session", meter: BudgetMeter, stages: Collection[Stage], quiet: bool
+) -> tuple[int | None, str | None]:
+    """Run what is left of the stages.
+
+    Returns:
+        The signal that ended a stage, or ``None``; and the end of the search, see ``find_ending``, or ``None`` where
+        the search is none of the stages.
+    """
+    ended_by = None
+    if Stage.SEARCH in stages:
+        signal = search_stage(session, meter, quiet)
+        # Before the confirmation, whose time is none of the budget's.
+        ended_by = find_ending(session.experiment, session.ledger.history, meter)
+        if signal is not None:
+            return signal, ended_by
+    return confirm_stage(session, quiet), ended_by
+
+
+def find_ending(experiment: Experiment, history: History, meter: BudgetMeter) -> str:
+    """Return the end of a search that no signal ended: its last trial, or a limit of its budget."""
+    incomplete = [cell for cell in experiment.cells() if len(history.study(cell.name)) < experiment.trials_in(cell)]
+    running = [trial for trial in history.stage(Stage.SEARCH) if not trial.has_ended]
+    if running or not all(meter.is_closed(cell.name) for cell in incomplete):
+        limit = meter.limit()
+        if limit is not None:
+            return limit
+    return "plateau" if incomplete else "trials"
+
+
+def search_stage(session: "Session", meter: BudgetMeter, quiet: bool) -> int | None:
+    """Run the rest of the search; return the signal that ended it, or ``None`` where the search is done."""
+    experiment, ledger = session.experiment, session.ledger
+    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
+    with stage_displayed(session, Stage.SEARCH, total, quiet) as shown:
+        # Imported after the announcement, because Optuna and Ray take seconds to import.
+        shown.announce("loading Optuna and Ray")
+        from orchestrator.studies.study import Studies
+        from orchestrator.tuner.run import run_trials
+        from orchestrator.tuner.scheduler import StudyScheduler
+
+        studies = Studies(
+            experiment, ledger, meter.is_closed, lambda cell: setting_to_use(cell, ledger.history.study(cell.name))
+        )
+        return run_trials(shown, studies, StudyScheduler(experiment, ledger))
+
+
+def confirm_stage(session: "Session", quiet: bool) -> int | None:
+    """Train the best trials again with fresh seeds; return the signal that ended the stage, or ``None``.
+
+    The number of trainings is the only limit: the budget is for the search.
+    """
+    ledger = session.ledger
+    plans = current_plans(session.experiment, ledger.history)
+    for plan in plans:
+        # Recorded before the first training, because the level of the verdict depends on how often the test split had
+        # been opened when the confirmation was planned.
+        if ledger.history.plans.get(plan.dataset) != plan:
+            ledger.append(ConfirmationPlanned.of(plan))
+    if not plans:
+        return None
+    with stage_displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
+        from orchestrator.tuner.run import run_trials
+        from orchestrator.tuner.scheduler import RecordingScheduler
+
+        unlimited = replace(shown, limit=lambda: None)
+        source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
+        return run_trials(unlimited, source, RecordingScheduler(ledger))
+
+
+def stage_displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> AbstractContextManager["Session"]:
+    """Show a stage with ``total`` trials during a ``with`` block, which gets the session that draws the stage."""
+    experiment = session.experiment
+    epochs = max(cell.training.total_epochs for cell in experiment.cells())
+    progress = Progress(session.ledger.history, total, epochs, stage, PlannedWork.of(experiment))
+    return displayed(session, f"{experiment.name}: {stage}", progress, quiet=quiet)

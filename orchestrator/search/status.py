@@ -1,24 +1,86 @@
-"""The state of an experiment, read from its journal: stages, trials by state, budget, and what came of it."""
+"""The state of an experiment, followed in its journal: stages, trials by state, budget, and what came of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.journalled import experiment_of
+from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import Holder, find_holder
 from orchestrator.journal.points import points_of
+from orchestrator.journal.reader import JournalReader, JournalReplacedError
+from orchestrator.journal.records import EpochEnded, ExperimentStarted, Record
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import current_plans, most_trainings, races_of
-from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import command_to_resume
-from orchestrator.search.time_left import PlannedWork, TimeLeft
+from orchestrator.search.time_left import BudgetMeter, PlannedWork, TimeLeft, blended_rate, epoch_seconds
 from orchestrator.storage.set_aside import NOTHING_UNKNOWN, Unknown, find_unknown
+
+
+class Followed:
+    """The state of an experiment according to its journal so far.
+
+    Args:
+        directory: The experiment's directory; its journal may not exist yet.
+
+    Attributes:
+        history: History up to the newest record that was read.
+        meter: Use of the budget, and how long each study has been without a better trial.
+        version: Records read, over all journals that this directory had; it only grows.
+        generation: How often the journal was replaced by another.
+        work: Seconds of the epochs that were trained, over all starts, see ``time_left``.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.version = self.generation = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._reader = JournalReader(self.directory / JOURNAL_FILE)
+        self.history = History(str(self.directory / JOURNAL_FILE))
+        self.meter = BudgetMeter(Budget(), self.history)
+        self.work = 0.0
+        self._before = (0.0, 0.0)
+
+    def read_on(self) -> bool:
+        """Read the new records; say whether there were any.
+
+        Raises:
+            JournalError: If the journal is damaged.
+        """
+        if not self._reader.has_news():
+            return False
+        before = self.version
+        try:
+            self._take_in()
+        except JournalReplacedError:
+            self._begin()
+            self.version, self.generation = self.version + 1, self.generation + 1
+            self._take_in()
+        return self.version > before
+
+    def _take_in(self) -> None:
+        for record in self._reader.read_on():
+            self._apply(record)
+
+    def _apply(self, record: Record) -> None:
+        self.version += 1
+        self.history.apply(record)
+        if isinstance(record, EpochEnded):
+            self.work += epoch_seconds(record.metrics)
+        elif isinstance(record, ExperimentStarted):
+            self._before = self.work, self.history.spending.training_seconds
+
+    @property
+    def rate(self) -> float | None:
+        """Seconds of epochs that are trained in a second of the newest start; ``None`` before the first epoch."""
+        work, seconds = self._before
+        return blended_rate(self.work - work, self.history.spending.training_seconds - seconds, self._before)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,14 @@ directory without a manifest does not exist. No key is ever written twice, so th
 files.
 """
 
+import hashlib
+import json
 import logging
 import os
 import re
 import secrets
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,10 +23,58 @@ from urllib.parse import parse_qs, urlsplit
 
 from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from orchestrator.storage.reachable import credentials_problem, endpoint_problem
 from orchestrator.text.addresses import without_password
 from trainables.checkpoint import MANIFEST
-from trainables.errors import UserError
+from trainables.errors import DataError, UserError
+from trainables.files import alone, default_cache, whole_directory, write_whole, writing_to
+
+METADATA_SERVICE = ("169.254.169.254", 80)
+"""Host and port at which a machine of Amazon's finds the credentials of its role."""
+
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_PROFILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+
+
+def connection_problem(host: str, port: int, seconds: float = 1.0) -> str | None:
+    """Return why nothing listens at an address; ``None`` if a server listens."""
+    try:
+        socket.create_connection((host, port), timeout=seconds).close()
+    except OSError as error:
+        return error.strerror or str(error) or "no answer"
+    return None
+
+
+def endpoint_problem(endpoint: str) -> str | None:
+    """Return why a server cannot be used, or ``None``; the empty endpoint is Amazon's server."""
+    if not endpoint:
+        return None
+    parts = urlsplit(endpoint)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    problem = connection_problem(parts.hostname or "", port)
+    return f"{endpoint} does not answer: {problem}; is the server running?" if problem else None
+
+
+def credentials_problem() -> str | None:
+    """Return how to give credentials if this process has none, else ``None``.
+
+    The S3 client looks for the role of the machine as well, which takes seconds if there is no role.
+    """
+    files = (Path.home() / ".aws" / name for name in ("credentials", "config"))
+    if any(os.environ.get(name) for name in _CREDENTIALS) or any(path.is_file() for path in files):
+        return None
+    asked = os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true"
+    if asked and connection_problem(*METADATA_SERVICE, seconds=0.3) is None:
+        return None
+    return (
+        "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or write ~/.aws/credentials; "
+        "every node of the cluster needs them too"
+    )
+
 
 PATIENCE_SECONDS = 600.0
 """Seconds for which requests to a store without an answer are repeated; a training waits so long for its checkpoint."""
@@ -294,3 +345,42 @@ def _open(endpoint: str, region: str) -> Any:
     return S3FileSystem(
         **options, background_writes=False, connect_timeout=5, retry_strategy=AwsStandardS3RetryStrategy(max_attempts=3)
     )
+
+
+def fetch_dataset(store: ObjectStore, name: str) -> Path:
+    """Return a local data root that holds a dataset of the bucket as it is now.
+
+    Args:
+        store: The data root in the bucket.
+        name: Name of a folder in the bucket.
+
+    Raises:
+        DataError: If there is no such folder, the store does not answer, or the local disk cannot be written.
+    """
+    if not name or name.startswith(("/", ".")) or "/" in name:
+        raise DataError(f"{name}: must be the name of a folder in {store.address}")
+    root = default_cache().with_name("fetched") / hashlib.sha256(store.address.encode()).hexdigest()[:16]
+    try:
+        listing = json.dumps(store.listing(name), sort_keys=True)
+    except OSError as error:
+        raise DataError(f"--data-root {store.address}: cannot be read: {explain(error)}") from None
+    if listing == "{}":
+        raise DataError(f"{name}: no such folder in {store.address}; upload it there")
+    with writing_to(root):
+        root.mkdir(parents=True, exist_ok=True)
+        with alone(root / f".{name}.lock"):
+            _fetch(store, root / name, root / f".{name}.json", listing)
+    return root
+
+
+def _fetch(store: ObjectStore, target: Path, record: Path, listing: str) -> None:
+    """Fetch a folder unless its files in the bucket are unchanged since the last fetch."""
+    if target.is_dir() and record.is_file() and record.read_text(encoding="utf-8") == listing:
+        return
+    # A killed fetch leaves its partial folder; the lock keeps other processes from writing a folder now.
+    for old in (target, *target.parent.glob(f".{target.name}.*/")):
+        shutil.rmtree(old, ignore_errors=True)
+    record.unlink(missing_ok=True)
+    with whole_directory(target) as partial:
+        store.get(target.name, partial)
+    write_whole(record, listing)

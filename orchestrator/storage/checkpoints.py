@@ -2,27 +2,98 @@
 
 The process that runs a trial asks here for the trial's newest good checkpoint, and hands in each new checkpoint. A
 checkpoint that ``save`` has written outlives the process and, in a bucket or on a shared disk, the machine. A store
-(``storage.store``) knows how checkpoints lie in a folder or in a bucket; this module works with both.
+(``storage.stores``) knows how checkpoints lie in a folder or in a bucket; this module works with both.
 """
 
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from orchestrator.storage.bucket import StorageError
 from orchestrator.storage.set_aside import name_occasion
-from orchestrator.storage.store import Entry, Store
 from trainables.checkpoint import EpochReport, epoch_of, find_damage, find_latest
 from trainables.errors import CheckpointError
 from trainables.files import aside, take_place
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A checkpoint in a store; it may be damaged, but is not half written.
+
+    Attributes:
+        trial: Id of the trial.
+        name: Name of the checkpoint's directory.
+        epoch: Epoch after which the checkpoint was made, from 1.
+        address: Where the checkpoint lies, for people.
+    """
+
+    trial: str
+    name: str
+    epoch: int
+    address: str
+
+
+class CheckpointStore(Protocol):
+    """A place for checkpoints; pickled, and used by the driver and by all actors at once."""
+
+    def check(self) -> None:
+        """Make sure that this process sees the checkpoints of its driver.
+
+        Raises:
+            StorageError: If this process sees another place than its driver.
+            ClaimLostError: If another driver has claimed the place.
+        """
+        ...
+
+    def entries(self, trial: str | None = None) -> list[Entry]:
+        """Return the checkpoints of a trial, or of all trials, the oldest epoch of each trial first."""
+        ...
+
+    def fetch(self, entry: Entry) -> Path:
+        """Return a local directory with the files of a checkpoint, valid until the next call for its trial."""
+        ...
+
+    def save(self, trial: str, report: EpochReport, keep: int) -> None:
+        """Write the checkpoint of a report, then remove all checkpoints of the trial but the newest ``keep``."""
+        ...
+
+    def delete(self, entry: Entry) -> None:
+        """Remove a checkpoint, unless it is gone already."""
+        ...
+
+    def set_aside(self, place: str, occasion: str) -> str:
+        """Move files out of the way of trials, and return where they lie then, for people.
+
+        Args:
+            place: ``TRIAL`` for all files of a trial, or ``TRIAL/NAME`` for one checkpoint.
+            occasion: Name of the folder for everything that is moved at one time.
+
+        Raises:
+            OSError: If the files cannot be moved; a ``StorageError`` is one.
+        """
+        ...
+
+    def remove_partial(self) -> None:
+        """Remove the remains of processes that were killed while they wrote a checkpoint."""
+        ...
+
+    def keep(self, trial: str, file: Path) -> None:
+        """Write a small file beside a trial's checkpoints, whole or not at all; a file of its name is replaced."""
+        ...
+
+    def close(self) -> None:
+        """Give up this driver's claim to the place."""
+        ...
+
 
 KEPT = 3
 """How many checkpoints a running trial keeps: the end of its process may damage the newest."""
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCheckpoint:
     """The checkpoint from which a trial resumes.
 
     Attributes:
@@ -42,9 +113,9 @@ class Checkpoints:
         store: Where the checkpoints lie.
     """
 
-    store: Store
+    store: CheckpointStore
 
-    def find(self, trial: str) -> Found:
+    def find(self, trial: str) -> FoundCheckpoint:
         """Return the checkpoint from which a trial resumes, and which newer checkpoints cannot be used any more."""
         self.store.check()
         passed_over: list[str] = []
@@ -52,9 +123,9 @@ class Checkpoints:
             directory = self.store.fetch(entry)
             damage = find_damage(directory)
             if damage is None:
-                return Found(directory, tuple(passed_over))
+                return FoundCheckpoint(directory, tuple(passed_over))
             passed_over.append(damage.replace(str(directory), entry.address))
-        return Found(None, tuple(passed_over))
+        return FoundCheckpoint(None, tuple(passed_over))
 
     def latest(self, trial: str) -> Path | None:
         """Return a local directory with the newest undamaged checkpoint of a trial, or ``None`` where it has none."""
@@ -63,13 +134,6 @@ class Checkpoints:
     def save(self, trial: str, report: EpochReport) -> None:
         """Write the checkpoint of a report; the checkpoint is safe when this method returns."""
         self.store.save(trial, report, KEPT)
-
-    def adopt(self, trial: str, source: str, epoch: int) -> None:
-        """Replace all checkpoints of a trial by another trial's checkpoint of an epoch.
-
-        If the source does not have this checkpoint any more, the trial has none: its config suffices to train it anew.
-        """
-        self.store.copy(trial, source, epoch)
 
     def prune(self, trial: str) -> None:
         """Remove all checkpoints of an ended trial but the newest, which holds its best model."""

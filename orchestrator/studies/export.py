@@ -16,8 +16,8 @@ from sqlalchemy.exc import OperationalError
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.studies.samplers import distribution
 from orchestrator.studies.study import STATES
-from orchestrator.studies.suggesting import distribution
 from search_spaces import Range, Values
 from trainables.files import aside
 

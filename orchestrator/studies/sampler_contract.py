@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.samplers import SAMPLERS
+from orchestrator.experiment.values import SAMPLERS
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ExperimentStarted

@@ -1,5 +1,7 @@
 """The samplers by name: samplers of Optuna, two samplers of this product, and samplers of plug-ins.
 
+A sampler is a function of the study so far and of a seed, which returns a point (``search_spaces.sampling``), and is
+adapted to Optuna's interface. A plug-in's subclass of Optuna's ``BaseSampler`` is made, suggests once, and is dropped.
 A sampler is made for one suggestion, from a seed of its own and the study's trials, so that an interrupted search
 suggests the points of an undisturbed search. Optuna's CMA-ES and quasi-Monte Carlo samplers keep a state in the trials
 instead (CMA-ES a pickled state), which is not in the journal; ``cma_es`` and ``sobol`` compute it from the trials.
@@ -11,13 +13,218 @@ References:
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from numbers import Real
+from typing import Any, cast
 
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState
 
-from orchestrator.studies.suggesting import ByFunction, derive, sampler_of
-from search_spaces import PastTrial, Range, StudySoFar, StudySpace
+from search_spaces import PastTrial, Range, StudySoFar, StudySpace, Values
+from search_spaces.study import State
+from trainables.config import derive_seed
+from trainables.errors import Blaming, PluginError
 from trainables.plugins.in_use import run_offer
+from trainables.plugins.offers import Offer
+
+Suggest = Callable[[StudySoFar, int], Mapping[str, Any]]
+"""Returns parameter -> value; parameters without a value are drawn at random."""
+
+STATES: Mapping[TrialState, State] = {
+    TrialState.COMPLETE: "finished",
+    TrialState.PRUNED: "stopped_early",
+    TrialState.FAIL: "failed",
+}
+"""State of an ended Optuna trial -> its name for samplers."""
+
+
+def distribution(bound: Range | Values) -> BaseDistribution:
+    """Return a bound as Optuna's distribution."""
+    if isinstance(bound, Values):
+        return CategoricalDistribution(bound.values)
+    if bound.whole:
+        return IntDistribution(int(bound.low), int(bound.high), log=bound.log)
+    return FloatDistribution(bound.low, bound.high, log=bound.log)
+
+
+class Checked(BaseSampler):
+    """A sampler whose points are checked against the bounds of a study."""
+
+    def __init__(self, space: StudySpace, place: str) -> None:
+        """Keep the bounds.
+
+        Args:
+            space: Search space of the study.
+            place: Beginning of a message about a wrong point.
+        """
+        self._bounds, self._place = space.bounds(), place
+
+    def _within(self, point: Any) -> dict[str, Any]:
+        """Return a point as plain values."""
+        if not isinstance(point, Mapping):
+            raise PluginError(f"{self._place}: must return a dict of parameters and values, got {point!r:.60}")
+        return {name: self._plain(name, value) for name, value in point.items()}
+
+    def _plain(self, name: str, value: Any) -> Any:
+        if name not in self._bounds:
+            known = ", ".join(self._bounds) or "none"
+            raise PluginError(f"{self._place}: suggests {name!r:.60}, which is not searched; searched are: {known}")
+        try:
+            return plain_value(self._bounds[name], value)
+        except ValueError:
+            bound = self._bounds[name]
+            raise PluginError(f"{self._place}: suggests {name} = {value!r:.60}, which is not in {bound}") from None
+
+
+class ByFunction(Checked):
+    """A sampler that is a function; parameters that its point leaves out are drawn at random."""
+
+    def __init__(
+        self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int, place: str = "sampler"
+    ) -> None:
+        """Prepare one suggestion.
+
+        Args:
+            suggest: The function.
+            space: Search space of the study.
+            seed: Seed of the study.
+            number: Number of the suggestion, from 0.
+            trials: Trials that the study has in the end, >= 1.
+            place: Beginning of a message about a wrong point.
+        """
+        super().__init__(space, place)
+        self._suggest, self._seed, self._number, self._size = suggest, seed, number, trials
+        self._random = RandomSampler(seed=derive(seed, number))
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return all parameters, which are suggested together."""
+        return {name: distribution(bound) for name, bound in self._bounds.items()}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return the point."""
+        so_far = StudySoFar(
+            bounds=dict(self._bounds),
+            # Optuna has already added the trial whose point is to be suggested.
+            trials=tuple(_past(one) for one in study.get_trials(deepcopy=False) if one.number != trial.number),
+            directions=tuple(direction.name.lower() for direction in study.directions),
+            number=self._number,
+            size=self._size,
+            seed=self._seed,
+        )
+        with Blaming():
+            point = self._suggest(so_far, derive(self._seed, self._number))
+        return self._within(point)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Draw a parameter at random."""
+        return self._random.sample_independent(study, trial, param_name, param_distribution)
+
+
+class OptunaClass(Checked):
+    """An Optuna sampler that a plug-in offers. Its ``before_trial`` and ``after_trial`` are not called.
+
+    These methods would let a sampler keep a state in the attributes of trials, which the journal does not hold.
+    """
+
+    def __init__(self, sampler: BaseSampler, space: StudySpace, place: str) -> None:
+        super().__init__(space, place)
+        self._sampler = sampler
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the parameters that the sampler suggests together."""
+        with Blaming():
+            return self._sampler.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return the values of these parameters."""
+        with Blaming():
+            point = self._sampler.sample_relative(study, trial, search_space)
+        return self._within(point)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Return the value of one parameter."""
+        with Blaming():
+            value = self._sampler.sample_independent(study, trial, param_name, param_distribution)
+        return self._plain(param_name, value)
+
+
+def sampler_of(offer: Offer, place: str, space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
+    """Return a plug-in's sampler for one suggestion.
+
+    Args:
+        offer: The plug-in's offer of the sampler.
+        place: ``FILE:LINE`` where the plug-in defines the sampler.
+        space: Search space of the study.
+        seed: Seed of the study.
+        number: Number of the suggestion, from 0.
+        trials: Trials that the study has in the end, >= 1.
+
+    Raises:
+        PluginError: If the plug-in's code raises.
+    """
+    place, thing = f"{place}: the sampler {offer.name}", offer.thing
+    if not isinstance(thing, type):
+        return ByFunction(thing, space, seed, number, trials, place)
+    with Blaming():
+        # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
+        is_optuna, made = issubclass(thing, BaseSampler), cast(Any, thing)
+        if is_optuna:
+            return OptunaClass(made(seed=derive(seed, number)), space, place)
+        return ByFunction(made(), space, seed, number, trials, place)
+
+
+def derive(seed: int, number: int) -> int:
+    """Return the seed of one suggestion."""
+    return derive_seed(seed, number, bits=32)
+
+
+def plain_value(bound: Range | Values, value: Any) -> Any:
+    """Return a value within a bound as a plain number, or as the equal value of a list.
+
+    Raises:
+        ValueError: If the value lies outside the bound, or is not in the list.
+
+    Example:
+        >>> plain_value(Range(1, 4, whole=True), 2.0)
+        2
+    """
+    if isinstance(bound, Values):
+        given = tuple(value) if isinstance(value, list) else value
+        for listed in bound.values:
+            if _is_same(listed, given):
+                return listed
+        raise ValueError(f"{value!r} is not in {bound}")
+    if not _is_number(value) or not bound.contains(value) or (bound.whole and not float(value).is_integer()):
+        raise ValueError(f"{value!r} is not in {bound}")
+    return int(value) if bound.whole else float(value)
+
+
+def _is_same(listed: Any, given: Any) -> bool:
+    # ``True`` equals 1 in Python, but the two are different values of a list.
+    return isinstance(listed, bool) == isinstance(given, bool) and bool(listed == given)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _past(trial: FrozenTrial) -> PastTrial:
+    """Return an Optuna trial in the form that samplers of this product and of plug-ins get."""
+    values = tuple(trial.values) if trial.state is TrialState.COMPLETE else ()
+    return PastTrial(
+        dict(trial.params), STATES.get(trial.state, "running"), values, dict(sorted(trial.intermediate_values.items()))
+    )
+
 
 SIGMA = 0.3
 """First step size of CMA-ES, as a share of each range: about a third, as [Hansen2016] advises."""
@@ -30,7 +237,7 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
     """Return a sampler for one suggestion.
 
     Args:
-        name: A name of ``experiment.samplers.SAMPLERS`` except ``grid``, whose points are planned.
+        name: A name of ``experiment.values.SAMPLERS`` except ``grid``, whose points are planned.
         space: Search space of the study.
         seed: Seed of the study.
         number: Number of the suggestion, from 0.
@@ -48,7 +255,7 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
 
 
 def needs_every_trial(name: str) -> bool:
-    """Say whether a sampler is shown all trials of a long study rather than a part (``shown.py``).
+    """Say whether a sampler is shown all trials of a long study rather than a part.
 
     The state of CMA-ES follows from every generation, and a plug-in's sampler may use any trial.
     """
@@ -73,7 +280,6 @@ def cma_es(study: StudySoFar, seed: int) -> dict[str, Any]:
     CMA-ES gets the ended trials, generation by generation in the order of their numbers. A trial that was stopped early
     counts with its best value, a trial that diverged or failed with a value below all others.
     """
-    import numpy as np
     from cmaes import CMA
 
     ranges = {name: bound for name, bound in study.bounds.items() if isinstance(bound, Range)}

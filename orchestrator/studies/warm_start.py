@@ -81,8 +81,7 @@ def _ended(history: History, cell: Cell) -> Iterator[Point]:
         trial = point.first
         same = (trial.config.dataset, trial.config.model) == (cell.dataset, cell.model)
         has_ended = point.state is not TrialState.RUNNING
-        # The value of a trial that moved belongs to several points.
-        if same and has_ended and not trial.moves and trial.config.loss in cell.space.losses:
+        if same and has_ended and trial.config.loss in cell.space.losses:
             yield point
 
 

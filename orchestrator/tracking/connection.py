@@ -9,6 +9,7 @@ import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from json import JSONDecodeError
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote
@@ -87,8 +88,6 @@ def store_failures() -> tuple[type[Exception], ...]:
 
     Beside errors of its own, MLflow raises errors of the database, of the bucket, and of answers that are not MLflow's.
     """
-    from json import JSONDecodeError
-
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 

@@ -12,43 +12,14 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.reader import JournalReader
 from orchestrator.tracking.tracker import Tracker
-from trainables.files import parse_state
+from orchestrator.tracking.tracking_process import Target
 
 LOOK_SECONDS = 0.1
 """Seconds between two looks at the journal."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is delivered, and where to.
-
-    Attributes:
-        uri: Address of MLflow's store, with its password.
-        output: Root of all output, where the default store lies.
-        experiment: Name of the experiment in MLflow.
-        journal: Path of the journal that is delivered.
-    """
-
-    uri: str
-    output: Path
-    experiment: str
-    journal: Path
-
-    def to_line(self) -> bytes:
-        """Return the target as one line of JSON."""
-        return json.dumps({name: str(value) for name, value in asdict(self).items()}).encode() + b"\n"
-
-    @classmethod
-    def from_line(cls, line: bytes) -> "Target":
-        """Return the target of a line of ``to_line``."""
-        values = parse_state(line)
-        return cls(values["uri"], Path(values["output"]), values["experiment"], Path(values["journal"]))
 
 
 def deliver(target: Target, ends: "queue.SimpleQueue[float]") -> str | None:

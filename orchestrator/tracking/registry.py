@@ -3,8 +3,11 @@
 A version is a pyfunc with its loader, ``trainables.serving.retriever``: tensors as safetensors, all else as JSON, no
 pickle. This product itself reads only the tensors and the JSON from a registry, and runs no code of a registry.
 
-The alias points to the best version; one that leads by no more than the seeds' noise is not better, see
-``best_version.py``.
+The alias points to the best version. Only versions with the metric and the data of the newest version compete, from the
+oldest to the newest: each challenges the champion among those before it. A confirmed version beats every unconfirmed
+one. Of two confirmed versions, the later one is the champion only where its mean is higher by more than the noise of
+the seeds, by Welch's test at the level of verdicts. Without both deviations the higher value decides, and after a tie
+the champion stays.
 
 MLflow has neither a lock on a model nor a conditional change of an alias. Processes that share an output folder take
 turns. Machines that share a server may write between two requests of another machine, so each machine reads again
@@ -14,31 +17,119 @@ the alias not at the best version moves the alias. The machine that writes last 
 
 import re
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import trainables
+from orchestrator.results.comparisons import LEVEL
+from orchestrator.results.statistics import Measure, welch_p
+from orchestrator.text.addresses import without_password
 from orchestrator.text.values import markdown
 from orchestrator.text.wording import metric_text
-from orchestrator.tracking import (
+from orchestrator.tracking.address import choose_uri
+from orchestrator.tracking.connection import (
+    StoreMovedError,
+    count_experiments,
     find_run,
     first_line,
+    refuse_moved,
     store_failures,
-    without_password,
 )
-from orchestrator.tracking.best_version import best_version, number_of, spread_tags
-from orchestrator.tracking.connection import refuse_moved
-from orchestrator.tracking.packed_model import save_model
-from orchestrator.winners.champions import Champion, packed_champions
+from orchestrator.winners.winners import MODEL, Champion, packed_champions
 from trainables.errors import UserError
+from trainables.extras import require
 from trainables.files import alone
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
     from mlflow.entities.model_registry import ModelVersion
+    from mlflow.models import ModelSignature
+
+
+COMPARED = {"data_digest", "metric", "confirmed", "value"}
+"""Tags of versions that decide which version is the champion."""
+
+STD, SEEDS = "std", "seeds"
+"""Tags with the spread of the value over the seeds; versions without a confirmation do not have them."""
+
+
+def spread_tags(std: float | None, seeds: int) -> dict[str, str]:
+    """Return the tags with the deviation of a value over the seeds (``ddof=0``), if it is known, and their number."""
+    return {} if std is None else {STD: str(std), SEEDS: str(seeds)}
+
+
+def number_of(version: "ModelVersion") -> int:
+    """Return the number of a version, from 1."""
+    return int(version.version)
+
+
+def best_version(versions: Sequence["ModelVersion"]) -> "ModelVersion":
+    """Return the champion; at least one version must have our tags."""
+    kind = itemgetter("data_digest", "metric")
+    ours = sorted((version for version in versions if version.tags.keys() >= COMPARED), key=number_of)
+    newest = kind(ours[-1].tags)
+    champion, *challengers = (version for version in ours if kind(version.tags) == newest)
+    for challenger in challengers:
+        if _beats(challenger, champion):
+            champion = challenger
+    return champion
+
+
+def _beats(challenger: "ModelVersion", champion: "ModelVersion") -> bool:
+    confirmed = [version.tags["confirmed"] == "true" for version in (challenger, champion)]
+    if confirmed[0] != confirmed[1]:
+        return confirmed[0]
+    first, second = _measure(challenger), _measure(champion)
+    p = welch_p(first, second)
+    return first.mean > second.mean and (p is None or p <= LEVEL)
+
+
+def _measure(version: "ModelVersion") -> Measure:
+    std = version.tags.get(STD)
+    return Measure(float(version.tags["value"]), None if std is None else float(std), int(version.tags.get(SEEDS, 1)))
+
+
+REQUIREMENTS = ["torch", "torchvision", "numpy", "pandas", "safetensors", "pillow", "nltk"]
+"""Packages that the packed code imports; without versions, because all versions that can train also serve."""
+
+
+def save_model(packed: Path, folder: Path) -> None:
+    """Write a packed model, with the code that loads it, as an MLflow model.
+
+    Args:
+        packed: Folder of the packed model.
+        folder: Folder of the MLflow model, which does not exist yet.
+    """
+    import mlflow.pyfunc
+
+    code = [str(Path(trainables.__file__ or "").parent)]
+    with warnings.catch_warnings():
+        # MLflow asks for an example of the input, which would have to be run through the model.
+        warnings.simplefilter("ignore", UserWarning)
+        mlflow.pyfunc.save_model(
+            str(folder),
+            loader_module="trainables.serving.retriever",
+            data_path=str(packed),
+            code_paths=code,
+            pip_requirements=REQUIREMENTS,
+            signature=_signature(),
+        )
+
+
+def _signature() -> "ModelSignature":
+    """Return the signature: a query is a caption or an image of the gallery, with a number of answers."""
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+
+    caption, image = (ColSpec("string", name, required=False) for name in ("caption", "image"))
+    return ModelSignature(inputs=Schema([caption, image]), params=ParamSchema([ParamSpec("top", "long", 10)]))
+
 
 ALIAS = "champion"
 ARTIFACT = "champion"
@@ -51,7 +142,6 @@ ATTEMPTS = 5
 """Attempts to find the alias where it was set; if all fail, another program moves the alias by other rules."""
 
 USAGE = """A table with a column `caption` gets images, with a column `image` captions, a row for each answer:
-
     model = mlflow.pyfunc.load_model("{model}")
     model.predict(pandas.DataFrame({{"caption": ["two dogs run"]}}), params={{"top": 5}})"""
 """How to query a version, in Markdown."""
@@ -227,3 +317,54 @@ def _tags(champion: Champion) -> dict[str, str]:
     """Return the tags by which a version is found again; all versions of this product write these tags."""
     values = {one.name: getattr(champion, one.name) for one in fields(champion) if one.compare}
     return {name: str(value).lower() if name == "confirmed" else str(value) for name, value in values.items()}
+
+
+def find_store(given: str | None, output: Path) -> str:
+    """Return the named store, or the default store of an output directory.
+
+    Raises:
+        RegistryError: If there is no store yet.
+        ConfigError: If MLflow's default password is in use.
+        MissingExtraError: If MLflow is not installed.
+    """
+    require("tracking", "MLflow's store")
+    if given is None and not (output / "mlflow.db").is_file():
+        raise RegistryError(
+            f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
+        )
+    return choose_uri(given, output)
+
+
+def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Registered]:
+    """Return the packed model of a dataset's champion; a model that does not lie on this machine is downloaded.
+
+    Raises:
+        RegistryError: If the store does not answer, or has no champion for the dataset.
+    """
+    name = model_name(dataset)
+    try:
+        client = client_of(uri)
+        version = champion_version(client, name)
+        if version is None:
+            there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
+            found = f"there are: {there or 'none'}. A search registers its winner"
+            raise RegistryError(f"{without_password(uri)}: no champion {name}; {found}")
+        from mlflow.artifacts import download_artifacts
+
+        # The loader's code, which lies beside the model, is not fetched.
+        source = f"{client.get_model_version_download_uri(name, version.version).rstrip('/')}/data/{MODEL}"
+        local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
+    except store_failures() as error:
+        raise RegistryError(_why_not_fetched(uri, name, error)) from None
+    return Path(local), Registered(name, int(version.version), True)
+
+
+def _why_not_fetched(uri: str, name: str, error: Exception) -> str:
+    try:
+        count_experiments(uri)
+    except StoreMovedError as moved:
+        return str(moved)
+    except ConnectionError:
+        # The error that is known already says so.
+        pass
+    return f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"

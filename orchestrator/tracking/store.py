@@ -22,7 +22,6 @@ from orchestrator.results.race import race_outcome
 from orchestrator.results.winner import find_champions
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import pages_of
-from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.description import (
     BEST_EPOCH,
     ConfirmedCandidate,
@@ -31,16 +30,15 @@ from orchestrator.tracking.description import (
     confirmed_candidates,
     dataset_of,
     end_of,
-    lineage_of,
     note_of,
     params_of,
     run_name,
-    schedule_of,
     tags_of,
+    trial_artifacts,
 )
 from orchestrator.tracking.runs import PARENT, Run, RunBatch, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
-from orchestrator.winners.test_split import ranks_file, weights_file
+from orchestrator.winners.winners import ranks_file, weights_file
 
 if TYPE_CHECKING:
     from mlflow.store.artifact.artifact_repo import ArtifactRepository
@@ -183,16 +181,15 @@ class Store:
             trial = history.trials[trial_id]
             parent = self._find_study(trial, history)
             # Tags that a run gets with its creation cost no request of their own.
-            end_tags = {**end_of(trial), **lineage_of(trial)}
+            end_tags = end_of(trial)
             run, was_made = self._find_trial(trial, history, parent.id, end_tags)
             self._place_below(parent, run)
             batch = RunBatch(self._client, run)
             texts: dict[str, str] = {}
             if not run.described:
                 self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
-                # The config as it was at the start, because a param of MLflow cannot change.
-                texts |= _describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
-            _add_epochs(trial, run, batch, history)
+                texts |= _describe(run, batch, params_of(trial), "config.yaml", trial.config.to_dict())
+            _add_epochs(trial, run, batch)
             _add_best(trial, run, batch)
             _add_test(trial, run, batch, history)
             if run.status != status[trial.state]:
@@ -271,7 +268,7 @@ class Store:
         self._place_below(parent, run)
         batch = RunBatch(self._client, run)
         if not run.described:
-            texts = _describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
+            texts = _describe(run, batch, params_of(trial), "config.yaml", trial.config.to_dict())
             send_texts(run, texts, self._uri)
         if run.step < candidate.seeds:
             self._client.update_run(run.id, name=name)
@@ -358,15 +355,15 @@ def _describe(
     return {file: yaml.safe_dump(dict(content), sort_keys=False)}
 
 
-def _add_epochs(trial: Trial, run: Run, batch: RunBatch, history: History) -> None:
+def _add_epochs(trial: Trial, run: Run, batch: RunBatch) -> None:
     """Add whole epochs, each with the metric ``epoch``, which later says how many epochs have been sent."""
-    for epoch, reported in sorted(trial.reported.items()):
+    for epoch, reported in sorted(trial.epochs.items()):
         if epoch > run.step:
             best = f"{trial.metric}_best"
             # The deciding metric comes first, because MLflow's comparison pages show metrics in the order of sending.
             first = {best: reported[best]} if best in reported else {}
             counts = {"epochs_to_95": float(trial.epochs_to_95(epoch) or epoch), "epoch": float(epoch)}
-            metrics = {**first, **reported, **schedule_of(trial, epoch, history), **counts}
+            metrics = {**first, **reported, **counts}
             batch.add_step(metrics, trial.times[epoch], epoch)
 
 
@@ -374,7 +371,7 @@ def _add_best(trial: Trial, run: Run, batch: RunBatch) -> None:
     """Add the metrics of the best epoch under names of their own, where the run shows another epoch as the best."""
     best = trial.best_epoch
     if best is not None and run.best != best:
-        # At the last epoch's step: MLflow shows the value of the highest step, and a move may lower the best epoch.
+        # At the last epoch's step, because MLflow shows the value of the highest step.
         metrics = {**best_of(trial.epochs[best]), BEST_EPOCH: float(best)}
         batch.add_metrics(metrics, trial.times[trial.last_epoch], trial.last_epoch)
         run.best = best

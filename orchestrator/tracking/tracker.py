@@ -18,10 +18,11 @@ from typing import IO
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from orchestrator.journal.history import History
-from orchestrator.journal.records import PopulationMoved, Record, TrialCreated, TrialRecord, TrialStarted
+from orchestrator.journal.records import Record, TrialCreated, TrialRecord, TrialStarted
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
-from orchestrator.tracking.connection import take_turn
+from orchestrator.tracking.address import sync_command
+from orchestrator.tracking.connection import first_line, store_failures, take_turn
+from orchestrator.tracking.store import STATUS, Store
 
 
 class Breaker:
@@ -160,8 +161,6 @@ class Tracker:
                 self._due.setdefault(record.trial, time.monotonic() + HOLD)
             elif isinstance(record, TrialRecord):
                 self._due[record.trial] = 0.0
-            elif isinstance(record, PopulationMoved):
-                self._due |= {move.trial: 0.0 for move in record.moves}
 
     def _deliver(self, *, closing: bool) -> None:
         if not self._history.experiment:

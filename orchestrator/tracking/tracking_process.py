@@ -4,14 +4,15 @@ A trial costs MLflow's client about 40 ms of a processor, more than all else tha
 thread of the search, these 40 ms would be taken from the loop of Ray Tune, because one thread of Python runs at a time.
 """
 
+import json
 import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator.tracking.address import sync_command
-from orchestrator.tracking.follow import Target
 from trainables.extras import is_installed
 from trainables.files import parse_state
 
@@ -25,6 +26,33 @@ LOOK_SECONDS = 30.0
 """Seconds between two looks whether the process runs: a killed one is replaced, one that cannot start not too often."""
 
 WITHOUT_MLFLOW = "nothing is in MLflow, which is not installed: pip install 'icr-orchestrator[tracking]'"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is delivered, and where to.
+
+    Attributes:
+        uri: Address of MLflow's store, with its password.
+        output: Root of all output, where the default store lies.
+        experiment: Name of the experiment in MLflow.
+        journal: Path of the journal that is delivered.
+    """
+
+    uri: str
+    output: Path
+    experiment: str
+    journal: Path
+
+    def to_line(self) -> bytes:
+        """Return the target as one line of JSON."""
+        return json.dumps({name: str(value) for name, value in asdict(self).items()}).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "Target":
+        """Return the target of a line of ``to_line``."""
+        values = parse_state(line)
+        return cls(values["uri"], Path(values["output"]), values["experiment"], Path(values["journal"]))
 
 
 class TrackingProcess:

@@ -10,7 +10,6 @@ write these records of the journal:
       the loss was not finite        RecordingScheduler.on_trial_result      trial_ended (diverged)
       the trial cannot run           RecordingScheduler.on_trial_result      trial_ended (failed)
       a checkpoint was damaged       RecordingScheduler.on_trial_result      checkpoint_damaged
-      a population waits             PopulationScheduler.pauses              trial_paused, later population_moved
       then                           Issuer.on_trial_result                  none: Optuna learns the value
     an actor failed or hung          TrialCallback.on_trial_error            trial_retried or trial_ended (failed)
       for want of memory             Issuer.run_fewer                        concurrency_lowered
@@ -50,5 +49,5 @@ os.environ |= {
 }
 # Ray ends a process whose raylet is gone, without a message and with exit code 1. A driver takes its own parent for the
 # raylet, and a parent with the number 1, which a process started by systemd or a container has, for a dead raylet. The
-# variable names a process that lives as long as the driver. `ray_watch` ends a driver whose Ray has died.
+# variable names a process that lives as long as the driver. `runtime` ends a driver whose Ray has died.
 os.environ.setdefault("RAY_RAYLET_PID", str(os.getpid()))

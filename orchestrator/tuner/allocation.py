@@ -18,8 +18,7 @@ from ray.exceptions import RayError
 from orchestrator.experiment.sections import Resources
 from orchestrator.journal.records import Footprint, FusionMeasured, LimitNoted, MemoryMeasured
 from orchestrator.machines.cluster import ClusterError, Node, alive, check_fits, total
-from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
-from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
+from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY, choose_share, describe_fusion, describe_limit
 from orchestrator.text.terminal import say
 from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig

@@ -3,12 +3,18 @@
 A trial that is tried again is issued again, as after a restart of the driver. Ray's own retries are not used: they
 cannot wait until fewer trials run, and their count dies with the driver. The one exception is a running trial whose
 machine was preempted: Ray counts no failure, and queues the trial by itself.
+
+A trial that trains epochs between its failures is tried again however often it fails, which is usual for a long
+training on a cluster whose machines come and go. A trial that fails repeatedly at the same epoch is given up.
 """
 
 import errno
 import os
+import re
 import time
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +22,91 @@ import ray
 from ray.tune.experiment import Trial as RayTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 
+from orchestrator.experiment.sections import Patience
 from orchestrator.journal.directory import Place, keep_error, write_places
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.journal.records import ConcurrencyLowered, TrialRetried, TrialStarted
-from orchestrator.journal.trial import TrialState
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.studies.source import TrialSource
-from orchestrator.tuner.failures import Cause, Failure, give_up
-from orchestrator.tuner.issuer import Issuer
+from orchestrator.tuner.issuer import MAX_FAILURES, Issuer
 from orchestrator.tuner.tune_patches import NotPickled
+from trainables.errors import WANT_OF_MEMORY
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
+
+
+_DISK = re.compile(r"\[Errno (28|122|27)\]|No space left on device|Disk quota exceeded")
+
+
+class Cause(StrEnum):
+    """Why a trial failed; the cause decides whether the trial is tried again."""
+
+    ERROR = "error"
+    """The trial raised an error, or its process or machine died."""
+    MEMORY = "memory"
+    """There was not enough memory, of the GPU or of the machine."""
+    HUNG = "hung"
+    """The trial reported nothing for longer than the patience allows."""
+    DISK = "disk"
+    """There was no room for the trial's checkpoint, nor for other checkpoints: the search has to stop."""
+    PREEMPTED = "preempted"
+    """The trial's machine was taken away, as spot machines are; this does not count as a try."""
+    CLAIM = "claim"
+    """Another driver has claimed the checkpoints of all trials: the search has to stop."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failure of a trial.
+
+    Attributes:
+        cause: Decides whether the trial is tried again.
+        message: Message for people, in one line.
+    """
+
+    cause: Cause
+    message: str
+
+    @classmethod
+    def of(cls, text: str) -> "Failure":
+        """Return the failure described by a text: a traceback, or Ray's message about an actor that died."""
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        last = (lines or ["ended without a message"])[-1]
+        # The last line names the error, below the code that a traceback shows. Where Ray's memory monitor ended the
+        # actor, another line names the cause.
+        message = next((line for line in lines if "running low on memory" in line), last)
+        if _DISK.search(message):
+            return cls(Cause.DISK, message[:500])
+        if "ClaimLostError: " in message:
+            return cls(Cause.CLAIM, message.partition("ClaimLostError: ")[2][:500])
+        # Of any actor that was killed Ray lists "potential root causes", lack of memory among them.
+        is_short = WANT_OF_MEMORY.search(message) and "potential root causes" not in message
+        return cls(Cause.MEMORY if is_short else Cause.ERROR, message[:500])
+
+    @classmethod
+    def preempted(cls) -> "Failure":
+        """Return the failure of a trial whose machine was drained and taken away."""
+        return cls(Cause.PREEMPTED, "its machine was taken away")
+
+    @classmethod
+    def hung(cls, minutes: float) -> "Failure":
+        """Return the failure of a trial that was ended because it had reported nothing for some minutes."""
+        return cls(Cause.HUNG, f"hung: reported no epoch for {minutes:g} minutes (patience.epoch_minutes)")
+
+
+def give_up(trial: Trial, failure: Failure, patience: Patience) -> str | None:
+    """Return why a trial is given up after a failure, or ``None`` where the trial is tried again."""
+    if failure.cause is Cause.MEMORY:
+        if trial.memory_retries < patience.memory_retries:
+            return None
+        return (
+            f"out of memory, {trial.memory_retries + 1} times: {failure.message}; "
+            f"lower training.batch_size, or run fewer at a time with resources.max_concurrent or more resources.gpus"
+        )
+    if failure.cause is Cause.PREEMPTED:
+        return None
+    return None if trial.setbacks < MAX_FAILURES else failure.message
 
 
 PLACES_SECONDS = 1.0
@@ -125,7 +205,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         """Remove the checkpoints of an ended trial except the newest, which holds the trial's best model."""
         self._forget(trial)
         recorded = self._ledger.history.trials[trial.config["trial"]]
-        # A trial that pauses completes for Ray, too, but has not ended, and may need each of its checkpoints.
+        # A trial that a limit or a signal stops completes for Ray, too, but resumes later.
         if recorded.state is not TrialState.RUNNING:
             self._checkpoints.prune(recorded.id)
 

@@ -26,9 +26,9 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
+from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
 from orchestrator.tuner.lockstep import EpochBarrier
-from orchestrator.tuner.ray_watch import is_alive
+from orchestrator.tuner.runtime import is_alive
 from orchestrator.workload.workload import Stream, TrialRunner, Workload
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
@@ -42,7 +42,7 @@ ANSWER_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Answer:
+class EngineAnswer:
     """An engine's answer: an epoch, why the trial has ended, or neither where a new trial has no epoch yet.
 
     Attributes:
@@ -80,11 +80,11 @@ class FusedEngine:
         """Keep a place for a trial, as long as the process of the trial's actor, on this machine, lives."""
         self._rounds.reserve(name, _watch(process))
 
-    def start(self, name: str, config: TrialConfig, resume: Path | None) -> Answer:
+    def start(self, name: str, config: TrialConfig, resume: Path | None) -> EngineAnswer:
         """Take a trial in."""
         return _answer(lambda: self._rounds.start(name, config, resume))
 
-    def next(self, name: str) -> Answer:
+    def next(self, name: str) -> EngineAnswer:
         """Train a trial's next epoch."""
         return _answer(lambda: self._rounds.next(name))
 
@@ -106,13 +106,13 @@ def _watch(number: int) -> Callable[[], bool]:
     return partial(is_alive, process)
 
 
-def _answer(work: Callable[[], EpochReport | None]) -> Answer:
+def _answer(work: Callable[[], EpochReport | None]) -> EngineAnswer:
     """Return the outcome of some work; errors are values, because Ray turns an exception into a traceback's text."""
     try:
         report = work()
     except (DivergedError, UserError) as error:
-        return Answer(error=error)
-    return Answer() if report is None else Answer(report.epoch, dict(report.metrics), report.is_best)
+        return EngineAnswer(error=error)
+    return EngineAnswer() if report is None else EngineAnswer(report.epoch, dict(report.metrics), report.is_best)
 
 
 class EngineDirectory:
@@ -207,7 +207,7 @@ class FusedTraining:
             ray.get(engine.save.remote(name, directory))
 
         try:
-            answer: Answer = ray.get(engine.start.remote(name, config, resume))
+            answer: EngineAnswer = ray.get(engine.start.remote(name, config, resume))
             while True:
                 if answer.error is not None:
                     raise answer.error

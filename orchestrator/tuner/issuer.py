@@ -14,9 +14,11 @@ from ray.tune.search import Searcher
 
 from orchestrator.journal.trial import Trial
 from orchestrator.studies.source import TrialSource
-from orchestrator.tuner.failures import MAX_FAILURES
 from orchestrator.tuner.tune_patches import NotPickled
 from trainables.errors import PluginError
+
+MAX_FAILURES = 2
+"""Retries that a trial gets without a new epoch; the next failure ends the trial as failed."""
 
 
 class Issuer(NotPickled, Searcher):

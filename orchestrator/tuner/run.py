@@ -24,8 +24,7 @@ from orchestrator.tuner.allocation import allocate, machines_that_run_trials
 from orchestrator.tuner.callback import TrialCallback
 from orchestrator.tuner.engines import fused
 from orchestrator.tuner.issuer import Issuer
-from orchestrator.tuner.ray_watch import RayLostError, RayWork
-from orchestrator.tuner.runtime import ray_runtime
+from orchestrator.tuner.runtime import RayLostError, RayWork, ray_runtime
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
 from orchestrator.tuner.tune_patches import NotPickled

@@ -1,11 +1,22 @@
-"""Starting Ray on this machine, or joining a Ray cluster, and leaving it."""
+"""Starting Ray on this machine, or joining a Ray cluster, watching the processes of Ray, and leaving it.
+
+When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute, cannot be
+interrupted, and then Ray ends this process without a message of ours. Calls of Ray therefore run in a thread of their
+own (``RayWork``), while the main thread watches the processes of Ray, handles signals, and can end the search in order.
+The head of a cluster is watched by a connection of its own (``HeadConnection``), which closes at once when the control
+store ends.
+"""
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 import psutil
 import ray
@@ -16,7 +27,267 @@ import search_spaces
 import trainables
 from orchestrator.machines.cluster import ClusterError
 from orchestrator.machines.processes import kept_sigterm_handler
-from orchestrator.tuner.ray_watch import JoinedRay, OwnRay, Ray
+from trainables.errors import UserError
+
+CONNECT_SECONDS = 1.0
+"""Seconds to wait for the head to take a connection."""
+
+
+class HeadConnection:
+    """One TCP connection at a time, over which nothing is sent.
+
+    The operating system of the head closes the connection when the control store ends. A head that falls silent,
+    e.g. because a cable is cut, leaves the connection open. The control store itself closes idle connections, so the
+    connection is renewed every few seconds.
+
+    Args:
+        address: ``host:port`` of the head.
+    """
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._place = host.strip("[]"), int(port)
+        self._socket: socket.socket | None = None
+
+    def renew(self) -> OSError | None:
+        """Connect anew; return the error if the head takes no connection, else ``None``."""
+        self.close()
+        try:
+            self._socket = socket.create_connection(self._place, timeout=CONNECT_SECONDS)
+        except OSError as error:
+            return error
+        self._socket.setblocking(False)
+        return None
+
+    def is_closed(self) -> bool:
+        """Say whether the head has closed the connection since ``renew``; ``False`` without a connection."""
+        if self._socket is None:
+            return False
+        try:
+            # The control store sends bytes first, which are dropped.
+            while self._socket.recv(4096):
+                pass
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.close()
+        self._socket = None
+
+
+CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
+"""The processes without which Ray cannot work: name -> message to the user when the process is gone."""
+
+LOOK_SECONDS = 0.2
+"""Seconds between two looks at the processes of Ray."""
+
+NOTE_SECONDS = 2.0
+"""Seconds between two notes of Ray's workers: psutil reads every process of the machine to find them."""
+
+ASK_SECONDS = 5.0
+"""Seconds between two attempts to reach the head of a cluster."""
+
+SILENT_SECONDS = 40.0
+"""Seconds for which the head of a cluster may be out of reach; after 60 s Ray itself ends this process."""
+
+GRACE_SECONDS = 1.0
+"""Seconds to wait for a signal after Ray has died: the process that ended Ray may be about to signal this process."""
+
+
+class RayLostError(UserError):
+    """A process of Ray died; the journal and the checkpoints are whole.
+
+    Args:
+        place: The folder that was being written.
+        lost: The parts of Ray that are gone, in words for people.
+        cost: What the user loses, in words for people.
+    """
+
+    exit_code = 1
+    # A call of Ray that waits for a head which is gone ends the process as soon as another head answers at its address.
+    ends_at_once = True
+
+    def __init__(self, place: Path, lost: Sequence[str], cost: str) -> None:
+        super().__init__(
+            f"{place}: Ray is gone ({', '.join(lost)}): somebody ended it, or the memory of the machine was short; "
+            f"{cost}: resume with the same command"
+        )
+
+
+class Ray(Protocol):
+    """The Ray that some work calls.
+
+    Attributes:
+        is_ours: Whether this process has started Ray, so that no other process uses it.
+    """
+
+    is_ours: bool
+
+    def lost(self) -> list[str]:
+        """Return the parts of Ray that are gone, in words for people; empty while Ray works."""
+        ...
+
+    def kill(self) -> None:
+        """Kill the remaining processes of Ray, if this process started Ray."""
+        ...
+
+
+class JoinedRay:
+    """A Ray that another process started, and that is left running.
+
+    A head whose control store ends and refuses connections is gone for good: a head that is started again is another
+    cluster, and Ray's driver library ends this process, without a message of ours, as soon as it meets that cluster.
+
+    Args:
+        address: ``host:port`` of the head; ``None`` if the caller watches over Ray.
+    """
+
+    is_ours = False
+
+    def __init__(self, address: str | None = None) -> None:
+        self._address = address
+        self._head = None if address is None else HeadConnection(address)
+        self._has_ended = False
+        self._asked_at = -ASK_SECONDS
+        self._answered_at = time.monotonic()
+
+    def lost(self) -> list[str]:
+        """Return the head, if it has ended, or has been out of reach for longer than ``SILENT_SECONDS``."""
+        if self._head is None:
+            return []
+        was_closed = self._head.is_closed()
+        if was_closed or time.monotonic() - self._asked_at >= ASK_SECONDS:
+            problem = self._head.renew()
+            self._asked_at = time.monotonic()
+            self._answered_at = self._asked_at if problem is None else self._answered_at
+            self._has_ended |= was_closed and isinstance(problem, ConnectionRefusedError)
+        if self._has_ended:
+            return [f"its head at {self._address} has ended"]
+        silent = time.monotonic() - self._answered_at
+        return [f"its head at {self._address} has not answered for {silent:.0f} s"] if silent > SILENT_SECONDS else []
+
+    def kill(self) -> None:
+        """Kill nothing: other processes use this Ray."""
+
+
+class OwnRay:
+    """A Ray that this process has started.
+
+    Args:
+        processes: The processes that ``ray.init`` has started directly.
+    """
+
+    is_ours = True
+
+    def __init__(self, processes: Sequence[psutil.Process]) -> None:
+        self._started = processes
+        self._core = {name: process for process in processes if (name := process.name()) in CORE}
+        self._workers: list[psutil.Process] = []
+        self._noted_at = -NOTE_SECONDS
+
+    def lost(self) -> list[str]:
+        """Return which of the processes in ``CORE`` have ended."""
+        gone = [CORE[name] for name, process in self._core.items() if not is_alive(process)]
+        if self._core and not gone and time.monotonic() - self._noted_at >= NOTE_SECONDS:
+            # The workers are noted while the raylet lives: of a dead raylet nothing says which were its workers. A
+            # worker that is younger than the last note ends by itself, once its raylet has.
+            self._noted_at = time.monotonic()
+            with suppress(psutil.Error):
+                workers = self._core["raylet"].children(recursive=True)
+                # A raylet that died during the call had no children left; the workers known before are kept.
+                if is_alive(self._core["raylet"]):
+                    self._workers = workers
+        return gone
+
+    def kill(self) -> None:
+        """Kill the processes of Ray and the workers that they had at the last look."""
+        for process in (*self._workers, *self._started):
+            with suppress(psutil.Error):
+                process.kill()
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Say whether a process runs; a zombie, which has ended but was not waited for, does not run."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        # The process ended between the two calls.
+        return False
+
+
+class RayWork(threading.Thread):
+    """Work that calls Ray, in a daemon thread, which does not keep the process from ending."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(name="ray work", daemon=True)
+        self._work = work
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Do the work, and keep an exception for the main thread."""
+        with self:
+            self._work()
+
+    def __enter__(self) -> None:
+        """Begin to keep exceptions."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Keep the exception, if there is one, for ``finish``."""
+        self._error = error
+        return True
+
+    def finish(self, ray: Ray, abandon: Callable[[], None], is_told: Callable[[], bool] = lambda: False) -> list[str]:
+        """Start the work and wait for its end, for the end of Ray, or for a signal.
+
+        A Ray of our own is killed as soon as a signal has come: nothing that counts is in Ray, for an epoch counts once
+        its checkpoint and its record are written. The signal may have gone to the processes of Ray as well
+        (``timeout``, systemd), and a Ray that ends by itself ends this process, too, without a message.
+
+        Args:
+            ray: The Ray that the work calls.
+            abandon: Called if this method ends while the thread still works; a thread cannot be stopped, so ``abandon``
+                has to keep it from writing anything more.
+            is_told: Returns whether a signal has told this process to end.
+
+        Returns:
+            The parts of Ray that are gone: the work is then unfinished, and a Ray of our own was killed. Empty if the
+            work is done.
+
+        Raises:
+            BaseException: The exception that the work, or the handler of a signal, raised.
+        """
+        self.start()
+        try:
+            lost: list[str] = []
+            while self.is_alive() and not lost:
+                self.join(LOOK_SECONDS)
+                lost = ray.lost()
+                if not lost and ray.is_ours and is_told():
+                    lost = ["a signal ends it"]
+        finally:
+            if self.is_alive():
+                abandon()
+        if self._error is not None and not lost:
+            # The error may be the first sign that Ray has died since the last look at its processes.
+            lost = ray.lost()
+        if self._error is None and not self.is_alive():
+            return []
+        if lost:
+            if not is_told():
+                time.sleep(GRACE_SECONDS)
+            ray.kill()
+        elif self._error is not None:
+            raise self._error
+        return lost
+
 
 NO_GPU_MEANS_NONE = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
 """Variable by which a process that asked Ray for no GPU sees none; also passed to nodes that were started before."""

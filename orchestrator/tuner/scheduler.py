@@ -20,9 +20,8 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialSch
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Scheduler
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import EpochEnded, TrialPaused
+from orchestrator.journal.records import EpochEnded
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.studies.pbt import waits
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.tune_patches import NotPickled, Places, expect_deaths, forget_ended
 
@@ -94,7 +93,6 @@ def make_rule(rules: Scheduler, epochs: int) -> Rungs | Brackets | Median | None
         "asha": lambda: Rungs(epochs, rules),
         "hyperband": lambda: Brackets(epochs, rules),
         "median": lambda: Median(rules),
-        "pbt": lambda: None,
     }
     return makers[rules.name]()
 
@@ -134,8 +132,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         """Judge an actor's answer, and tell Ray Tune to let the trial continue or to end the trial (``STOP``)."""
         recorded = self._ledger.history.trials[trial.config["trial"]]
         state = self.judge(recorded, result["step"])
-        continues = state is TrialState.RUNNING and not self.pauses(recorded)
-        return str(TrialScheduler.CONTINUE if continues else TrialScheduler.STOP)
+        return str(TrialScheduler.CONTINUE if state is TrialState.RUNNING else TrialScheduler.STOP)
 
     def choose_trial_to_run(self, tune_controller: Any) -> RayTrial | None:
         """Return the trial for an actor that has become free, and let Ray forget the trials that have ended."""
@@ -143,10 +140,6 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         expect_deaths(controller)
         forget_ended(controller)
         return self.places.next_trial(controller)
-
-    def pauses(self, trial: Trial) -> bool:
-        """Say whether a trial leaves its actor to other trials now, to be issued again later."""
-        return False
 
     def may_continue(self, trial: Trial, epoch: int, best: float, *, is_over: bool) -> bool:
         """Say whether a trial with this best value so far may continue after an epoch, its own last one or not."""
@@ -158,21 +151,6 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         if is_over:
             return TrialState.FINISHED
         return TrialState.RUNNING if continues else TrialState.STOPPED_EARLY
-
-
-class PopulationScheduler(RecordingScheduler):
-    """Lets the trials of a population wait for each other; ``studies/pbt.py`` decides which trial copies which."""
-
-    def __init__(self, rules: Scheduler, ledger: Ledger) -> None:
-        super().__init__(ledger)
-        self._rules = rules
-
-    def pauses(self, trial: Trial) -> bool:
-        """Say whether a trial has reached an epoch after which it waits, and record the pause."""
-        if not waits(trial, self._rules, self._ledger.history):
-            return False
-        self._ledger.append(TrialPaused(trial=trial.id, epoch=trial.last_epoch))
-        return True
 
 
 class StudyScheduler(RecordingScheduler):

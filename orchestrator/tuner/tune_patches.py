@@ -101,7 +101,7 @@ def expect_deaths(controller: Any) -> None:
 
     def handle_as_death(tracked_actor_task: Any, exception: Exception) -> None:
         is_known = isinstance(exception, RayActorError | RayTaskError) or not isinstance(exception, RayError)
-        # The message says whether memory was short (``orchestrator.tuner.failures``).
+        # The message says whether memory was short (``orchestrator.tuner.callback``).
         handle_failure(tracked_actor_task, exception if is_known else died(str(exception)))
 
     manager._actor_task_failed = handle_as_death

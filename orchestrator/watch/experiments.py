@@ -16,8 +16,7 @@ from orchestrator.report.page import Page, build_page
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import headline_of
 from orchestrator.results.summary import Summary
-from orchestrator.search.followed import Followed
-from orchestrator.search.status import Status, status_of
+from orchestrator.search.status import Followed, Status, status_of
 from orchestrator.search.trial_table import count_words
 from orchestrator.text.wording import metric_text, setting_text
 from trainables.errors import UserError
@@ -179,7 +178,7 @@ class Watched:
         with self.lock:
             status = self.status()
             history = status.history
-            running = [trial for trial in history.running() if trial.id in history.actors.gpus]
+            running = [trial for trial in history.running() if trial.id in history.actors]
             places = read_places(self.directory) if running else {}
             ends = (TrialState.FAILED, TrialState.DIVERGED)
             failed = [trial for trial in history.trials.values() if trial.state in ends]

@@ -1,20 +1,142 @@
-"""Evaluates the best model of a checkpoint, and counts the samples that contribute to its gradient.
+"""Evaluates the best model of a checkpoint, or one from elsewhere; counts the samples that contribute to its gradient.
 
 The samples (COCOS) are counted in one pass over the train split, in the batches of the training.
 """
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainables.errors import ConfigError
+import numpy as np
+
+from orchestrator.experiment.plugins import load_plugins
+from trainables.checkpoint import BEST, read_config, read_file, resolve_checkpoint
+from trainables.config import LEARNED
+from trainables.data.dataset import load_dataset, open_dataset
+from trainables.errors import ConfigError, DataError
 from trainables.files import make_writable
+from trainables.judgements.files import load_judgements
+from trainables.judgements.judged_metrics import judged_metrics
+from trainables.ranks import Ranks, chance_rsum, read_ranks, write_ranks
+from trainables.seeding import choose_device, generator
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from trainables.cocos import Convention, Spread
+    from trainables.data.dataset import Split
     from trainables.judgements import JudgementCounts, Judgements
     from trainables.judgements.judged_metrics import JudgedRanks
+
+
+SPLITS = ("val", "test")
+
+
+def read_outside_run(folder: Path, dataset: str, data_root: Path) -> tuple[dict[str, float], Ranks]:
+    """Read the results of a run on val and test.
+
+    Args:
+        folder: Holds ``ranks_val.npz`` and ``ranks_test.npz``, as a trial's folder does; or embeddings, compared by
+            dot products: ``val_images.npy`` (I, D) and ``val_captions.npy`` (C, D), and those of test; or similarities,
+            larger is closer: ``val_similarity.npy`` (I, C) and ``test_similarity.npy``. Rows are in the order of the
+            split: its images, and its captions image by image.
+        dataset: Dataset whose queries the run answers; read if the folder holds embeddings or similarities.
+        data_root: Folder of the datasets.
+
+    Returns:
+        The metrics ``val/rsum`` ..., ``test/rsum`` ..., and the ranks behind those of test.
+
+    Raises:
+        DataError: If a file is missing, damaged, or does not fit the split.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; a candidate is a folder with {_forms('val')}, and so for test")
+    ranks = {split: _read_split(folder, split, dataset, data_root) for split in SPLITS}
+    metrics = {f"{split}/{name}": value for split in SPLITS for name, value in _metrics(ranks[split]).items()}
+    return metrics, ranks["test"]
+
+
+def _read_split(folder: Path, split: str, dataset: str, data_root: Path) -> "Ranks":
+    kept = folder / f"ranks_{split}.npz"
+    if not kept.exists():
+        return _rank_vectors(folder, split, dataset, data_root)
+    ranks = read_ranks(kept)
+    if ranks.split != split:
+        raise DataError(f"{kept}: holds ranks of {ranks.split}, not of {split}")
+    return ranks
+
+
+def _rank_vectors(folder: Path, split: str, dataset: str, data_root: Path) -> "Ranks":
+    """Return the ranks of embeddings or similarities."""
+    import torch
+
+    kind = next(
+        (kind for kind, names in _FILES.items() if all(file.exists() for file in _paths(folder, split, names))), None
+    )
+    if kind is None:
+        raise DataError(f"{folder}: holds nothing about {split}; it must have {_forms(split)}")
+    part: Split = load_dataset(dataset, data_root, features=None).splits[split]
+    if part.labels is not None:
+        raise DataError(f"{dataset}: has images with classes; vectors of other programs are read of captions alone")
+    owners = torch.from_numpy(part.image_of_caption.astype(np.int64))
+    try:
+        i2t, t2i = _positive_ranks(kind, _paths(folder, split, _FILES[kind]), len(part.image_rows), owners)
+    except ValueError as error:
+        raise DataError(f"{folder}: {split}: {error}") from None
+    i2t_ranks, t2i_ranks, image_of_caption = (one.numpy().astype(np.int32) for one in (i2t, t2i, owners))
+    return Ranks(i2t_ranks, t2i_ranks, image_of_caption, part.queries_digest(), split, tuple(part.image_ids))
+
+
+def _positive_ranks(kind: str, files: list[Path], images: int, owners: "Tensor") -> tuple["Tensor", "Tensor"]:
+    import torch
+
+    from trainables.positive_ranks import rank_positives, rank_similarity
+
+    if kind == "similarities":
+        return rank_similarity(torch.from_numpy(_read(files[0], (images, len(owners)))), owners)
+    of_images, of_captions = (
+        torch.from_numpy(_read(file, (size, -1))) for file, size in zip(files, (images, len(owners)), strict=True)
+    )
+    return rank_positives(of_images, of_captions, owners)
+
+
+_FILES = {"similarities": ("similarity",), "embeddings": ("images", "captions")}
+
+
+def _paths(folder: Path, split: str, names: tuple[str, ...]) -> list[Path]:
+    return [folder / f"{split}_{name}.npy" for name in names]
+
+
+def _read(file: Path, shape: tuple[int, int]) -> "np.ndarray":
+    """Return the array of a file, float32 or float64, after a check of its shape; -1 is any length."""
+    try:
+        # Mapped, so that a file of another shape is refused before its values are read.
+        values = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError, zipfile.BadZipFile) as error:
+        raise DataError(f"{file}: holds no array, or is damaged: {error}") from None
+    if not isinstance(values, np.ndarray):
+        raise DataError(f"{file}: must be one array as numpy.save writes it, got an archive")
+    expected = " x ".join("any" if size < 0 else f"{size:,}" for size in shape)
+    if values.ndim != 2 or any(size not in (-1, found) for size, found in zip(shape, values.shape, strict=True)):
+        raise DataError(f"{file}: must have the shape {expected} of the split, got {values.shape}")
+    if values.dtype.kind != "f":
+        raise DataError(f"{file}: must hold floating-point numbers, got {values.dtype}")
+    return values.astype(np.float64 if values.dtype.itemsize == 8 else np.float32)
+
+
+def _metrics(ranks: "Ranks") -> dict[str, float]:
+    import torch
+
+    from trainables.metrics import metrics_of_ranks
+
+    arrays = (ranks.i2t, ranks.t2i, ranks.image_of_caption)
+    return metrics_of_ranks(*(torch.from_numpy(one.astype("int64")) for one in arrays))
+
+
+def _forms(split: str) -> str:
+    return f"ranks_{split}.npz, or {split}_images.npy and {split}_captions.npy (embeddings), or {split}_similarity.npy"
 
 
 @dataclass(frozen=True)
@@ -100,11 +222,6 @@ def evaluate(
     Raises:
         UserError: If checkpoint, data, device or a plug-in is refused, or the folds do not divide the images.
     """
-    from orchestrator.experiment.plugins import load_plugins
-    from trainables.checkpoint import read_config, resolve_checkpoint
-    from trainables.data.dataset import open_dataset
-    from trainables.ranks import chance_rsum
-
     load_plugins(plugins)
     ranks_file = None if ranks is None else _checked_ranks_file(Path(ranks), folds)
     directory = resolve_checkpoint(Path(checkpoint))
@@ -116,8 +233,6 @@ def evaluate(
     if folds > 1 and data.splits[split].labels is not None:
         raise ConfigError(f"--folds: an image of {data.name} may have its class in another fold; leave it out")
     from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
-    from trainables.judgements.files import load_judgements
-    from trainables.ranks import write_ranks
 
     judgements = load_judgements(config.dataset, Path(data_root), {split: data.splits[split]}) if folds == 1 else {}
     judged: list[JudgedEvaluation] = []
@@ -148,8 +263,6 @@ def evaluate(
 
 
 def _judged(judgements: Sequence["Judgements"], ranks: Sequence["JudgedRanks"]) -> list[JudgedEvaluation]:
-    from trainables.judgements.judged_metrics import judged_metrics
-
     return [
         JudgedEvaluation(each.counts(), judged_metrics(found)) for each, found in zip(judgements, ranks, strict=True)
     ]
@@ -213,10 +326,6 @@ def measure_checkpoint(
     Raises:
         UserError: If checkpoint, data, device, epsilon or convention is refused.
     """
-    from trainables.checkpoint import BEST, read_config, read_file, resolve_checkpoint
-    from trainables.config import LEARNED
-    from trainables.data.dataset import open_dataset
-
     directory = resolve_checkpoint(path)
     config = read_config(directory)
     data = open_dataset(config, data_root)
@@ -224,7 +333,6 @@ def measure_checkpoint(
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
     from trainables.losses.parameters import with_values
-    from trainables.seeding import choose_device, generator
 
     model, _ = load_best(directory, data)
     where = choose_device(device)

@@ -9,12 +9,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.journal.records import Footprint
-from orchestrator.storage.bucket import ObjectStore, is_bucket
-from orchestrator.storage.datasets import fetch_dataset
-from orchestrator.workload.workload import Evaluation, Stream, TrialGroup, Vocabulary
+from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
+from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup, Vocabulary
 from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
+from trainables.data.dataset import (
+    check_batch_size,
+    check_modality,
+    check_widths,
+    data_notes,
+    load_dataset,
+    made_by_tokenizer,
+)
+from trainables.data.features import sidecars
+from trainables.data.source import find_source
+from trainables.data.text_features import extractor_file
+from trainables.data.text_files import read_json
 from trainables.errors import DataError
+from trainables.judgements.files import load_judgements
+from trainables.judgements.judged_metrics import named_metrics
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
 
@@ -53,8 +66,6 @@ class TrainablesWorkload:
             ConfigError: If the weights of a backbone are missing, or a batch is larger than the train split.
             DataError: If a dataset is missing or damaged.
         """
-        from trainables.data.dataset import check_batch_size, check_modality, check_widths
-
         if is_bucket(self.data_root):
             ObjectStore.parse(self.data_root).reach()
         digests = {}
@@ -79,8 +90,6 @@ class TrainablesWorkload:
 
     def notes(self, experiment: Experiment) -> list[str]:
         """Return what trainings do with their data that the experiment does not say, a sentence each."""
-        from trainables.data.dataset import data_notes
-
         configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
         notes = [note for config in configs for note in data_notes(config, self.open_data(config))]
         notes += [
@@ -140,17 +149,16 @@ class TrainablesWorkload:
         data = self.open_data(config)
         yield from run_trial(config, data, resume, device=self.device)
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+    def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         """Evaluate on the test split, and rank the queries of val and test."""
         from trainables.evaluation import rank_checkpoint
-        from trainables.judgements.judged_metrics import named_metrics
 
         data = self.open_data(config)
         judgements = _judgements(_asked_for(config, self.data_root))
         found = rank_checkpoint(checkpoint, data, ("val", "test"), judgements=judgements, device=self.device)
         test = found["test"]
         metrics = {**test.metrics, **named_metrics(test.judged)}
-        return Evaluation(metrics, {split: each.ranks for split, each in found.items()}, test.judged)
+        return TestEvaluation(metrics, {split: each.ranks for split, each in found.items()}, test.judged)
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         """Pack the model with the images and captions of the test split, which it has not seen."""
@@ -172,18 +180,12 @@ class TrainablesWorkload:
 
     def _description(self, config: TrialConfig, kind: str) -> Mapping[str, Any] | None:
         """Return the description that lies beside features of a kind; ``None`` if there is none."""
-        from trainables.data.features import sidecars
-        from trainables.data.source import find_source
-        from trainables.data.text_files import read_json
-
         source = find_source(config.dataset, _root(self.data_root, config.dataset))
         description = sidecars(source.feature_files(kind)["test"])[0]
         return read_json(description) if description.exists() else None
 
     def _tokenizer(self, config: TrialConfig) -> str | None:
         """Return what cuts the captions of a training; ``None`` where none are cut."""
-        from trainables.data.dataset import made_by_tokenizer
-
         data = self.open_data(config)
         if data.splits["train"].labels is not None:
             return None
@@ -193,9 +195,6 @@ class TrainablesWorkload:
 
     def _text_extractor(self, config: TrialConfig) -> Path | None:
         """Return the file of the extractor of the captions' features; ``None`` if there is none."""
-        from trainables.data.source import find_source
-        from trainables.data.text_features import extractor_file
-
         if not config.reads_text_features:
             return None
         source = find_source(config.dataset, _root(self.data_root, config.dataset))
@@ -261,8 +260,6 @@ def _asked_for(config: TrialConfig, data_root: str) -> _Asked:
 @lru_cache(maxsize=4)
 def _dataset(asked: _Asked) -> Any:
     """Open a dataset once in a process; its arrays are mapped from the disk and shared by all processes."""
-    from trainables.data.dataset import load_dataset
-
     return load_dataset(
         asked.name,
         _root(asked.data_root, asked.name),
@@ -277,8 +274,6 @@ def _dataset(asked: _Asked) -> Any:
 @lru_cache(maxsize=4)
 def _judgements(asked: _Asked) -> Any:
     """Return the judgements beside a dataset by split, read once in a process."""
-    from trainables.judgements.files import load_judgements
-
     return load_judgements(asked.name, _root(asked.data_root, asked.name), _dataset(asked).splits)
 
 

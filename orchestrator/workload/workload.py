@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class TestEvaluation:
     """The results of a checkpoint's best model on the test split.
 
     Attributes:
@@ -101,7 +101,7 @@ class Workload(TrialRunner, Protocol):
         """Return an empty group, which trains several trials at once in this process."""
         ...
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+    def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         """Evaluate a checkpoint's best model on the test split."""
         ...
 

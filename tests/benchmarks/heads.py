@@ -23,7 +23,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
+from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
 from tests.benchmarks.flickr8k import generate
 from tests.benchmarks.rows import Row
 from trainables.config import TrainingConfig, TrialConfig

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.machines.environment import describe_environment
+from orchestrator.machines.cluster import describe_environment
 
 COLUMNS = f"{'':40} {'ours':>12} {'other':>12} {'ratio':>8} {'needed':>7}  other is"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
 from tests.benchmarks.tracking import EPOCHS, count_metrics, write_search
 

@@ -18,7 +18,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import Store, default_uri
+from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.store import Store
 from orchestrator.tracking.sync import deliver
 from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row

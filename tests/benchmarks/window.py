@@ -3,7 +3,8 @@
 The regret of a search is the best mean of any setting minus the mean of the setting that the search puts first, in
 rsum, after so many epochs in all; ``noisy_search`` says what is simulated. All numbers of trials shown solve the same
 problems, so that a difference has the standard error of the differences. The processor's seconds are of whole searches,
-journal and scheduler included. What the product shows is ``shown.NEWEST``; a search of no more trials is shown whole.
+journal and scheduler included. What the product shows is ``studies.study.NEWEST``; a search of no more trials is shown
+whole.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from statistics import fmean
 
 import pytest
 
-from orchestrator.studies import shown
+from orchestrator.studies.study import NEWEST
 from tests.benchmarks.noisy_search import SPACES, USUAL, Problem, make_experiment, run_search
 from tests.benchmarks.replicates import error
 from tests.benchmarks.rows import Row
@@ -29,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noise", type=float, default=1.5, help="standard deviation of a training's luck, in rsum")
     parser.add_argument("--budget", type=int, default=1500, help="in epochs; a trial has five on average")
     parser.add_argument("--space", choices=SPACES, default="three ranges")
-    parser.add_argument("--newest", type=int, nargs="+", default=[100, shown.NEWEST], help="trials that TPE is shown")
+    parser.add_argument("--newest", type=int, nargs="+", default=[100, NEWEST], help="trials that TPE is shown")
     parser.add_argument("--concurrent", type=int, default=16, help="trials at a time")
 
 
@@ -55,7 +56,7 @@ def solve(newest: int, number: int, options: argparse.Namespace) -> tuple[float,
     experiment = make_experiment(options.space, number, {"trials": options.budget}, {})
     started = time.process_time()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shown, "NEWEST", newest)
+        patch.setattr("orchestrator.studies.study.NEWEST", newest)
         problem = Problem(optimum, options.noise, number)
         outcome = run_search(options.space, experiment, problem, options.budget, options.concurrent)
     return outcome.chosen, outcome.trainings, time.process_time() - started

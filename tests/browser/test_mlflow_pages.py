@@ -18,8 +18,9 @@ from playwright.sync_api import Browser, ConsoleMessage, Page
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.tracking import comparison_page, default_uri, newest_page
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
+from orchestrator.tracking.view import comparison_page, newest_page
 from tests.integration.test_ui import end, fetch
 from tests.support.bucket import free_port
 from tests.support.experiments import add_repeat, make_experiment, open_test, start

@@ -16,8 +16,7 @@ from orchestrator.journal.journal import Journal, Record
 from orchestrator.search import preparation, search
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
-from tests.support import drifting_workload, fake_workload
-from tests.support.drifting_workload import DriftingWorkload
+from tests.support import fake_workload
 from tests.support.forked_delivery import fork_delivery
 from trainables.errors import UserError
 
@@ -70,7 +69,7 @@ class DeadlyJournal(Journal):
 def drive(
     output: Path,
     values: dict[str, Any],
-    workload: TroubledWorkload | DriftingWorkload,
+    workload: TroubledWorkload,
     address: str | None,
     death: Death | None,
     tracking: Tracking,
@@ -93,7 +92,7 @@ def drive(
     import ray
 
     # The actors don't know the tests.
-    for module in (fake_workload, troubled_workload, drifting_workload):
+    for module in (fake_workload, troubled_workload):
         ray.cloudpickle.register_pickle_by_value(module)
     if file_bytes is not None:
         # Python ignores the signal that would come, so that a write fails as on a full disk.

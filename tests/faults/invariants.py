@@ -15,7 +15,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
-from orchestrator.tracking import STATUS, default_uri
+from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.store import STATUS
 from tests.faults.searches import live_actors
 from tests.faults.troubled_workload import trained_epochs
 from tests.support.fake_workload import curve

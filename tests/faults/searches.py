@@ -19,7 +19,6 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from tests.faults.driver import Death, Tracking, drive, drive_orphaned
 from tests.faults.troubled_workload import TroubledWorkload
-from tests.support.drifting_workload import DriftingWorkload
 from tests.support.experiments import make_experiment
 
 # On a busy machine, Ray may take longer to answer than the 5 s that its drivers wait for it.
@@ -70,7 +69,7 @@ class Searches:
     def start(
         self,
         experiment: Experiment,
-        workload: TroubledWorkload | DriftingWorkload,
+        workload: TroubledWorkload,
         death: Death | None = None,
         *,
         own_ray: bool = False,
@@ -96,7 +95,7 @@ class Searches:
         self.orphans.append(orphan)
         return orphan
 
-    def finish(self, experiment: Experiment, workload: TroubledWorkload | DriftingWorkload, *, code: int = 0) -> None:
+    def finish(self, experiment: Experiment, workload: TroubledWorkload, *, code: int = 0) -> None:
         """Run a search to its end, which has to be that exit code."""
         process = self.start(experiment, workload)
         process.join(240)
@@ -109,7 +108,7 @@ class Searches:
         process.kill()
         process.join()
 
-    def die(self, experiment: Experiment, workload: TroubledWorkload | DriftingWorkload, death: Death) -> None:
+    def die(self, experiment: Experiment, workload: TroubledWorkload, death: Death) -> None:
         """Run a search that kills itself at a chosen write of its journal."""
         process = self.start(experiment, workload, death)
         process.join(240)

@@ -11,9 +11,8 @@ import pytest
 
 from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
-from orchestrator.search.followed import Followed
-from orchestrator.search.status import read_status
-from orchestrator.tracking import default_uri
+from orchestrator.search.status import Followed, read_status
+from orchestrator.tracking.address import default_uri
 from tests.faults.driver import Death, Tracking
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid

@@ -22,7 +22,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import find_processes
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from tests.faults.driver import MOMENTS, Death
 from tests.faults.invariants import (
     assert_ended_once,
@@ -151,8 +151,6 @@ def test_killed_while_it_prepares(searches: Searches, tmp_path: Path) -> None:
 
 
 ELSEWHERE = {
-    "population_moved": "test_killed_population.py",
-    "trial_paused": "test_killed_population.py",
     "checkpoint_damaged": "test_damage.py",
 }
 """Where a driver is killed at the other kinds of records."""

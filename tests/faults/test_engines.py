@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from orchestrator.journal.journal import read_journal
-from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
+from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid, live_actors
 from tests.faults.troubled_workload import Trouble, TroubledWorkload, read_log

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from orchestrator.journal.history import History
-from orchestrator.tuner.ray_watch import CORE
+from orchestrator.tuner.runtime import CORE
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, tiny
 from tests.faults.troubled_workload import TroubledWorkload

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.tuner.ray_watch import CORE
+from orchestrator.tuner.runtime import CORE
 from tests.trainables.scenes_folder import write_scenes
 
 pytestmark = pytest.mark.proof

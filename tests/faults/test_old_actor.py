@@ -14,10 +14,9 @@ import pytest
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.claim import ClaimLostError
-from orchestrator.storage.folder_store import FolderStore
+from orchestrator.storage.stores import ClaimLostError, FolderStore
 from orchestrator.tuner.actor import TrialActor
-from orchestrator.workload.workload import Evaluation
+from orchestrator.workload.workload import TestEvaluation
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import CONTEXT, Searches, live_actors, tiny
 from tests.faults.troubled_workload import TroubledWorkload
@@ -46,7 +45,7 @@ class Slow:
     def expecting(self, digests: Mapping[str, str]) -> "Slow":
         return self
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+    def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         raise NotImplementedError
 
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:

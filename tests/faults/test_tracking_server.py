@@ -18,7 +18,7 @@ from mlflow import MlflowClient
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
 from tests.faults.driver import Tracking
 from tests.faults.invariants import assert_invariants, assert_tracked_once

@@ -16,7 +16,7 @@ from orchestrator.results.confirmation_plan import fresh_seeds
 from orchestrator.results.race import LEVEL
 from orchestrator.search.resuming import confirm_experiment
 from orchestrator.search.search import SearchResult, run_search
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for
 from tests.support import fake_workload
 from tests.support.fake_workload import FakeWorkload

@@ -11,13 +11,10 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.search.search import run_search
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from orchestrator.workload.training import TrainablesWorkload
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_tracked_once
-from tests.orchestrator.studies.test_populations import outcome, population
-from tests.orchestrator.studies.test_populations import search as play
-from tests.support import drifting_workload, fake_workload
-from tests.support.drifting_workload import DriftingWorkload
+from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve
 from tests.support.in_process import without_ray
@@ -28,8 +25,7 @@ TEMPERATURES = [0.05, 0.1, 0.3, 0.45, 0.006, 0.02]
 
 def run(output: Path, experiment: Experiment, workload: Any) -> dict[str, Any]:
     """Run a search, see that nothing of it is left, and return its summary."""
-    for module in (fake_workload, drifting_workload):
-        ray.cloudpickle.register_pickle_by_value(module)
+    ray.cloudpickle.register_pickle_by_value(fake_workload)
     result = run_search(experiment, workload, output, quiet=True)
     assert result.tracking_problem is None
     records = read_journal(output / "tiny" / "journal.jsonl")
@@ -75,17 +71,6 @@ def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: P
     # Which others are pruned depends on who came first; the best is best at every rung.
     best = min(range(len(values)), key=lambda number: abs(math.log(values[number] / 0.05)))
     assert max(trials, key=lambda trial: trials[trial][2]) == f"pets-vsepp-nt_xent-{best:04d}"
-
-
-@pytest.mark.proof
-def test_a_population_moves_as_it_does_alone(ray_session: None, output: Path, tmp_path: Path) -> None:
-    (tmp_path / "alone").mkdir()
-    training = {"epochs": 6}
-    experiment = population(4, training=training, resources={"cpus": 1, "gpus": 0, "fuse": 3})
-    run(output, experiment, DriftingWorkload())
-    fused = History.of(read_journal(output / "tiny" / "journal.jsonl"))
-    assert outcome(fused) == outcome(play(tmp_path / "alone", population(4, training=training)))
-    assert any(trial.moves for trial in fused.trials.values())
 
 
 def test_how_many_are_fused_is_measured_once(trials_run: None, output: Path) -> None:

@@ -14,11 +14,11 @@ from PIL import Image
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.folder_store import FolderStore
-from orchestrator.tracking import Store, default_uri
-from orchestrator.tracking.fetching import fetch_champion
-from orchestrator.tracking.registry import RegistryError, model_name, register, register_all
-from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
+from orchestrator.storage.stores import FolderStore
+from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.registry import RegistryError, fetch_champion, model_name, register, register_all
+from orchestrator.tracking.store import Store
+from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch

@@ -18,7 +18,7 @@ from orchestrator.regression.comparison import Finding
 from orchestrator.regression.rerun import Request, Rerun, rerun
 from orchestrator.regression.reruns import accept
 from orchestrator.regression.suite import Suite
-from orchestrator.workload.workload import Evaluation
+from orchestrator.workload.workload import TestEvaluation
 from tests.support import fake_workload
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
@@ -38,8 +38,8 @@ class NoisyWorkload(FakeWorkload):
             metrics = {**report.metrics, "val/rsum": report.metrics["val/rsum"] + noise}
             yield replace(report, metrics=metrics)
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
-        return Evaluation({"rsum": 300.0 + config.seed})
+    def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
+        return TestEvaluation({"rsum": 300.0 + config.seed})
 
 
 CELLS = [

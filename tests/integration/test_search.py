@@ -20,7 +20,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.search.search import SearchResult, run_search
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment

@@ -5,7 +5,6 @@ from tests.mutations.mutation import Mutation
 EACH_KIND = "tests/faults/test_every_record.py::test_it_resumes_to_the_same_end_from_a_record_of_each_kind"
 KILLED = f"'{EACH_KIND}[one by one-killed after it]'"
 POWER_LOST = f"'{EACH_KIND}[one by one-power lost while it is written]'"
-POPULATION_KILLED = f"'{EACH_KIND}[a population-killed after it]'"
 
 MUTATIONS = (
     Mutation(
@@ -40,7 +39,7 @@ MUTATIONS = (
         name="the reader of a status takes the actors from the history",
         file="orchestrator/search/status.py",
         old="        history = history.without_actors()",
-        new="        history.actors.gpus.clear()",
+        new="        history.actors.clear()",
         tests="tests/orchestrator/search/test_status.py::test_what_waits_for_room_or_for_the_next_start_is_to_come",
     ),
     Mutation(
@@ -87,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a restart forgets how long there has been nothing better",
-        file="orchestrator/search/budget.py",
+        file="orchestrator/search/time_left.py",
         old="self._counted = 0",
         new="self._counted = len(history.ended)",
         tests=KILLED,
@@ -101,16 +100,9 @@ MUTATIONS = (
     ),
     Mutation(
         name="a restart opens the test split again",
-        file="orchestrator/winners/test_split.py",
+        file="orchestrator/winners/winners.py",
         old=" and trial.id not in opened]",
         new="]",
         tests=KILLED,
-    ),
-    Mutation(
-        name="a restart leaves the models of a population where they were",
-        file="orchestrator/studies/populations.py",
-        old="        for trial in running:\n            self._adopt(trial)\n",
-        new="",
-        tests=POPULATION_KILLED,
     ),
 )

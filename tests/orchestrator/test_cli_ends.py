@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from orchestrator import cli
-from orchestrator.tuner.ray_watch import RayLostError
+from orchestrator.tuner.runtime import RayLostError
 from trainables.errors import ConfigError
 
 

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.journalled import changed_keys
+from orchestrator.experiment.experiment import Experiment, changed_keys
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
 from search_spaces import SPACES, LossPart, Range, StudySpace, Values

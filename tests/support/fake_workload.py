@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.journal.records import Footprint
-from orchestrator.workload.workload import Evaluation
+from orchestrator.workload.workload import TestEvaluation
 from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, DivergedError
@@ -75,9 +75,9 @@ class FakeWorkload:
                 raise RuntimeError(f"no luck with {parameter}")
             yield report(parameter, current, self.luck(config))
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+    def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         saved = json.loads((checkpoint / "best.pt").read_text())
-        return Evaluation({"rsum": curve(saved["parameter"], saved["epoch"]) + self.luck(config, "test") - 1})
+        return TestEvaluation({"rsum": curve(saved["parameter"], saved["epoch"]) + self.luck(config, "test") - 1})
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         raise CheckpointError(f"{checkpoint}: holds no model")

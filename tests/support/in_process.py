@@ -24,7 +24,8 @@ from orchestrator.machines.cluster import Node
 from orchestrator.regression import rerun
 from orchestrator.search import search
 from orchestrator.studies.source import TrialSource
-from orchestrator.tracking.follow import Target, deliver
+from orchestrator.tracking.follow import deliver
+from orchestrator.tracking.tracking_process import Target
 from orchestrator.tuner import allocation, run
 from orchestrator.tuner.actor import TrialActor
 from orchestrator.tuner.allocation import allocate

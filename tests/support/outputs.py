@@ -21,7 +21,7 @@ from orchestrator.text.terminal import make_console
 from orchestrator.tracking.description import note_of
 from orchestrator.tracking.registry import about_version
 from orchestrator.views.records import FORMS
-from orchestrator.winners.champions import describe_champion
+from orchestrator.winners.winners import describe_champion
 
 
 def read_output(output: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
@@ -29,7 +29,7 @@ def read_output(output: str, folder: Path, monkeypatch: pytest.MonkeyPatch, caps
     # So wide that no cell is folded in the middle of a number.
     monkeypatch.setenv("COLUMNS", "500")
     # The link to MLflow's page names no candidate, and its store takes seconds to make.
-    monkeypatch.setattr("orchestrator.commands.compare.comparison_page", lambda uri, trials: None)
+    monkeypatch.setattr("orchestrator.commands.results.comparison_page", lambda uri, trials: None)
     return OUTPUTS[output](folder, History.of(read_journal(folder / JOURNAL_FILE)), capsys).replace("\\", "")
 
 

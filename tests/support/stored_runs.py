@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from orchestrator import tracking
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 
 
 def stored(output: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.journal.directory import PLACES_FILE, read_places
 from orchestrator.regression.accepted import AcceptedError, read_accepted
 from orchestrator.regression.reruns import SUMMARY, read_summary
-from orchestrator.winners.champions import CARD, read_champion
+from orchestrator.winners.winners import CARD, read_champion
 from orchestrator.workload.single import read_history
 from tests.test_architecture import PACKAGES, ROOT
 from trainables.checkpoint import MANIFEST, find_damage

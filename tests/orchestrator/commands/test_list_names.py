@@ -13,12 +13,11 @@ import pytest
 import yaml
 
 from orchestrator.cli import main
-from orchestrator.commands.catalogue import LISTS
-from orchestrator.commands.command_reference import EXIT_CODES
 from orchestrator.commands.config_schema import KINDS, PARTS, describe_fields, list_keys, make_schema, write_reference
-from orchestrator.commands.record_reference import write_record_reference
+from orchestrator.commands.list_names import LISTS
+from orchestrator.commands.references import EXIT_CODES, write_record_reference
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
-from orchestrator.experiment.measures import COUNTS, METRICS
+from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.experiment.yaml_text import parse_yaml
 from orchestrator.regression.suite import shipped_suites
 from search_spaces import SPACES

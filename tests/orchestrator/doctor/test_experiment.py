@@ -17,7 +17,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.tracker import Tracker
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import report

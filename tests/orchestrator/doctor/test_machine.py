@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.doctor import machine as doctor
-from orchestrator.doctor.machine import Finding
+from orchestrator.doctor.machine import Check
 from orchestrator.machines.cluster import Cluster
 
 
@@ -36,14 +36,14 @@ def test_what_a_cluster_needs_is_looked_at_where_it_is_named(tmp_path: Path) -> 
             str(tmp_path), tmp_path, None, Cluster(there, "s3://bucket?endpoint_override=127.0.0.1:1")
         )
     cluster, storage = findings[-2:]
-    assert cluster == Finding("cluster", "ok", f"{there} answers")
+    assert cluster == Check("cluster", "ok", f"{there} answers")
     assert (storage.check, storage.state, storage.way_out) == ("storage", "fail", "is the server running?")
     gone = doctor.check_answers("cluster", Cluster(there))
     assert gone.state == "fail"
     assert gone.way_out.startswith("start its head with `ray start --head`")
 
 
-def of(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> Finding:
+def of(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> Check:
     monkeypatch.setattr(doctor, "version", versions.__getitem__)
     return doctor.check_torch_pair()
 

@@ -9,13 +9,13 @@ import torch
 
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import (
+    changed_keys,
     load_experiment,
     shipped_experiments,
 )
-from orchestrator.experiment.journalled import changed_keys
-from orchestrator.experiment.measures import METRICS
+from orchestrator.experiment.values import METRICS
 from orchestrator.experiment.yaml_files import Document, override, read_yaml
-from orchestrator.workload.begin import read_config
+from orchestrator.workload.single import read_config
 from search_spaces import Range, Values
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
@@ -193,7 +193,9 @@ def test_val_images_are_those_of_every_training() -> None:
 
 def test_what_an_older_version_did_not_know_has_not_changed() -> None:
     old, new = make_experiment().to_dict(), make_experiment().to_dict()
-    del old["training"]["precision"], old["scheduler"]["quantile"], old["search"]["enqueue"], old["val_images"]
+    del old["training"]["precision"], old["search"]["enqueue"], old["val_images"]
+    # Settings of population-based training, which earlier versions wrote into each experiment.
+    old["scheduler"] |= {"perturbation_epochs": 2, "quantile": 0.25}
     assert changed_keys(old, new) == {}
     new["training"]["precision"] = "bf16"
     assert changed_keys(old, new) == {"training.precision": ("float32", "bf16")}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.experiment.journalled import experiment_of, known_experiment
+from orchestrator.experiment.experiment import experiment_of, known_experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.records import ExperimentStarted
 from tests.support.experiments import make_experiment

@@ -20,7 +20,7 @@ from orchestrator.experiment.experiment import Experiment, load_experiment, ship
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.experiment.yaml_text import DEEPEST, LARGEST_TEXT, MOST_NODES, YamlTextError, parse_yaml
 from orchestrator.regression.suite import Suite, load_suite, shipped_suites
-from orchestrator.workload.begin import read_config
+from orchestrator.workload.single import read_config
 from trainables.errors import ConfigError
 
 pytestmark = pytest.mark.timeout(60)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.exports.offline_runs import write_offline_runs
 from orchestrator.search.loaded import LoadedExperiment
 
 pytest.importorskip("wandb", reason="wandb is not installed: pip install 'icr-orchestrator[wandb]'")
 
+from orchestrator.exports.offline_runs import write_offline_runs
 
 BLOCK = 32768
 WHOLE, LAST = 1, 4

@@ -140,7 +140,7 @@ def test_a_signal_keeps_the_finished_shards_and_says_so(
 
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(trainables.data.extract, "extract_shards", one_shard)
+            patched.setattr("orchestrator.extraction.extraction.extract_shards", one_shard)
             assert call("photos", *NETWORK) == 130
     finally:
         signal.signal(signal.SIGINT, before)

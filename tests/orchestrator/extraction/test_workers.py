@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.extraction import workers
-from orchestrator.extraction.workers import Crew, extract_on_workers
+from orchestrator.extraction.workers import extract_on_workers
 from orchestrator.machines.processes import sigterm_as_ctrl_c
-from orchestrator.tuner import ray_watch
-from orchestrator.tuner.ray_watch import RayLostError
+from orchestrator.tuner import runtime
+from orchestrator.tuner.runtime import RayLostError
 from trainables.data.extract import Plan, ShardResult
 from trainables.errors import UserError
 
@@ -38,8 +38,8 @@ class DeadRay:
 def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[DeadRay], None]]:
     """Extract by workers that never answer."""
     over = threading.Event()
-    monkeypatch.setattr(ray_watch, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(ray_watch, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(runtime, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(runtime, "GRACE_SECONDS", 0.01)
     monkeypatch.setattr(workers, "_deal_out", lambda *arguments: over.wait(60))
     plan = Plan(tmp_path / "out" / ".extract", (), (), ("global",), 224, 0, 0, {}, 8)
 
@@ -49,7 +49,8 @@ def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             yield dead
 
         monkeypatch.setattr(workers, "ray_runtime", runtime)
-        extract_on_workers(plan, [0], lambda: None, Crew(2, 1, False), tmp_path, _unexpected)  # type: ignore[arg-type, return-value]
+        sizes = {"workers": 2, "threads": 1, "gpus": False}
+        extract_on_workers(plan, [0], lambda: None, tmp_path, _unexpected, **sizes)  # type: ignore[arg-type, return-value]
 
     yield run
     over.set()

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.experiment.sections import Resources, Scheduler
-from orchestrator.forecast.forecast import Concurrency, StudyLoad, expected_epochs, forecast, limit_concurrency
+from orchestrator.forecast.dry_run import Concurrency, StudyLoad, expected_epochs, forecast, limit_concurrency
 
 NONE = Scheduler(name="none")
 ASHA = Scheduler(name="asha", grace_epochs=1, reduction_factor=3)

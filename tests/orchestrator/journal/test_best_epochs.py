@@ -7,12 +7,11 @@ import pytest
 
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger, PlannedMove, PlannedTrial
-from orchestrator.journal.trial import Move, Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import confirmations, metrics_of
-from orchestrator.results.confirmation_plan import published_default
 from orchestrator.results.winner import find_winners
-from orchestrator.search.budget import Meter
+from orchestrator.search.time_left import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from trainables.config import TrialConfig
@@ -44,14 +43,6 @@ def test_of_equally_good_epochs_the_first_is_the_best(
     assert list(trial.running_best().values()) == best
 
 
-@pytest.mark.parametrize(("values", "temperature"), [([9.0, 1.0, 1.0], 0.1), ([1.0, 9.0, 1.0], 0.2), ([], 0.1)])
-def test_the_parameters_of_the_best_epoch_are_those_that_changed_by_then(
-    values: list[float], temperature: float
-) -> None:
-    schedule = [{"epoch": epoch, "loss_parameters": {"temperature": epoch / 10}, "training": {}} for epoch in (2, 3)]
-    assert trial_of(values, schedule=schedule).loss_parameters_at_best == {"temperature": temperature}
-
-
 @pytest.mark.parametrize(("values", "found"), [([1.0, 9.0, 1.0], {"temperature": 0.06}), ([], {})])
 def test_a_learned_parameter_has_the_value_that_it_had_reached(values: list[float], found: dict[str, float]) -> None:
     trial = trial_of(values, loss_parameters={"temperature": "learned", "gate": None})
@@ -60,21 +51,6 @@ def test_a_learned_parameter_has_the_value_that_it_had_reached(values: list[floa
     assert trial.loss_parameters_at_best == pytest.approx({"gate": None, **found})
     assert trial.parameters["temperature"] == "learned"
     assert trial.parameters_at_best["temperature"] == pytest.approx(found.get("temperature", "learned"))
-
-
-def test_an_epoch_before_a_move_had_the_former_config() -> None:
-    trial = trial_of([1.0] * 5)
-    first, second = replace(trial.config, seed=1), replace(trial.config, seed=2)
-    trial.moves = (Move(2, "b", first), Move(4, "c", second))
-    assert [trial.config_in(epoch) for epoch in range(1, 6)] == [first] * 2 + [second] * 2 + [trial.config]
-
-
-def test_a_move_takes_over_the_epochs_up_to_it_and_keeps_the_own_ones_aside(ledger: Ledger) -> None:
-    own, source = add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING), add_trial(ledger, [5.0, 6.0, 7.0])
-    ledger.move(own.study, 2, [PlannedMove(own, source, {"temperature": 0.2}, replace(own.config, seed=9))])
-    assert {epoch: metrics["val/rsum"] for epoch, metrics in own.epochs.items()} == {1: 5.0, 2: 6.0}
-    assert {epoch: metrics["val/rsum"] for epoch, metrics in own.abandoned.items()} == {1: 1.0, 2: 2.0}
-    assert (own.params, own.config.seed, own.moves[0].former.seed) == ({"temperature": 0.2}, 9, 0)
 
 
 def test_setbacks_are_counted_since_the_newest_epoch_and_without_those_for_want_of_memory(ledger: Ledger) -> None:
@@ -107,7 +83,7 @@ def test_winners_are_compared_by_the_metric_of_the_experiment(ledger: Ledger) ->
 
 
 def test_a_target_is_a_value_of_the_metric_of_the_experiment(ledger: Ledger) -> None:
-    meter = Meter(Budget(target=60.0), ledger.history)
+    meter = BudgetMeter(Budget(target=60.0), ledger.history)
     ledger.listeners.append(meter.listen)
     other_metric(ledger, "a", 50.0, 90.0)
     assert meter.limit() is None
@@ -126,7 +102,7 @@ def repeat(ledger: Ledger, candidate: Trial, seed: int, values: list[float]) -> 
 
 
 def test_a_confirmation_neither_reaches_a_target_nor_fills_a_plateau(ledger: Ledger) -> None:
-    meter = Meter(Budget(target=60.0, plateau=2), ledger.history)
+    meter = BudgetMeter(Budget(target=60.0, plateau=2), ledger.history)
     ledger.listeners.append(meter.listen)
     candidate = add_trial(ledger, [50.0])
     for seed in (5, 6, 7):
@@ -146,12 +122,6 @@ def test_a_confirmed_trial_counts_with_its_best_epoch(tmp_path: Path) -> None:
     assert confirmation.champion == fades
     assert confirmation.verdict.standings[0].selected_by == 85.0
     ledger.close()
-
-
-def test_a_trial_that_moved_has_no_published_settings_any_more(ledger: Ledger) -> None:
-    moved, stayed = add_trial(ledger, [90.0]), add_trial(ledger, [10.0])
-    moved.moves = (Move(1, stayed.id, moved.config),)
-    assert published_default(ledger.history, "pets") == stayed
 
 
 def test_a_trial_that_has_not_begun_has_no_best_epoch() -> None:

@@ -11,7 +11,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import Footprint, Record, parse
 from orchestrator.journal.trial import Trial
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
-from trainables.config import Change, TrainingConfig, TrialConfig
+from trainables.config import TrainingConfig, TrialConfig
 
 HERE = {"host": "a", "system": "Linux", "cpus": 8}
 
@@ -65,17 +65,15 @@ def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:
             model="wsabie",
             loss="polynomial_relative",
             loss_parameters={"coefficients": [0.2, 1.0]},
-            training=TrainingConfig(learning_rate=0.002, weight_decay=0.5),
+            training=TrainingConfig(learning_rate=0.01, weight_decay=0.5),
             model_parameters={"radius": 1.0},
-            schedule=(Change(epoch=3, training={"learning_rate": 0.01}),),
         ),
         created=0.0,
         epochs={1: {"val/rsum": 1.0}, 3: {"val/rsum": 2.0}},
     )
     shape = {"slope0": 1.0, "coefficients": [0.2, 1.0]}
-    start = {"loss": "polynomial_relative", **shape, "training.learning_rate": 0.002}
-    assert trial.parameters == {**start, "training.learning_rate@3": 0.01}
-    assert trial.parameters_at_best == {**start, "training.learning_rate": 0.01}
+    assert trial.parameters == {"loss": "polynomial_relative", **shape, "training.learning_rate": 0.01}
+    assert trial.parameters_at_best == trial.parameters
     assert trial.loss_parameters_at_best == {"coefficients": [0.2, 1.0]}
 
 

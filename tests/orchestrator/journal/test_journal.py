@@ -14,7 +14,7 @@ from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.journal import Journal, JournalError, JournalGoneError, read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import AlreadyRunningError
-from orchestrator.tracking import default_uri
+from orchestrator.tracking.address import default_uri
 from tests.support.long_journals import write_journal
 from tests.support.records import append
 

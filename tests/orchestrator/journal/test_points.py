@@ -12,7 +12,7 @@ from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import caveats, seed_noise
 from orchestrator.results.confirmation_plan import choose_candidates, published_default
 from orchestrator.results.winner import find_winners
-from orchestrator.search.budget import Meter
+from orchestrator.search.time_left import BudgetMeter
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
 from tests.support.experiments import make_experiment, start
@@ -89,13 +89,13 @@ def test_a_target_is_met_by_a_mean_and_a_later_process_counts_alike(
 ) -> None:
     start(ledger, make_experiment())
     budget = make_experiment(budget={"target": target}).budget
-    live = Meter(budget, ledger.history)
+    live = BudgetMeter(budget, ledger.history)
     ledger.listeners.append(live.listen)
     for value in (80.0, 120.0, 82.0):
         add(ledger, 0.1, [value])
     ledger.close()
     again = Ledger(ledger.path)
-    for meter in (live, Meter(budget, again.history)):
+    for meter in (live, BudgetMeter(budget, again.history)):
         assert (meter.limit(), meter.since_best(STUDY)) == (limit, 1), "the means are 80, 100 and 94"
     again.close()
 

@@ -14,7 +14,7 @@ from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import FORMAT, Journal, JournalError, JournalFormatError, read_journal, rewrite
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.reader import salvage
+from orchestrator.journal.reader import JournalReader, salvage
 from orchestrator.journal.records import (
     KINDS,
     SHARED,
@@ -34,7 +34,6 @@ FIXTURE = Path(__file__).parents[2] / "fixtures" / "begun_search" / "begun" / "j
 
 PLAN = {"dataset": "pets", "candidates": ["a"], "seeds": 5, "trainings": None, "baseline": None, "looks": 0}
 CREATED = {"trial": "a", "stage": "search", "candidate": None, "study": "s", "number": 0, "params": {}, "config": {}}
-MOVE = {"trial": "a", "from": "b", "params": {"margin": 0.2}, "config": {"schedule": []}}
 WARM = {"params": {"margin": 0.2}, "state": "finished", "values": [1.0]}
 
 EVENTS: dict[str, dict[str, Any]] = {
@@ -54,8 +53,6 @@ EVENTS: dict[str, dict[str, Any]] = {
     "trial_created": CREATED,
     "trial_started": {"trial": "a", "gpus": 0.25},
     "epoch": {"trial": "a", "epoch": 1, "metrics": {"val/rsum": 3.5}, "state": "running"},
-    "trial_paused": {"trial": "a", "epoch": 2},
-    "population_moved": {"study": "s", "epoch": 2, "moves": [MOVE]},
     "checkpoint_damaged": {"trial": "a", "damage": "state.pt: cut"},
     "concurrency_lowered": {"trials": 2},
     "trial_retried": {"trial": "a", "cause": "memory", "error": "out of memory"},
@@ -92,7 +89,6 @@ def test_values_have_their_types() -> None:
     epoch, created = parse(line("epoch")), parse(line("trial_created"))
     assert (epoch.state, created.stage) == (TrialState.RUNNING, Stage.SEARCH)
     assert parse(line("warm_started")).studies == {"s": [WarmTrial({"margin": 0.2}, TrialState.FINISHED, (1.0,))]}
-    assert parse(line("population_moved")).moves[0].source == "b"
     older = {**PLAN, "candidates": ("a",), "first": None, "level": None}
     assert parse(line("confirmation_planned")).plan.to_dict() == older
 
@@ -133,10 +129,6 @@ def test_fields_and_kinds_of_other_versions_are_passed_over() -> None:
     [
         ({"kind": "epoch", "epoch": 1, "state": "running"}, "a record of kind epoch without trial, metrics"),
         (line("epoch", state="asleep"), r"a record of kind epoch: Invalid enum value 'asleep' - at `\$\.state`"),
-        (
-            line("population_moved", moves=[{"trial": "a"}]),
-            r"a record of kind population_moved: Object missing required field `from` - at `\$\.moves\[0\]`",
-        ),
         (
             line("trial_started", gpus="two"),
             r"a record of kind trial_started: Expected `float`, got `str` - at `\$\.gpus`",
@@ -220,6 +212,20 @@ def test_a_journal_whose_format_is_no_number_is_refused_and_left_alone(tmp_path:
             read(path)
     (finding,) = check_experiment(tmp_path, "sqlite:///nowhere", repair=True)
     assert finding.state == "fail" and "format must be a whole number" in finding.found
+    assert path.read_bytes() == content
+
+
+def test_a_journal_of_population_based_training_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    experiment = {"name": "x", "scheduler": {"name": "pbt", "perturbation_epochs": 2}}
+    rewrite(path, [{**line("experiment_started", experiment=experiment), "format": FORMAT}])
+    content, refusal = path.read_bytes(), f"{path}: holds population-based training .*; the version that wrote it does"
+    for read in (read_journal, Journal, Ledger, salvage, lambda path: list(JournalReader(path).read_on())):
+        with pytest.raises(JournalFormatError, match=refusal) as raised:
+            read(path)
+        assert raised.value.exit_code == 2
+    (finding,) = check_experiment(tmp_path, "sqlite:///nowhere", repair=True)
+    assert finding.state == "fail" and "population-based training" in finding.found
     assert path.read_bytes() == content
 
 

@@ -99,18 +99,6 @@ def test_one_lost_epoch_costs_its_trial_what_came_after_and_no_other_trial_anyth
     assert sum(has_ended(parse(line)) for line in found.kept) == 5
 
 
-def test_of_a_population_only_what_came_before_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    ledger = Ledger(path)
-    start(ledger, make_experiment(scheduler={"name": "pbt"}))
-    add_trial(ledger, [10.0, 20.0])
-    add_trial(ledger, [10.0, 20.0])
-    ledger.close()
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:4], b"?\n", *lines[5:]]))
-    assert len(salvage(path).kept) == 4
-
-
 def test_without_its_description_nothing_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     lines = write(path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-from orchestrator.machines import environment
+from orchestrator.machines import cluster
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ def test_outside_a_repository(
     given: str | None, found: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(orchestrator, "__file__", str(tmp_path / "orchestrator" / "__init__.py"))
-    monkeypatch.delenv(environment.REVISION, raising=False)
+    monkeypatch.delenv(cluster.REVISION, raising=False)
     if given is not None:
-        monkeypatch.setenv(environment.REVISION, given)
-    assert environment.git_revision() == found
+        monkeypatch.setenv(cluster.REVISION, given)
+    assert cluster.git_revision() == found
 
 
 def test_a_repository_speaks_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(environment.REVISION, "abc123")
-    assert environment.git_revision() != "abc123"
+    monkeypatch.setenv(cluster.REVISION, "abc123")
+    assert cluster.git_revision() != "abc123"

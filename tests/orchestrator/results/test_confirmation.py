@@ -14,7 +14,7 @@ from orchestrator.results.confirmation import confirmations, current_plans, trai
 from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.verdict import Verdict
 from orchestrator.results.winner import find_champions
-from orchestrator.winners.test_split import selected
+from orchestrator.winners.winners import selected
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 
@@ -123,7 +123,6 @@ def test_settings_that_trained_alike_are_one_candidate_and_the_next_takes_the_fr
         ),
         pytest.param(lambda trial: trial.epochs.pop(1), id="another number of epochs"),
         pytest.param(lambda trial: setattr(trial, "config", replace(trial.config, seed=9)), id="another seed"),
-        pytest.param(lambda trial: setattr(trial, "moves", ("a move",)), id="epochs of another trial"),
     ],
 )
 def test_settings_that_did_not_train_alike_are_candidates_of_their_own(

@@ -35,11 +35,10 @@ from orchestrator.results.race import first_seeds, race_outcome, run_race
 from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import LEVEL, Verdict, judge
 from orchestrator.search.display import PlainDisplay, Progress, race_lines
-from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import confirm_experiment
-from orchestrator.search.status import read_status
+from orchestrator.search.status import Followed, read_status
 from orchestrator.studies.source import PlannedTrials
-from orchestrator.winners.test_split import selected
+from orchestrator.winners.winners import selected
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.experiments import make_experiment, open_test, start
 from tests.support.records import append

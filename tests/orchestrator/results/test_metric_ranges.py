@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.experiment.measures import COUNTS, METRICS
+from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.results.candidates import Candidate
 from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.verdict import judge

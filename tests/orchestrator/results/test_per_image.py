@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.experiment.measures import METRICS
+from orchestrator.experiment.values import METRICS
 from orchestrator.results.per_image import image_values
 from trainables.metrics import metrics_of_ranks
 from trainables.ranks import Ranks

@@ -13,7 +13,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.winner import find_champions
-from orchestrator.winners.champions import CARD, describe_champion, read_champion
+from orchestrator.winners.winners import CARD, describe_champion, read_champion
 from search_spaces.space import FixedPoint
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 from tests.support.outputs import OUTPUTS, read_output

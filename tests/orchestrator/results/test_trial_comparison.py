@@ -13,7 +13,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.trial_comparison import NoSuchTrialError, Side, compare_trials, which_is_better
-from orchestrator.tracking import default_uri, refuse_default_password
+from orchestrator.tracking.address import default_uri, refuse_default_password
 from orchestrator.tracking.sync import deliver
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
@@ -212,7 +212,7 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
 def test_the_command_says_first_which_is_better_and_gives_an_address(
     output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.commands.compare.comparison_page", lambda uri, trials: "/#/compare-runs?runs=1")
+    monkeypatch.setattr("orchestrator.commands.results.comparison_page", lambda uri, trials: "/#/compare-runs?runs=1")
     with pytest.raises(SystemExit):
         main(["compare", "one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000", "--output", str(output)])
     lines = capsys.readouterr().out.splitlines()

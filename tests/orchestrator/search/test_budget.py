@@ -14,15 +14,14 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import Record, parse
 from orchestrator.journal.trial import TrialState
-from orchestrator.search import budget
-from orchestrator.search.budget import Meter
+from orchestrator.search import time_left
+from orchestrator.search.time_left import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, start
 
 BESIDE: dict[str, dict[str, Any]] = {
     "experiment_started": {"experiment": {}, "data": {}, "environment": {}},
     "experiment_ended": {"outcome": "finished"},
     "epoch": {"epoch": 1, "metrics": {}},
-    "trial_paused": {"epoch": 1},
     "trial_retried": {"error": ""},
     "trial_ended": {"error": ""},
 }
@@ -73,18 +72,6 @@ RUNS_A, RUNS_B = {"trial": "a", "gpus": 0.5}, {"trial": "b", "gpus": 2.0}
             [
                 record(0, STARTED),
                 record(0, "trial_started", **RUNS_B),
-                record(10, "trial_paused", trial="b"),
-                record(15, "trial_started", **RUNS_B),
-                record(18, ENDED),
-            ],
-            18,
-            13 * 2.0,
-            id="a trial that waits for others takes nothing",
-        ),
-        pytest.param(
-            [
-                record(0, STARTED),
-                record(0, "trial_started", **RUNS_B),
                 record(10, "trial_retried", trial="b"),
                 record(15, "trial_started", **RUNS_B),
                 record(20, "epoch", trial="b", state="running"),
@@ -130,12 +117,12 @@ def test_what_was_spent_is_added_up(records: list[Record], seconds: float, gpu_s
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [1000.0]
-    monkeypatch.setattr(budget.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time_left.time, "monotonic", lambda: now[0])
     yield now
 
 
-def meter(history: History, **limits: float) -> Meter:
-    return Meter(validate(Budget, limits, "budget"), history)
+def meter(history: History, **limits: float) -> BudgetMeter:
+    return BudgetMeter(validate(Budget, limits, "budget"), history)
 
 
 def test_hours_count_between_records(clock: list[float]) -> None:
@@ -159,7 +146,7 @@ def test_gpu_hours_count_each_trial_that_runs(clock: list[float]) -> None:
     assert meter(history, hours=1e6).limit() is None
 
 
-def of_journal(ledger: Ledger, **limits: float) -> Meter:
+def of_journal(ledger: Ledger, **limits: float) -> BudgetMeter:
     made = meter(ledger.history, **limits)
     ledger.listeners.append(made.listen)
     return made
@@ -200,7 +187,7 @@ def test_a_fresh_process_knows_the_same(ledger: Ledger, tmp_path) -> None:
     add_trial(ledger, [20.0])
     ledger.close()
     again = Ledger(tmp_path / "journal.jsonl")
-    made = Meter(Budget(plateau=1, target=30.0), again.history)
+    made = BudgetMeter(Budget(plateau=1, target=30.0), again.history)
     assert (made.limit(), made.is_closed("pets-vsepp-nt_xent")) == ("target", True)
     again.close()
 

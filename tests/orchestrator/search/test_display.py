@@ -122,7 +122,7 @@ def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> 
 @pytest.mark.parametrize(("values", "words"), [([2.0], "half trained"), ([], "not begun")])
 def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], words: str) -> None:
     trial = add_trial(ledger, values, state=TrialState.RUNNING)
-    append(ledger, "trial_paused", trial=trial.id, epoch=1)
+    append(ledger, "trial_retried", trial=trial.id, cause=None, error="")
     text = rendered(trials_table(ledger.history, "tiny"))
     assert words in text and "running" not in text
     append(ledger, "trial_started", trial=trial.id, gpus=0.0)

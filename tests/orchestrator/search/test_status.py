@@ -12,9 +12,8 @@ from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
-from orchestrator.search.followed import Followed
 from orchestrator.search.resuming import extend_experiment
-from orchestrator.search.status import read_status
+from orchestrator.search.status import Followed, read_status
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 
@@ -61,7 +60,7 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
     followed = Followed(tmp_path)
     killed = read_status(followed)
     assert (killed.words, killed.stages[0].states) == ("killed", {"half_trained": 2, "not_begun": 1})
-    assert followed.history.actors.gpus == ledger.history.actors.gpus != {}, "the history is the journal's, as before"
+    assert followed.history.actors == ledger.history.actors != {}, "the history is the journal's, as before"
     ledger.close()
 
 
@@ -171,7 +170,7 @@ def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.proof
 def test_looking_at_an_experiment_loads_no_torch() -> None:
     script = (
-        "import sys, orchestrator.commands.status, orchestrator.commands.summarise\n"
+        "import sys, orchestrator.commands.status, orchestrator.commands.results\n"
         "print([name for name in ('torch', 'ray', 'mlflow', 'optuna', 'pandas', 'scipy') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

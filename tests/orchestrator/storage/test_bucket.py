@@ -10,11 +10,9 @@ import pytest
 
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.storage.bucket import ObjectStore, StorageError
-from orchestrator.storage.bucket_store import BucketStore, actor_scratch
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.claim import CLAIM_FILE, Claim, ClaimLostError
-from orchestrator.storage.folder_store import FolderStore
-from orchestrator.tuner.failures import Cause, Failure
+from orchestrator.storage.stores import CLAIM_FILE, BucketStore, ClaimLostError, DriverClaim, FolderStore, actor_scratch
+from orchestrator.tuner.callback import Cause, Failure
 from tests.support.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.support.fake_workload import report
 from trainables.checkpoint import MANIFEST
@@ -200,7 +198,7 @@ def test_whatever_else_lies_there_stops_nothing_and_stays(checkpoints: Checkpoin
     assert not checkpoints.is_empty()
     checkpoints.rewind({"a": 2})
     assert epoch_of(checkpoints.latest("a")) == 3
-    checkpoints.adopt("a", "a", 7)
+    checkpoints.discard(["a"])
     checkpoints.save("a", report(0.1, 1))
     checkpoints.prune("a")
     checkpoints.rewind({"a": 1}, ["a"])
@@ -252,20 +250,6 @@ def test_what_a_killed_driver_did_not_prune_goes_with_the_next_start(checkpoints
     assert [epoch_of(checkpoints.latest(trial)) for trial in ("ended", "running")] == [None, 2]
 
 
-def test_a_checkpoint_of_another_trial_takes_the_place_of_all(checkpoints: Checkpoints) -> None:
-    for epoch in (1, 2, 3):
-        checkpoints.save("a", report(0.1, epoch))
-        checkpoints.save("b", report(0.2, epoch))
-    for _ in range(2):
-        checkpoints.adopt("a", "b", 2)
-        found = checkpoints.latest("a")
-        assert found is not None and found.name == "epoch_0002"
-        assert json.loads((found / "state.pt").read_text()) == {"epoch": 2, "parameter": 0.2}
-    assert epoch_of(checkpoints.latest("b")) == 3
-    checkpoints.adopt("a", "b", 7)
-    assert checkpoints.latest("a") is None
-
-
 @pytest.mark.proof
 def test_a_damaged_checkpoint_is_passed_over_and_named(store: ObjectStore) -> None:
     stored = Checkpoints(BucketStore(store))
@@ -314,9 +298,8 @@ def test_a_driver_that_is_gone_is_followed_and_its_actors_save_nothing(
     first = Checkpoints(BucketStore.claimed(store, tmp_path / "original"))
     claim_of(store, **changes)
     second = Checkpoints(BucketStore.claimed(store, tmp_path / where))
-    for act in (lambda: first.save("a", report(0.1, 1)), lambda: first.adopt("a", "b", 1)):
-        with pytest.raises(ClaimLostError, match=f"claimed by another driver now: process {os.getpid()} on"):
-            act()
+    with pytest.raises(ClaimLostError, match=f"claimed by another driver now: process {os.getpid()} on"):
+        first.save("a", report(0.1, 1))
     first.close()
     second.save("a", report(0.1, 1))
     assert Failure.of("Traceback\n  x\norchestrator.claim.ClaimLostError: s3://x: is claimed").cause is Cause.CLAIM
@@ -341,7 +324,7 @@ def test_of_two_drivers_at_once_one_is_refused(
 
     monkeypatch.setattr(ObjectStore, "write", late)
     with pytest.raises(AlreadyRunningError, match="by another driver now"):
-        Claim.make(store, tmp_path)
+        DriverClaim.make(store, tmp_path)
 
 
 @pytest.mark.proof

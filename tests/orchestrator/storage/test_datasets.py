@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.doctor.machine import check_data_root
-from orchestrator.storage.bucket import ObjectStore
-from orchestrator.storage.datasets import fetch_dataset
+from orchestrator.storage.bucket import ObjectStore, fetch_dataset
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.support.experiments import make_experiment

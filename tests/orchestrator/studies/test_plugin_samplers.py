@@ -11,14 +11,14 @@ import orchestrator as icr
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plugins import load_plugins
-from orchestrator.experiment.samplers import SAMPLERS
+from orchestrator.experiment.values import SAMPLERS
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.search import begin
 from orchestrator.studies.sampler_contract import CHECKS, check_sampler
+from orchestrator.studies.samplers import plain_value
 from orchestrator.studies.study import Studies
-from orchestrator.studies.suggesting import plain_value
 from search_spaces import PastTrial, Range, StudySoFar, Values
 from tests.integration.notebook_process import Cells, keys
 from tests.support.experiments import start

@@ -17,7 +17,6 @@ from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
 from tests.support.experiments import make_experiment, start
-from trainables.errors import ConfigError
 
 STUDY = "pets-vsepp-nt_xent"
 LISTED = {"nt_xent": {"temperature": {"values": [0.02, 0.05, 0.1, 0.2, 0.4]}}}
@@ -140,22 +139,3 @@ def test_what_a_person_asks_for_is_never_drawn_anew(tmp_path: Path) -> None:
     history = search(tmp_path / "journal.jsonl", listed(4, replicates=0, enqueue=enqueued))
     assert [trial.params["temperature"] for trial in history.study(STUDY)] == [0.1, 0.2, 0.2, 0.2]
     assert len({trial.config.seed for trial in history.study(STUDY)[1:]}) == 3
-
-
-def test_a_population_refuses_replicates() -> None:
-    with pytest.raises(ConfigError, match=r"search\.replicates: a trial of a population changes as it trains"):
-        make_experiment(search={"trials": 8, "replicates": 1}, scheduler={"name": "pbt"})
-
-
-def test_the_trials_of_a_population_are_no_replicates(tmp_path: Path) -> None:
-    experiment = make_experiment(
-        losses=["nt_xent"],
-        search={"sampler": "random", "trials": 8, "space": LISTED},
-        scheduler={"name": "pbt", "perturbation_epochs": 2},
-    )
-    ledger = Ledger(tmp_path / "journal.jsonl")
-    start(ledger, experiment)
-    trials = list(iter(Studies(experiment, ledger).next, None))
-    ledger.close()
-    assert len(trials) == 8
-    assert {(trial.candidate, trial.config.seed) for trial in trials} == {(None, 0)}

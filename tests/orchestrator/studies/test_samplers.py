@@ -15,8 +15,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.analyses import pareto_fronts
 from orchestrator.results.answers import summarise
-from orchestrator.studies.shown import ShownTrials
-from orchestrator.studies.study import Studies
+from orchestrator.studies.study import ShownTrials, Studies
 from orchestrator.studies.warm_start import read_sources, start_warm
 from tests.support.experiments import start
 from trainables.errors import ConfigError

@@ -15,10 +15,8 @@ from optuna.trial import TrialState as OptunaState
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.studies import shown
 from orchestrator.studies.samplers import make_sampler
-from orchestrator.studies.shown import BEST, NEWEST, Known
-from orchestrator.studies.study import Studies
+from orchestrator.studies.study import BEST, NEWEST, Known, Studies
 from search_spaces import SPACES
 from tests.support.experiments import make_experiment
 
@@ -75,8 +73,8 @@ def test_the_best_the_newest_and_the_running_are_shown(
     trials: list[FrozenTrial], order: random.Random, direction: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shown, "NEWEST", 6)
-        patch.setattr(shown, "BEST", 3)
+        patch.setattr("orchestrator.studies.study.NEWEST", 6)
+        patch.setattr("orchestrator.studies.study.BEST", 3)
         known = fill([direction], trials, order)
         sign = 1 if direction == "maximize" else -1
         complete = sorted((one for one in trials if one.state is COMPLETE), key=lambda one: -sign * (one.value or 0))
@@ -97,7 +95,7 @@ def betters(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 @given(trials=studies(2), order=st.randoms(use_true_random=False))
 def test_of_several_objectives_the_front_is_shown(trials: list[FrozenTrial], order: random.Random) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shown, "NEWEST", 4)
+        patch.setattr("orchestrator.studies.study.NEWEST", 4)
         known = fill(["maximize", "minimize"], trials, order)
         values = {one.number: (one.values[0], -one.values[1]) for one in trials if one.state is COMPLETE}
         front = {number for number, own in values.items() if not any(betters(than, own) for than in values.values())}

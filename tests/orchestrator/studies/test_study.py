@@ -10,7 +10,6 @@ from optuna.trial import TrialState as OptunaState
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.studies import shown
 from orchestrator.studies.study import Studies, Study
 from orchestrator.tuner.issuer import Issuer
 from tests.support.experiments import make_experiment, start
@@ -145,8 +144,8 @@ def optuna_trials(study: Study) -> list[Any]:
 def test_a_restart_changes_no_suggestion_of_a_study_that_is_not_shown_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shown, "NEWEST", 6)
-    monkeypatch.setattr(shown, "BEST", 3)
+    monkeypatch.setattr("orchestrator.studies.study.NEWEST", 6)
+    monkeypatch.setattr("orchestrator.studies.study.BEST", 3)
     experiment = make_experiment(losses=["nt_xent"], search={"sampler": "tpe", "trials": 20})
     whole = suggestions(tmp_path / "a.jsonl", experiment, [])
     assert suggestions(tmp_path / "b.jsonl", experiment, [8, 1, 5]) == whole

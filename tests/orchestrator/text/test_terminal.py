@@ -18,7 +18,7 @@ from orchestrator.cli import main
 from orchestrator.commands.data import show_description
 from orchestrator.commands.doctor import show_findings
 from orchestrator.commands.retrieve import show_answers
-from orchestrator.doctor.machine import Finding
+from orchestrator.doctor.machine import Check
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
@@ -120,7 +120,7 @@ def test_the_live_table_is_harmless(folder: Path) -> None:
 
 
 def doctor() -> None:
-    show_findings([Finding("data", "fail", CANARY, CANARY)])
+    show_findings([Check("data", "fail", CANARY, CANARY)])
 
 
 def regress() -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.doctor.machine import Finding
+from orchestrator.doctor.machine import Check
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking import choose_uri, default_uri, sync_command
-from orchestrator.tracking.address import PASSWORD, USERNAME
+from orchestrator.tracking.address import PASSWORD, USERNAME, choose_uri, default_uri, sync_command
 from tests.support.experiments import add_trial, make_experiment, start
 from trainables.errors import ConfigError
 
@@ -53,7 +52,7 @@ def test_doctor_says_that_a_server_has_the_default_password(
     output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.doctor.machine.PORTS", {})
-    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Finding("gpu", "ok", "none"))
+    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "--output", str(output), "--tracking-uri", OPEN, "--json"])
     assert ended.value.code == 1
@@ -129,7 +128,7 @@ def test_a_password_on_a_command_line_is_warned_of_and_not_repeated(
     line: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Finding("gpu", "ok", "none"))
+    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
     with pytest.raises(SystemExit) as ended:
         main(line)
     said = capsys.readouterr()

@@ -12,13 +12,14 @@ import pytest
 from mlflow import MlflowClient
 
 from orchestrator.cli import main
-from orchestrator.doctor.machine import Finding
+from orchestrator.doctor.machine import Check
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking import default_uri, registry
-from orchestrator.tracking.fetching import fetch_champion
+from orchestrator.tracking import registry
+from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.registry import fetch_champion
 from orchestrator.tracking.tracker import Tracker
-from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion
+from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
 from trainables.files import write_whole
@@ -35,7 +36,7 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
     # What MLflow packs around a model takes seconds, and is nobody's concern here.
     monkeypatch.setattr(registry, "save_model", save)
     # A process of its own asks torch for GPUs.
-    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Finding("gpu", "ok", "none"))
+    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
     output = tmp_path / "my runs"
     output.mkdir()
     shutil.copy(store_template, output / "mlflow.db")

@@ -12,9 +12,13 @@ import pytest
 from mlflow import MlflowClient
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking import Store, comparison_page, default_uri, find_run, registry
+from orchestrator.tracking import registry
+from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.connection import find_run
 from orchestrator.tracking.registry import LOCK, RegistryError, register, register_all
-from orchestrator.winners.champions import CARD, CHAMPIONS, Champion
+from orchestrator.tracking.store import Store
+from orchestrator.tracking.view import comparison_page
+from orchestrator.winners.winners import CARD, CHAMPIONS, Champion
 from tests.support.experiments import add_trial, make_experiment, start
 from trainables.files import write_whole
 

@@ -13,9 +13,10 @@ from orchestrator.journal.directory import RUNS_FILE, read_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
-from orchestrator.tracking import Store, default_uri, find_differences
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.connection import DeliveryBusyError, take_turn
-from orchestrator.tracking.sync import deliver
+from orchestrator.tracking.store import Store
+from orchestrator.tracking.sync import deliver, find_differences
 from orchestrator.tracking.tracker import Tracker
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append

@@ -15,11 +15,13 @@ from mlflow.exceptions import MlflowException
 from orchestrator import tracking
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import Store, connection, default_uri
+from orchestrator.tracking import connection
 from orchestrator.tracking import tracker as tracker_module
+from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.tracking.view import experiment_tags
-from orchestrator.winners.test_split import ranks_file, weights_file
+from orchestrator.winners.winners import ranks_file, weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored

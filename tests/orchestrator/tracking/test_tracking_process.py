@@ -18,9 +18,10 @@ from mlflow import MlflowClient
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import default_uri, tracking_process
-from orchestrator.tracking.follow import Target, deliver
-from orchestrator.tracking.tracking_process import TrackingProcess
+from orchestrator.tracking import tracking_process
+from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.follow import deliver
+from orchestrator.tracking.tracking_process import Target, TrackingProcess
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees

@@ -11,7 +11,7 @@ import pytest
 from ray import cloudpickle
 
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.folder_store import FolderStore
+from orchestrator.storage.stores import FolderStore
 from orchestrator.tuner.actor import Step, TrialActor, trial_actor
 from tests.support.fake_workload import FakeWorkload, curve, report
 from trainables.checkpoint import EpochReport

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.experiment.sections import Patience
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.tuner.failures import MAX_FAILURES, Cause, Failure, give_up
+from orchestrator.tuner.callback import MAX_FAILURES, Cause, Failure, give_up
 from tests.support.experiments import add_trial
 from tests.support.records import append
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.tuner import ray_watch
-from orchestrator.tuner.ray_watch import CORE, HeadConnection, JoinedRay, OwnRay, RayWork
+from orchestrator.tuner import runtime
+from orchestrator.tuner.runtime import CORE, HeadConnection, JoinedRay, OwnRay, RayWork
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_watch, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(ray_watch, "NOTE_SECONDS", 0.0)
-    monkeypatch.setattr(ray_watch, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(runtime, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(runtime, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(runtime, "GRACE_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_workers_of_a_raylet_that_dies_while_it_is_looked_at_are_killed(
 def test_the_workers_are_not_noted_at_every_look(
     processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_watch, "NOTE_SECONDS", 3600.0)
+    monkeypatch.setattr(runtime, "NOTE_SECONDS", 3600.0)
     own, notes = OwnRay(list(processes.values())), list[bool]()
     monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: notes.append(recursive) or [])
     for _ in range(3):
@@ -111,7 +111,7 @@ def test_the_workers_are_not_noted_at_every_look(
 def assert_all_end(processes: list[psutil.Process]) -> None:
     """Wait until the processes have ended, whether somebody has waited for them or not."""
     deadline = time.monotonic() + 300
-    while any(ray_watch.is_alive(process) for process in processes):
+    while any(runtime.is_alive(process) for process in processes):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -125,7 +125,7 @@ def test_workers_of_a_raylet_that_dies_during_a_look_are_known(
     assert own.lost() == []
     alive = iter([True, True, False])
     # Alive when it is asked for, dead once its children are counted, of whom there are none then.
-    monkeypatch.setattr(ray_watch, "is_alive", lambda process: next(alive))
+    monkeypatch.setattr(runtime, "is_alive", lambda process: next(alive))
     monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: [])
     assert own.lost() == []
     monkeypatch.undo()
@@ -145,7 +145,7 @@ def test_an_error_that_a_dead_ray_explains_is_not_raised(processes: dict[str, ps
 
 def test_a_head_that_is_out_of_reach_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     now, answers = [100.0], [True]
-    monkeypatch.setattr(ray_watch.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(runtime.time, "monotonic", lambda: now[0])
     # Nothing closes the connection: a cut cable.
     monkeypatch.setattr(HeadConnection, "renew", lambda head: None if answers[0] else ConnectionRefusedError())
     joined = JoinedRay("[::1]:6379")

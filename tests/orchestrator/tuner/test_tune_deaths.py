@@ -8,7 +8,7 @@ from ray.air.execution._internal.tracked_actor import TrackedActor
 from ray.air.execution._internal.tracked_actor_task import TrackedActorTask
 from ray.exceptions import ActorDiedError, NodeDiedError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
 
-from orchestrator.tuner.failures import Cause, Failure
+from orchestrator.tuner.callback import Cause, Failure
 from orchestrator.tuner.tune_patches import died, expect_deaths
 
 SHORT = (

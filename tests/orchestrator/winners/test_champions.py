@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.winner import find_champions
-from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion, describe_champion, packed_champions
+from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion, describe_champion, packed_champions
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 
 

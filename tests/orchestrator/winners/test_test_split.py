@@ -15,11 +15,11 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.folder_store import FolderStore
-from orchestrator.winners.test_split import evaluate_on_test, ranks_file
+from orchestrator.storage.stores import FolderStore
+from orchestrator.winners.winners import evaluate_on_test, ranks_file
 from orchestrator.workload.evaluation import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
-from orchestrator.workload.workload import Evaluation
+from orchestrator.workload.workload import TestEvaluation
 from tests.support.experiments import add_trial
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
@@ -43,11 +43,11 @@ class Evaluations:
     fails: bool = False
     opened: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+    def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         self.opened.append({name: list(trials) for name, trials in self.ledger.history.tests_opened.items()})
         if self.fails:
             raise OSError("no disk")
-        return Evaluation({"rsum": 7.0})
+        return TestEvaluation({"rsum": 7.0})
 
 
 def evaluate(ledger: Ledger, trials: list[Trial], workload: Evaluations) -> None:
@@ -79,8 +79,8 @@ RANKS = Ranks(
 class Ranking(Evaluations):
     """A workload that ranks queries."""
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
-        return Evaluation({"rsum": 7.0}, {"val": replace(RANKS, split="val"), "test": RANKS})
+    def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
+        return TestEvaluation({"rsum": 7.0}, {"val": replace(RANKS, split="val"), "test": RANKS})
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["in the experiment's folder", "in a storage"])

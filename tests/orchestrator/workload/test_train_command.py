@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from orchestrator.cli import main
-from orchestrator.workload.begin import read_config
+from orchestrator.workload.single import read_config
 from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import BEST, EpochReport, read_file, resolve_checkpoint
 from trainables.data.batches import ResidentSplit, epoch_batches

@@ -206,7 +206,7 @@ def test_features_follow_the_tokenizer(chinese: KarpathyFolder) -> None:
             "tiny", chinese.root, "tfidf-svd", dimensions=2, seed=0, out=None, device="cpu", tokenizer=tokenizer
         )
 
-    assert extract(None).tokenizer == "characters"
+    assert extract(None)["tokenizer"] == "characters"
     path = chinese.folder / "features_text.npy"
     assert json.loads(path.with_suffix(".json").read_text())["tokenizer"] == "characters"
     extractor = read_extractor(chinese.folder / "extractor_text.safetensors")

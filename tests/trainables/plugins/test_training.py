@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.storage.folder_store import FolderStore
+from orchestrator.storage.stores import FolderStore
 from orchestrator.tuner.actor import Step, TrialActor
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.plugins import lay_out_package, write_plugin

@@ -1,0 +1,114 @@
+"""``orchestrator ui`` and ``orchestrator sync``: the pages of MLflow, and the records that it missed."""
+
+import json
+import os
+import secrets
+import socket
+import sys
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.commands.options import AnyExperimentNames, Json, Output, TrackingUri
+from orchestrator.journal.directory import JOURNAL_FILE, find_directory
+from orchestrator.journal.journal import JournalError
+from orchestrator.machines.processes import bound_process
+from orchestrator.text.addresses import without_password
+from orchestrator.text.terminal import say
+from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server
+from orchestrator.tracking.registry import find_store, register_all
+from orchestrator.tracking.sync import DeletedError, deliver
+from orchestrator.tracking.view import newest_page
+from trainables.errors import ConfigError
+
+
+def ui(
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on; another if this is taken.")] = PORT,
+) -> None:
+    """Serve MLflow's pages of the newest experiment, best trials first; Ctrl-C ends the server.
+
+    The printed address holds a token that is new at each start; without it no other user of the machine gets in.
+    """
+    uri = find_store(tracking_uri, output)
+    if is_server(uri):
+        say(f"the store is a server already: {without_password(uri).rstrip('/')}{newest_page(uri) or ''}")
+        return
+    chosen = choose_port(port)
+    say(f"MLflow on {without_password(uri)}")
+    token = secrets.token_urlsafe(24)
+    page = (newest_page(uri) or "/").removeprefix("/")
+    say(f"open http://{HOST}:{chosen}/?token={token}{page} (Ctrl-C ends it; it takes some seconds to start)")
+    raise typer.Exit(serve(uri, chosen, token))
+
+
+def serve(uri: str, port: int, token: str) -> int:
+    """Run MLflow's server until the server or this process ends; return its exit code, or 0 after an interrupt."""
+    # Set in the environment, because other users can read command lines, and these are secrets.
+    private = {"PYTHONWARNINGS": "ignore", "MLFLOW_BACKEND_STORE_URI": uri, "ORCHESTRATOR_UI_TOKEN": token}
+    command = [sys.executable, "-m", "orchestrator.tracking.server", "--host", HOST, "--port", str(port)]
+    with bound_process(command, {**os.environ, **private}) as server:
+        try:
+            return server.wait()
+        except KeyboardInterrupt:
+            return 0
+
+
+def choose_port(wanted: int) -> int:
+    """Return a free port of the loopback address: the wanted port, or a port that the system chooses."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise ConfigError(f"--port {wanted}: neither this nor any other port of {HOST} is free")
+
+
+def sync(
+    experiments: AnyExperimentNames = None,
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    as_json: Json = False,
+) -> None:
+    """Send MLflow the records that it missed, or all records to another store. Safe to repeat."""
+    directories = [find_directory(name, output) for name in experiments or []]
+    directories = directories or sorted(path.parent for path in output.glob(f"*/{JOURNAL_FILE}"))
+    if not directories:
+        raise JournalError(f"{output}: holds no experiment; name another with --output")
+    uri = choose_uri(tracking_uri, output)
+    done, problems = [], []
+    for directory in directories:
+        try:
+            waiting = f"{directory.name}: waits for another process that delivers it to this store"
+            done.append(
+                deliver(directory, output, uri, restores=bool(experiments), on_wait=partial(say, waiting, error=True))
+            )
+        except DeletedError as error:
+            # `restores` is off, so the user did not name this experiment: the other experiments are still delivered.
+            problems.append(str(error))
+            continue
+        problems += register_all(uri, directory)[1]
+    if as_json:
+        said = {
+            "tracking_uri": without_password(uri),
+            "experiments": [asdict(one) for one in done],
+            "unregistered": problems,
+        }
+        print(json.dumps(said, indent=2))
+        return
+    for problem in problems:
+        say(f"warning: {problem}", error=True)
+    for one in done:
+        if not one.sent:
+            say(f"{one.experiment}: its search is running and delivers to this store itself; nothing was sent")
+            continue
+        say(f"{one.experiment}: {one.runs} runs agree with the journal{', search continues' if one.running else ''}")
+        if one.duplicates:
+            say(f"{one.experiment}: {one.duplicates} runs that were there twice are in MLflow's trash now")

@@ -1,0 +1,123 @@
+"""``orchestrator summarise``, ``report`` and ``compare``: the answers of experiments for people and programs."""
+
+import json
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Json, Output, TrackingUri
+from orchestrator.journal.directory import find_directory
+from orchestrator.report.experiment_report import report_experiment, report_experiments
+from orchestrator.results.answer import Answer
+from orchestrator.results.tables import Result, read_result, tables_of
+from orchestrator.results.trial_comparison import compare_trials
+from orchestrator.text.addresses import without_password
+from orchestrator.text.terminal import say
+from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server, pages_command, sync_command
+from orchestrator.tracking.view import comparison_page
+from orchestrator.views.records import render
+from orchestrator.views.terminal import show
+from trainables.extras import require
+
+
+def summarise(
+    experiments: ExperimentNames,
+    form: Annotated[
+        str, typer.Option("--format", help="Form of the output: table, json, csv, markdown, latex or html.")
+    ] = "table",
+    with_published: Annotated[
+        bool, typer.Option(help="Add published rows of the same models, with their sources.")
+    ] = False,
+    cocos: Annotated[bool, typer.Option(help="Add the COCOS tables.")] = False,
+    output: Output = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Print all answers and the result tables as text, JSON, CSV, Markdown, LaTeX or HTML."""
+    require("report", "`orchestrator summarise`")
+
+    results = [read_result(find_directory(name, output)) for name in experiments]
+    tables = tables_of(results, with_published=with_published, cocos=cocos)
+    if as_json or form == "json":
+        print(json.dumps(to_dict(results, tables), indent=2, allow_nan=False))
+        return
+    answers = [*(answer for result in results for answer in _named(result, len(results) > 1)), *tables]
+    if form == "table":
+        show(answers)
+    else:
+        say(render(answers, form).rstrip("\n"))
+
+
+def to_dict(results: Sequence[Result], tables: Sequence[Answer]) -> dict[str, Any]:
+    """Return experiments with their numbers, and all answers, as plain values for JSON."""
+    answers = [{"experiment": result.name, **one.to_dict()} for result in results for one in result.answers]
+    answers += [{"experiment": None, **table.to_dict()} for table in tables]
+    return {"experiments": [result.summary.to_dict() for result in results], "answers": answers}
+
+
+def _named(result: Result, several: bool) -> list[Answer]:
+    """Return the answers of an experiment, with its name in their titles where there are several experiments."""
+    if not several:
+        return result.answers
+    return [replace(one, question=f"{result.name} · {one.question}") for one in result.answers]
+
+
+def report(
+    experiments: ExperimentNames,
+    output: Output = Path("runs"),
+    data_root: DataRoot = Path("data"),
+    device: Device = "auto",
+    queries: Annotated[bool, typer.Option(help="Query the winners, which needs their checkpoints and data.")] = True,
+    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write each experiment as one HTML file that needs no network; of several, also an overview."""
+    require("report", "`orchestrator report`")
+
+    directories = [find_directory(name, output) for name in dict.fromkeys(experiments)]
+    asked = data_root if queries else None
+    if len(directories) == 1:
+        paths = [report_experiment(directories[0], data_root=asked, device=device)]
+    else:
+        paths = report_experiments(directories, output, data_root=asked, device=device)
+    path = paths[-1]
+    if as_json:
+        print(json.dumps({"report": str(path), "bytes": path.stat().st_size, "reports": [str(each) for each in paths]}))
+    else:
+        say(*(f"report: {each}" for each in paths[:-1]))
+        say(f"report: {path}" if len(paths) == 1 else f"all of them: {path}")
+    if open_page:
+        webbrowser.open(path.resolve().as_uri())
+
+
+TRIAL = "A trial's id, experiment/trial, or an experiment: the best trial of its search."
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help=TRIAL)],
+    second: Annotated[str, typer.Argument(help=TRIAL)],
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two trials: which is better, in what they differ, and MLflow's page of both."""
+    require("report", "`orchestrator compare`")
+
+    found = compare_trials(first, second, output)
+    uri = choose_uri(tracking_uri, output)
+    sides = [(side.experiment, side.trial.id) for side in (found.first, found.second)]
+    page = comparison_page(uri, sides)
+    if as_json:
+        print(json.dumps({**found.to_dict(), "page": page}, indent=2))
+        return
+    show(found.answers())
+    if page is None:
+        names = dict.fromkeys(experiment for experiment, _ in sides)
+        say(f"{without_password(uri)}: does not hold both trials; `{sync_command(uri, output, *names)}` delivers them")
+    elif is_server(uri):
+        say("in the browser:", f"{without_password(uri).rstrip('/')}{page}")
+    else:
+        say(f"in the browser, with `{pages_command(uri, output)}` running:", f"http://{HOST}:{PORT}{page}")

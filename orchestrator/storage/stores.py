@@ -1,0 +1,358 @@
+"""Where checkpoints lie, a folder or a part of a bucket, and how one driver at a time claims the place.
+
+A folder is of this machine, or one that all nodes reach under the same path. In a bucket, a checkpoint is written to a
+local folder first, then uploaded, and only then reported. An object beside the checkpoints names the driver, like a
+lock file on a disk. A bucket has no locks that end with their process. A claim holds until its driver has released it,
+or is known to be gone: because the driver ran in the same directory, whose lock this process holds now, or on this
+machine, which has no such process any more.
+"""
+
+import atexit
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+from msgspec import structs
+
+from orchestrator.journal.lock import (
+    AlreadyRunningError,
+    Holder,
+    boot_id,
+    make_directory,
+    mark_directory,
+    remove_abandoned,
+)
+from orchestrator.storage.bucket import ObjectStore, StorageError
+from orchestrator.storage.checkpoints import Entry
+from orchestrator.storage.set_aside import FOLDER, move_aside
+from trainables.checkpoint import EpochReport, epoch_of, list_epochs, list_partial, save_epoch
+from trainables.files import parse_state, write_whole
+
+CLAIM_FILE = ".driver"
+"""Name of the object beside the checkpoints in a bucket, and of the file beside the checkpoints in a folder."""
+
+RELEASE_SECONDS = 10.0
+"""Seconds that the end of a search waits for a store that does not answer."""
+
+
+class ClaimLostError(RuntimeError):
+    """Another driver has claimed the checkpoints; the trial that notices it has not failed itself."""
+
+
+@dataclass(frozen=True)
+class DriverClaim:
+    """A driver's claim to the checkpoints in a store.
+
+    Attributes:
+        store: The part of a bucket in which the checkpoints lie.
+        token: Random digits that the driver wrote there, and that no other driver knows.
+    """
+
+    store: ObjectStore
+    token: str
+
+    @classmethod
+    def make(cls, store: ObjectStore, directory: Path) -> "DriverClaim":
+        """Claim a store for the driver of an experiment's directory, whose lock this process holds.
+
+        Raises:
+            AlreadyRunningError: If the store is claimed by another driver that may be alive.
+        """
+        former = _read(store)
+        if former is not None and former.may_live(directory):
+            raise AlreadyRunningError(_refusal(store, former))
+        claim = cls(store, secrets.token_hex(16))
+        ours = _Claimant(Holder.of_this_process(), str(directory), claim.token)
+        store.write(CLAIM_FILE, json.dumps(ours.to_dict()).encode())
+        # Of two drivers that saw no claim, the driver that wrote first finds the claim of the other driver.
+        try:
+            claim.check()
+        except ClaimLostError as error:
+            raise AlreadyRunningError(str(error)) from None
+        return claim
+
+    def check(self) -> None:
+        """Make sure that no other driver has claimed the store since.
+
+        Raises:
+            ClaimLostError: If another driver has claimed the store, or this claim was released.
+        """
+        claimant = _read(self.store)
+        if claimant is None or claimant.token != self.token:
+            by = "nobody" if claimant is None else claimant.holder
+            raise ClaimLostError(f"{self.store.address}: is claimed by another driver now: {by}")
+
+    def release(self) -> None:
+        """Release the claim, unless another driver has claimed the store by now."""
+        store = replace(self.store, patience=RELEASE_SECONDS)
+        # If the store does not answer, the claim stays; the next start in the same directory takes it over.
+        with suppress(OSError):
+            claimant = _read(store)
+            if claimant is not None and claimant.token == self.token:
+                store.remove(CLAIM_FILE)
+
+
+@dataclass(frozen=True)
+class _Claimant:
+    """The driver that a claim names.
+
+    Attributes:
+        holder: Process of the driver.
+        directory: The directory of the driver's experiment.
+        token: See ``DriverClaim``.
+    """
+
+    holder: Holder
+    directory: str
+    token: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of the claim."""
+        return {**structs.asdict(self.holder), "directory": self.directory, "token": self.token}
+
+    def may_live(self, directory: Path) -> bool:
+        """Say whether the driver may be alive, where this process holds the lock of ``directory``."""
+        if not self.holder.is_here:
+            return True
+        if self.directory == str(directory) or self.holder.boot_id != boot_id():
+            return False
+        return psutil.pid_exists(self.holder.pid)
+
+
+def _read(store: ObjectStore) -> _Claimant | None:
+    """Return the claimant of a store; ``None`` if there is no claim, or if the claim cannot be read."""
+    try:
+        found = parse_state(store.read(CLAIM_FILE))
+    except (FileNotFoundError, ValueError):
+        return None
+    holder = Holder.parse(found)
+    if holder is None or not found.keys() >= {"directory", "token"}:
+        return None
+    return _Claimant(holder, str(found["directory"]), str(found["token"]))
+
+
+def _refusal(store: ObjectStore, claimant: _Claimant) -> str:
+    place = store.address.partition("?")[0]
+    return (
+        f"{place}: {claimant.holder} writes its checkpoints there, since {claimant.holder.started}, "
+        f"from {claimant.directory}; if it is gone from there, remove {place}/{CLAIM_FILE}"
+    )
+
+
+@dataclass(frozen=True)
+class FolderStore:
+    """Each checkpoint is ``TRIAL/epoch_0007``; ``Store`` describes the methods.
+
+    Attributes:
+        trials: Absolute path of the folder, in which each trial has a folder.
+        token: Random digits that the driver wrote into the folder. By it, another node recognises the folder,
+            and an actor that has outlived its driver notices that another driver has claimed the folder; empty: not
+            looked at.
+    """
+
+    trials: Path
+    token: str = ""
+
+    @classmethod
+    def claimed(cls, trials: Path) -> "FolderStore":
+        """Mark a folder as this driver's: no actor that another driver sent writes there from now on."""
+        token = secrets.token_hex(16)
+        with (trials / CLAIM_FILE).open("a+", encoding="ascii") as file:
+            # This call waits for an actor that is giving a checkpoint its name.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.truncate(0)
+            file.write(token)
+        return cls(trials, token)
+
+    def check(self) -> None:
+        """Look for the driver's token in the folder."""
+        with self._undisputed():
+            pass
+
+    def entries(self, trial: str | None = None) -> list[Entry]:
+        """List the folder of a trial, or of each trial."""
+        folders = sorted(self.trials.glob("*/")) if trial is None else [self.trials / trial]
+        return [
+            Entry(folder.name, path.name, epoch_of(path.name) or 0, str(path))
+            for folder in folders
+            for path in list_epochs(folder)
+        ]
+
+    def fetch(self, entry: Entry) -> Path:
+        """Return the checkpoint itself."""
+        return self.trials / entry.trial / entry.name
+
+    def save(self, trial: str, report: EpochReport, keep: int) -> None:
+        """Write a folder aside; the claim is held while the folder gets its name and older folders are removed."""
+        # The claim is checked before as well, so that an actor that is too late leaves nothing half written.
+        self.check()
+        save_epoch(self.trials / trial, report, keep, self._undisputed())
+
+    def delete(self, entry: Entry) -> None:
+        """Remove a folder as far as the file system lets it be removed."""
+        shutil.rmtree(self.fetch(entry), ignore_errors=True)
+
+    def set_aside(self, place: str, occasion: str) -> str:
+        """Rename a folder."""
+        return str(move_aside(self.trials / place, self.trials.parent, occasion))
+
+    def partial(self) -> list[Path]:
+        """Return the directories of checkpoints that are half written."""
+        return [path for folder in sorted(self.trials.glob("*/")) for path in list_partial(folder)]
+
+    def remove_partial(self) -> None:
+        """Remove the directories that ``partial`` lists."""
+        for path in self.partial():
+            # A directory to which a living process writes may resist.
+            shutil.rmtree(path, ignore_errors=True)
+
+    def keep(self, trial: str, file: Path) -> None:
+        """Copy a file into the folder of a trial, unless the file was made there."""
+        target = self.trials / trial / file.name
+        if target != file:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(target, file.read_bytes())
+
+    def close(self) -> None:
+        """Do nothing: the claim of the next driver replaces this claim."""
+
+    @contextmanager
+    def _undisputed(self) -> Iterator[None]:
+        """Keep other drivers from claiming the folder, after a look whether another driver has."""
+        if not self.token:
+            yield
+            return
+        try:
+            file = (self.trials / CLAIM_FILE).open(encoding="ascii")
+        except FileNotFoundError:
+            raise StorageError(
+                f"{os.uname().nodename}: {self.trials} is not the folder that the driver writes to; give --storage "
+                f"s3://bucket/prefix, or a --storage (or --output) that all nodes share"
+            ) from None
+        with file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if file.read() != self.token:
+                raise ClaimLostError(f"{self.trials}: another driver has claimed this folder")
+            yield
+
+
+SCRATCH = "actors-"
+"""Kind of the scratch directories in which actors write checkpoints before the upload."""
+
+
+@dataclass(frozen=True)
+class BucketStore:
+    """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits; ``Store`` describes the methods.
+
+    The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor.
+
+    Attributes:
+        bucket: The part of a bucket in which each trial has a directory.
+        claim: The driver's claim; ``None``: no claim is looked at.
+    """
+
+    bucket: ObjectStore
+    claim: DriverClaim | None = None
+
+    @classmethod
+    def claimed(cls, bucket: ObjectStore, directory: Path) -> "BucketStore":
+        """Claim a part of a bucket for the driver of an experiment's directory.
+
+        Raises:
+            AlreadyRunningError: If another driver, which may be alive, has claimed it.
+        """
+        return cls(bucket, DriverClaim.make(bucket, directory))
+
+    def check(self) -> None:
+        """Do nothing: an address means one place on all machines, and ``save`` looks at the claim."""
+
+    def entries(self, trial: str | None = None) -> list[Entry]:
+        """List the whole directories, with one request."""
+        paths = self.bucket.names("", depth=2) if trial is None else [(trial, *n) for n in self.bucket.names(trial)]
+        found = (self._entry(trial, name) for trial, name in paths)
+        return sorted((entry for entry in found if entry), key=lambda entry: (entry.trial, entry.epoch, entry.name))
+
+    def fetch(self, entry: Entry) -> Path:
+        """Download a directory into the scratch folder of this process."""
+        target = _scratch_of(entry.trial) / f"epoch_{entry.epoch:04d}"
+        with suppress(FileNotFoundError):
+            self.bucket.get(_key(entry), target)
+        return target
+
+    def save(self, trial: str, report: EpochReport, keep: int) -> None:
+        """Write a folder on this machine, upload the folder, then delete older checkpoints."""
+        self._check_claim()
+        self._upload(save_epoch(_scratch_of(trial), report), trial, report.epoch)
+        for old in self.entries(trial)[:-keep]:
+            self.delete(old)
+
+    def delete(self, entry: Entry) -> None:
+        """Delete a directory."""
+        self.bucket.delete(_key(entry))
+
+    def set_aside(self, place: str, occasion: str) -> str:
+        """Copy objects within the bucket, then delete them at their former place."""
+        trial, _, name = place.partition("/")
+        # Deeper than checkpoints lie, so that no listing takes the copy for a checkpoint of a trial.
+        target = f"{FOLDER}/{occasion}/{trial}/{name}".rstrip("/")
+        self.bucket.move(place, target)
+        return f"{self.bucket.address}/{target}"
+
+    def remove_partial(self) -> None:
+        """Do nothing: a directory without its manifest does not count, and its name is never used again."""
+
+    def keep(self, trial: str, file: Path) -> None:
+        """Upload a file."""
+        self.bucket.write(f"{trial}/{file.name}", file.read_bytes())
+
+    def close(self) -> None:
+        """Release the claim."""
+        if self.claim is not None:
+            self.claim.release()
+
+    def _entry(self, trial: str, name: str) -> Entry | None:
+        """Return the checkpoint with a directory's name; ``None`` if the name is not of a checkpoint."""
+        stem, _, digits = name.partition("-")
+        epoch = epoch_of(stem)
+        if epoch is None or re.fullmatch("[0-9a-f]{8}", digits) is None:
+            return None
+        return Entry(trial, name, epoch, f"{self.bucket.address}/{trial}/{name}")
+
+    def _upload(self, directory: Path, trial: str, epoch: int) -> None:
+        self.bucket.put(directory, f"{trial}/epoch_{epoch:04d}-{secrets.token_hex(4)}")
+
+    def _check_claim(self) -> None:
+        if self.claim is not None:
+            self.claim.check()
+
+
+@lru_cache(maxsize=1)
+def actor_scratch() -> Path:
+    """Return a folder of this process alone, and remove the folders of processes that were killed."""
+    remove_abandoned(SCRATCH)
+    own = make_directory(SCRATCH)
+    # The folder's mark stays open, and so locked, for as long as the process lives.
+    mark_directory(own, "")
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return own
+
+
+def _scratch_of(trial: str) -> Path:
+    """Return an empty place for a checkpoint of a trial, on the disk of this machine."""
+    folder = actor_scratch() / trial
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
+def _key(entry: Entry) -> str:
+    return f"{entry.trial}/{entry.name}"
