@@ -28,6 +28,7 @@ from orchestrator.search.budget import SPENT
 from orchestrator.search.preparation import check_cpus
 from orchestrator.search.resuming import check_folder, command_for, read_storage
 from orchestrator.search.search import SearchResult
+from orchestrator.studies.prior import read_prior
 from orchestrator.studies.warm_start import read_sources
 from orchestrator.text.terminal import path_text, say
 from orchestrator.tracking import pages_command
@@ -87,7 +88,8 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
     check_cpus(experiment.resources)
     read_sources(experiment, output)
-    found = dry_run(experiment, make_workload(experiment.resources, data_root, experiment.plugins))
+    prior = read_prior(experiment, output)
+    found = dry_run(experiment, make_workload(experiment.resources, data_root, experiment.plugins), prior)
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:

@@ -5,13 +5,15 @@ No trial runs and nothing is written. This process times a few steps of one trai
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.forecast.forecast import Concurrency, Forecast, StudyLoad, forecast, limit_concurrency
+from orchestrator.journal.trial import PriorPoint
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.studies.pbt import moving_trials
@@ -21,6 +23,8 @@ from trainables.config import TrialConfig
 
 if TYPE_CHECKING:
     from trainables.cost.pace import Pace
+
+NO_PRIOR: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({})
 
 POINTS = 10
 """Most points of each study that are shown."""
@@ -36,6 +40,7 @@ class FirstPoint:
         loss_parameters: The arguments of the loss that ``params`` stand for.
         training: The keys of the training that ``params`` stand for.
         model_parameters: The arguments of the model that ``params`` stand for.
+        source: The study of another dataset that ``search.prior`` took the point from.
     """
 
     params: Mapping[str, Any]
@@ -43,6 +48,7 @@ class FirstPoint:
     loss_parameters: Mapping[str, Any]
     training: Mapping[str, Any]
     model_parameters: Mapping[str, Any]
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,15 @@ class DryRun:
         return asdict(self)
 
 
-def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
+def dry_run(
+    experiment: Experiment, workload: TrainablesWorkload, prior: Mapping[str, Sequence[PriorPoint]] = NO_PRIOR
+) -> DryRun:
     """Describe a search without running it.
+
+    Args:
+        experiment: The experiment.
+        workload: Code that its trials run.
+        prior: Study -> settings from elsewhere that it tries first, see ``studies.prior``.
 
     Raises:
         ConfigError: If a trial asks for more than this machine has.
@@ -107,7 +120,8 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
     trials = sum(experiment.trials_in(cell) for cell in cells)
     concurrency = limit_concurrency(wanted, gpus, machine, trials, fuse)
     slower = _slower(experiment, workload, rates, concurrency.together)
-    plans = tuple(_plan(experiment, *each) for each in zip(cells, paces, slower, strict=True))
+    priors = [prior.get(cell.name, ()) for cell in cells]
+    plans = tuple(_plan(experiment, *each) for each in zip(cells, paces, slower, priors, strict=True))
     confirmations = experiment.most_confirmations()
     firsts = {cell.dataset: cell.name for cell in reversed(cells)}
     loads = [
@@ -136,16 +150,26 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
     )
 
 
-def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[FirstPoint]:
-    """Return the first points of a study: published points, then points that the sampler draws without results."""
+def sample_points(experiment: Experiment, cell: Cell, count: int, prior: Sequence[PriorPoint] = ()) -> list[FirstPoint]:
+    """Return the first points of a study: published points and points from elsewhere, then points that are drawn."""
     from orchestrator.studies.study import Study
 
     trials = experiment.trials_in(cell)
-    study = Study(cell, experiment.search, trials)
+    study = Study(cell, experiment.search, trials, prior=prior)
     asked = [study.ask() for _ in range(min(count, trials))]
+    sources = {
+        len(cell.space.first_points()) + len(cell.enqueued) + place: one.source for place, one in enumerate(prior)
+    }
     return [
-        FirstPoint(dict(params), one.loss, dict(one.loss_parameters), dict(one.training), dict(one.model_parameters))
-        for params, one in asked
+        FirstPoint(
+            dict(params),
+            one.loss,
+            dict(one.loss_parameters),
+            dict(one.training),
+            dict(one.model_parameters),
+            sources.get(number),
+        )
+        for number, (params, one) in enumerate(asked)
     ]
 
 
@@ -157,13 +181,15 @@ def describe_bound(bound: Range | Values) -> str:
     return f"{kind}{bound.low:g} to {bound.high:g}{', log-uniform' if bound.log else ''}"
 
 
-def _plan(experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float) -> StudyPlan:
+def _plan(
+    experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float, prior: Sequence[PriorPoint]
+) -> StudyPlan:
     return StudyPlan(
         study=cell.name,
         trials=experiment.trials_in(cell),
         epochs=cell.training.total_epochs,
         space={name: describe_bound(bound) for name, bound in cell.space.bounds().items()},
-        points=tuple(sample_points(experiment, cell, POINTS)),
+        points=tuple(sample_points(experiment, cell, POINTS, prior)),
         epoch_seconds=slower * sum(pace.epoch_seconds for pace in paces) / len(paces),
     )
 

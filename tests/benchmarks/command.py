@@ -32,6 +32,7 @@ BENCHMARKS = {
     "memory": "what trials take while they share features, beside the features",
     "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
     "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
+    "prior": "regret of searches that begin from the best settings of other datasets, beside those that do not",
     "questions": "how often an answer says that the winner beats an equal, simulated",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
     "replicates": "regret of simulated noisy searches, with and without what is to help against noise",

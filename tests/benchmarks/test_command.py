@@ -42,6 +42,7 @@ TINY = {
     "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
     "nodes": ["--nodes", "1", "2", "--cpus", "1", "--trials", "3", "--epochs", "2", "--seconds", "0.1"],
     "pages": ["--trials", "12", "--repeats", "1"],
+    "prior": ["--images", "60", "--settings", "6", "--seeds", "2"],
     "questions": ["--studies", "20", "--seeds", "3", "--likeness"],
     "race": ["--studies", "60", "--candidates", "2", "4", "--leads", "1.5"],
     "replicates": ["--problems", "2", "--noise", "1", "--budgets", "50", "--spaces", "120 listed"],
