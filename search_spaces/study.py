@@ -236,6 +236,12 @@ class StudySpace:
             found |= {self._name(loss, name): bound for name, bound in part.bounds.items()}
         return found | self._beside()
 
+    def holds(self, params: Mapping[str, Any]) -> bool:
+        """Say whether a setting has all parameters of the space, and no others, within their bounds."""
+        bounds = self.bounds()
+        inside = all(name in bounds and bounds[name].contains(value) for name, value in params.items())
+        return inside and (self.is_conditional or set(params) == set(bounds))
+
     def takes(self, name: str, value: Any) -> bool:
         """Say whether a parameter, by the sampler's name of it, accepts a value, within bounds or not."""
         section, rest = self._section(name)

@@ -42,6 +42,7 @@ from orchestrator.search.resuming import (
 )
 from orchestrator.search.search import SearchResult
 from orchestrator.search.time_left import SPENT
+from orchestrator.studies.prior import read_prior
 from orchestrator.studies.warm_start import read_sources
 from orchestrator.text.terminal import path_text, say
 from orchestrator.tracking.address import pages_command
@@ -95,7 +96,8 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
     check_cpus(experiment.resources)
     read_sources(experiment, output)
-    found = dry_run(experiment, make_workload(experiment.resources, data_root, experiment.plugins))
+    prior = read_prior(experiment, output)
+    found = dry_run(experiment, make_workload(experiment.resources, data_root, experiment.plugins), prior)
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:

@@ -61,6 +61,9 @@ class Search(BaseModel):
         enqueue: Loss -> points that are tried right after the published points, each parameter -> value.
         replicates: How often a setting that the sampler suggests again is trained again, with another seed, >= 0; after
             that, another setting is drawn in its place. Sampler and ranking take the mean of a setting's trainings.
+        prior: ``auto``: right after the published and the enqueued points, at most a quarter of the trials try the best
+            settings of other datasets, from searches under the output with the same model, loss, training and
+            parameters; or ``none``.
         warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
     """
 
@@ -78,6 +81,7 @@ class Search(BaseModel):
     fixed: dict[LossName, dict[str, ParameterValue]] = {}
     enqueue: dict[LossName, tuple[dict[str, ParameterValue], ...]] = {}
     replicates: Annotated[int, Field(ge=0)] = 0
+    prior: Literal["none", "auto"] = "none"
     warm_start_from: tuple[str, ...] = ()
 
     @property

@@ -83,9 +83,12 @@ def check_sampler(search: Search, space: StudySpace) -> None:
     """
     name, kind = search.sampler, SAMPLERS[search.sampler]
     ranges = [bound for bound in space.bounds().values() if isinstance(bound, Range)]
-    if name == "grid" and (search.enqueue or search.warm_start_from):
-        key = "enqueue" if search.enqueue else "warm_start_from"
+    beside = {"enqueue": search.enqueue, "warm_start_from": search.warm_start_from, "prior": search.prior != "none"}
+    if name == "grid" and any(beside.values()):
+        key = next(key for key, asked in beside.items() if asked)
         raise ValueError(f"search.{key}: a grid tries its own values alone; list them there, or take another sampler")
+    if search.prior != "none" and search.loss == "choose":
+        raise ValueError("search.prior: needs search.loss: each, because it takes the settings of one loss")
     if name == "grid" and space.grid_size > LARGEST_GRID:
         raise ValueError(
             f"search.space: a grid of {space.grid_size} points; at most {LARGEST_GRID} are taken, list fewer"

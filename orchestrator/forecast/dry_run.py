@@ -8,11 +8,13 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.experiment.sections import Resources, Scheduler
+from orchestrator.journal.trial import PriorPoint
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.workload.training import TrainablesWorkload
@@ -21,6 +23,8 @@ from trainables.config import TrialConfig
 
 if TYPE_CHECKING:
     from trainables.cost import Pace
+
+NO_PRIOR: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -225,8 +229,15 @@ class DryRun:
         return asdict(self)
 
 
-def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
+def dry_run(
+    experiment: Experiment, workload: TrainablesWorkload, prior: Mapping[str, Sequence[PriorPoint]] = NO_PRIOR
+) -> DryRun:
     """Describe a search without running it.
+
+    Args:
+        experiment: The experiment.
+        workload: Code that its trials run.
+        prior: Study -> settings from elsewhere that it tries first, see ``studies.prior``.
 
     Raises:
         ConfigError: If a trial asks for more than this machine has.
@@ -245,7 +256,8 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
     trials = sum(experiment.trials_in(cell) for cell in cells)
     concurrency = limit_concurrency(wanted, gpus, machine, trials, fuse)
     slower = _slower(experiment, workload, rates, concurrency.together)
-    plans = tuple(_plan(experiment, *each) for each in zip(cells, paces, slower, strict=True))
+    priors = [prior.get(cell.name, ()) for cell in cells]
+    plans = tuple(_plan(experiment, *each) for each in zip(cells, paces, slower, priors, strict=True))
     confirmations = experiment.most_confirmations()
     firsts = {cell.dataset: cell.name for cell in reversed(cells)}
     loads = [
@@ -274,19 +286,26 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
     )
 
 
-def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[dict[str, Any]]:
-    """Return the first points of a study: published points, then points that the sampler draws without results.
+def sample_points(
+    experiment: Experiment, cell: Cell, count: int, prior: Sequence[PriorPoint] = ()
+) -> list[dict[str, Any]]:
+    """Return the first points of a study: published points and points from elsewhere, then points that are drawn.
 
     Returns:
         Plain values for JSON: ``params`` by the names of the space, and what they mean: ``loss``, ``loss_parameters``,
-        ``training`` and ``model_parameters``.
+        ``training`` and ``model_parameters``; a point of ``search.prior`` has its ``source``, a study.
     """
     from orchestrator.studies.study import Study
 
     trials = experiment.trials_in(cell)
-    study = Study(cell, experiment.search, trials)
+    study = Study(cell, experiment.search, trials, prior=prior)
     asked = [study.ask() for _ in range(min(count, trials))]
-    return [{"params": dict(params), **asdict(suggestion)} for params, suggestion in asked]
+    begins = len(cell.space.first_points()) + len(cell.enqueued)
+    sources = {begins + place: {"source": one.source} for place, one in enumerate(prior)}
+    return [
+        {"params": dict(params), **asdict(suggestion), **sources.get(number, {})}
+        for number, (params, suggestion) in enumerate(asked)
+    ]
 
 
 def describe_bound(bound: Range | Values) -> str:
@@ -297,13 +316,15 @@ def describe_bound(bound: Range | Values) -> str:
     return f"{kind}{bound.low:g} to {bound.high:g}{', log-uniform' if bound.log else ''}"
 
 
-def _plan(experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float) -> StudyPlan:
+def _plan(
+    experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float, prior: Sequence[PriorPoint]
+) -> StudyPlan:
     return StudyPlan(
         study=cell.name,
         trials=experiment.trials_in(cell),
         epochs=cell.training.total_epochs,
         space={name: describe_bound(bound) for name, bound in cell.space.bounds().items()},
-        points=tuple(sample_points(experiment, cell, POINTS)),
+        points=tuple(sample_points(experiment, cell, POINTS, prior)),
         epoch_seconds=slower * sum(pace.epoch_seconds for pace in paces) / len(paces),
     )
 

@@ -75,8 +75,12 @@ def _points(study: StudyPlan) -> Table:
     table.add_column("point", justify="right")
     for heading in ("suggested", "as parameters"):
         table.add_column(heading, overflow="fold")
+    has_prior = any("source" in point for point in study.points)
+    if has_prior:
+        table.add_column("from search.prior", overflow="fold")
     for number, point in enumerate(study.points):
-        table.add_row(str(number), Text(format_parameters(point["params"])), Text(_stands_for(point)))
+        source = [Text(point.get("source", ""))] if has_prior else []
+        table.add_row(str(number), Text(format_parameters(point["params"])), Text(_stands_for(point)), *source)
     return table
 
 

@@ -5,7 +5,7 @@ the journal knows what the process that wrote the journal knew.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from orchestrator.journal.records import (
     FusionMeasured,
     MemoryMeasured,
     OpenedTest,
+    PriorRead,
     Record,
     TrialCreated,
     TrialEnded,
@@ -31,7 +32,7 @@ from orchestrator.journal.records import (
     WarmStarted,
     has_ended,
 )
-from orchestrator.journal.trial import Stage, Trial, WarmTrial
+from orchestrator.journal.trial import PriorPoint, Stage, Trial, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import UserError
 from trainables.plugins.in_use import use
@@ -134,6 +135,7 @@ class History:
         trials: Id -> trial, in the order in which the trials were created.
         warm: Study -> trials of other experiments from which the study starts.
         warmed_by: Other experiment -> number of its trials from which studies start.
+        prior: Study -> settings from elsewhere that it tries first; ``None`` where none were read.
         tests_opened: Dataset -> trials for which its test split was opened, in order.
         test_openings: Dataset -> how often its test split was opened.
         tests: Trial -> its metrics on the test split.
@@ -166,6 +168,7 @@ class History:
     trials: dict[str, Trial] = field(default_factory=dict)
     warm: dict[str, list[WarmTrial]] = field(default_factory=dict)
     warmed_by: dict[str, int] = field(default_factory=dict)
+    prior: Mapping[str, Sequence[PriorPoint]] | None = None
     tests_opened: dict[str, list[str]] = field(default_factory=dict)
     test_openings: dict[str, int] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
@@ -352,6 +355,10 @@ def _warm(history: History, record: WarmStarted) -> None:
     history.warmed_by[record.source] = sum(map(len, record.studies.values()))
 
 
+def _read_prior(history: History, record: PriorRead) -> None:
+    history.prior = record.studies
+
+
 def _open_test(history: History, record: OpenedTest) -> None:
     dataset = record.dataset
     history.tests_opened.setdefault(dataset, []).extend(record.trials)
@@ -392,6 +399,7 @@ _HANDLERS: Mapping[type[Record], Callable[[History, Any], None]] = {
     CheckpointDamaged: _note_damage,
     ConcurrencyLowered: _run_fewer,
     WarmStarted: _warm,
+    PriorRead: _read_prior,
     ConfirmationPlanned: _plan,
     OpenedTest: _open_test,
     EvaluatedOnTest: _test,

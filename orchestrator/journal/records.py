@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 import msgspec
 from msgspec import structs
 
-from orchestrator.journal.trial import Stage, TrialState, WarmTrial
+from orchestrator.journal.trial import PriorPoint, Stage, TrialState, WarmTrial
 
 LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged"})
 """Fields that a line does not have where they are ``None``."""
@@ -166,6 +166,17 @@ class WarmStarted(Record, frozen=True, kw_only=True, tag="warm_started"):
     source: str
     studies: Mapping[str, Sequence[WarmTrial]]
     passed_over: int
+
+
+class PriorRead(Record, frozen=True, kw_only=True, tag="prior_read"):
+    """Settings that did best on other datasets were read, which the studies try right after the published settings.
+
+    Attributes:
+        studies: Settings by study, in the order in which they are tried: params by the names of the search space, and
+            the study of another dataset that a setting comes from.
+    """
+
+    studies: Mapping[str, Sequence[PriorPoint]]
 
 
 class Footprint(msgspec.Struct, frozen=True):
@@ -508,6 +519,7 @@ RECORDS: tuple[type[Record], ...] = (
     ExperimentStarted,
     SuiteStarted,
     WarmStarted,
+    PriorRead,
     MemoryMeasured,
     FusionMeasured,
     LimitNoted,

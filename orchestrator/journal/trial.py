@@ -220,6 +220,19 @@ class WarmTrial:
     values: tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class PriorPoint:
+    """A setting of another dataset that a study tries before its sampler suggests any.
+
+    Attributes:
+        params: Hyper-parameters by the names of the study's space.
+        source: The study of another dataset whose best setting it was.
+    """
+
+    params: Mapping[str, Any]
+    source: str
+
+
 def best_first(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials that have a value, the highest value first; of equal trials the earlier trial comes first."""
     rated = [(trial.best_value, trial) for trial in trials if trial.best_value is not None]

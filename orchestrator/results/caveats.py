@@ -1,7 +1,7 @@
 """What a reader must know before comparing: trials that could not win, and settings that differ between losses."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from statistics import variance
 from typing import Any
 
@@ -12,6 +12,9 @@ from orchestrator.journal.points import Point, best_points, differing, points_by
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.text.values import count_text, value_text
 from orchestrator.text.wording import listed, metric_words, number_text, parameter_names, printed
+
+NAMED = 6
+"""Most trials that a sentence names."""
 
 REVISION = 10
 """Leading characters of a revision that identify it."""
@@ -109,18 +112,34 @@ def seed_noise(points: Sequence[Point]) -> float | None:
 
 
 def comparability(history: History) -> dict[str, list[str]]:
-    """Return, for each dataset, the sentences about its losses; none where the experiment has a single loss."""
+    """Return, for each dataset, the sentences about its losses and about trials that ``search.prior`` gave a setting.
+
+    A single loss needs no sentence about settings that losses share.
+    """
     experiment = known_experiment(history)
-    if experiment is None or len(experiment.losses) < 2:
+    if experiment is None:
         return {}
-    cells = experiment.cells()
-    return {
-        dataset: [
-            _settings(experiment, [cell for cell in cells if cell.dataset == dataset]),
-            *(f"{sentence}." for sentence in overlaps(experiment, dataset)),
-        ]
-        for dataset in experiment.datasets
-    }
+    sentences: dict[str, list[str]] = {}
+    for dataset in experiment.datasets:
+        cells = [cell for cell in experiment.cells() if cell.dataset == dataset]
+        if len(experiment.losses) > 1:
+            beside = [f"{sentence}." for sentence in overlaps(experiment, dataset)]
+            sentences[dataset] = [_settings(experiment, cells), *beside]
+        if prior := _from_elsewhere(history, {cell.name for cell in cells}):
+            sentences.setdefault(dataset, []).append(prior)
+    return sentences
+
+
+def _from_elsewhere(history: History, studies: Container[str]) -> str:
+    """Name the trials that tried a setting of another dataset; empty where there are none."""
+    points = {study: [point.params for point in points] for study, points in (history.prior or {}).items()}
+    searched = [trial for trial in history.stage(Stage.SEARCH) if trial.study in studies]
+    tried = [trial.id for trial in searched if trial.candidate is None and trial.params in points.get(trial.study, ())]
+    if not tried:
+        return ""
+    more = [f"{len(tried) - NAMED} more"] if len(tried) > NAMED else []
+    named = listed([*tried[:NAMED], *more])
+    return f"search.prior gave {count_text(len(tried), 'trial')} a best setting of another dataset: {named}."
 
 
 def _settings(experiment: Experiment, cells: Sequence[Cell]) -> str:

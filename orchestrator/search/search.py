@@ -30,6 +30,7 @@ from orchestrator.search.preparation import (
 from orchestrator.search.resuming import answered, how_to_resume
 from orchestrator.search.time_left import SPENT, BudgetMeter, PlannedWork
 from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.studies.prior import read_prior, start_from_prior
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.studies.warm_start import read_sources, start_warm
 from orchestrator.text.addresses import without_password
@@ -113,7 +114,7 @@ def run_search(
     options = {name: without_password(value) for name, value in given.items() if value is not None}
     if not quiet:
         say(f"{experiment.name}: checking {', '.join(experiment.datasets)}")
-    sources = read_sources(experiment, output)
+    sources, prior = read_sources(experiment, output), read_prior(experiment, output)
     place = opened(experiment, workload, output, tracking_uri=tracking_uri, cluster=cluster)
     with place as here, closing(Ledger(here.directory / JOURNAL_FILE)) as ledger:
         uri, cluster, digests, directory = here.uri, here.cluster, here.digests, here.directory
@@ -138,7 +139,8 @@ def run_search(
         with closing(checkpoints), tracked(tracking), answered(interrupted):
             before = ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster, options, here.tokenizers)
-            for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
+            begun_from = (*start_warm(experiment, sources, ledger), *start_from_prior(prior, ledger))
+            for sentence in (*overlaps(experiment), *begun_from):
                 if not quiet:
                     say(sentence)
             ready = workload.expecting(digests)

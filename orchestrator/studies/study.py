@@ -36,7 +36,7 @@ from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.sections import Search
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point
-from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
+from orchestrator.journal.trial import PriorPoint, Stage, Trial, TrialState, WarmTrial
 from orchestrator.studies.samplers import distribution, make_sampler, needs_every_trial
 from search_spaces import Suggestion
 from trainables.config import TrialConfig, derive_seed
@@ -184,12 +184,21 @@ class Study:
         size: Number of trials that the study has in the end.
     """
 
-    def __init__(self, cell: Cell, search: Search, trials: int, warm: Sequence[WarmTrial] = ()) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        search: Search,
+        trials: int,
+        warm: Sequence[WarmTrial] = (),
+        prior: Sequence[PriorPoint] = (),
+    ) -> None:
         self.cell = cell
         self._search = search
         self.size = trials
         self._first_points: Sequence[Mapping[str, Any]] = (
-            cell.space.grid() if search.sampler == "grid" else [*cell.space.first_points(), *cell.enqueued]
+            cell.space.grid()
+            if search.sampler == "grid"
+            else [*cell.space.first_points(), *cell.enqueued, *(point.params for point in prior)]
         )
         self._asked = 0
         self._warm = len(warm)
@@ -387,14 +396,21 @@ class Studies:
             is_closed: Returns whether a study, given by its name, gets no new trials for now.
             setting_of: Returns the setting to use by the surface of a study so far, for ``confirm.surface``.
         """
-        search = experiment.search
+        search, history = experiment.search, ledger.history
+        priors = history.prior or {}
         self._setting_of = setting_of
         self._experiment, self._ledger, self._is_closed = experiment, ledger, is_closed
         self._studies = {
-            cell.name: Study(cell, search, experiment.trials_in(cell), ledger.history.warm.get(cell.name, ()))
+            cell.name: Study(
+                cell,
+                search,
+                experiment.trials_in(cell),
+                history.warm.get(cell.name, ()),
+                priors.get(cell.name, ()),
+            )
             for cell in experiment.cells()
         }
-        searched = ledger.history.stage(Stage.SEARCH)
+        searched = history.stage(Stage.SEARCH)
         for trial in searched:
             self._studies[trial.study].replay(trial)
         self._interrupted = deque(trial for trial in searched if not trial.has_ended)

@@ -60,7 +60,7 @@ def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: L
             fitting = [
                 point
                 for point in points
-                if same_data and _is_alike(point.first, config, cell) and _fits(point, cell, experiment)
+                if same_data and is_alike(point.first, config, cell) and _fits(point, cell, experiment)
             ]
             studies[cell.name] = [_taken(point, experiment) for point in fitting]
             passed_over += len(points) - len(fitting)
@@ -85,7 +85,7 @@ def _ended(history: History, cell: Cell) -> Iterator[Point]:
             yield point
 
 
-def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
+def is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
     """Whether a trial was trained and rated like the trials of a study, apart from the searched settings.
 
     For example, a value after 3 epochs says nothing about the point after 30 epochs.
@@ -110,10 +110,8 @@ def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
 
 def _fits(point: Point, cell: Cell, experiment: Experiment) -> bool:
     """Whether a point has all parameters of the space within their bounds, and all objectives."""
-    bounds, params = cell.space.bounds(), point.first.params
-    inside = all(name in bounds and bounds[name].contains(value) for name, value in params.items())
-    whole = cell.space.is_conditional or set(params) == set(bounds)
-    return inside and whole and (point.state is not TrialState.FINISHED or _values(point, experiment) is not None)
+    is_valued = point.state is not TrialState.FINISHED or _values(point, experiment) is not None
+    return cell.space.holds(point.first.params) and is_valued
 
 
 def _taken(point: Point, experiment: Experiment) -> WarmTrial:

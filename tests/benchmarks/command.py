@@ -31,6 +31,7 @@ BENCHMARKS = {
     "many_trials": "trials that sleep for a second, sixteen at a time, beside plain Ray Tune: 10,000 in 700 s",
     "memory": "what trials take while they share features, beside the features",
     "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
+    "prior": "regret of searches that begin from the best settings of other datasets, beside those that do not",
     "questions": "how often an answer says that the winner beats an equal, simulated",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
     "replicates": "regret of simulated noisy searches, with and without what is to help against noise",

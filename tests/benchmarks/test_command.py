@@ -41,6 +41,7 @@ TINY = {
     "many_trials": ["--trials", "20", "--workers", "2", "--seconds", "0.01", "--only", "ours"],
     "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
     "pages": ["--trials", "12", "--repeats", "1"],
+    "prior": ["--images", "60", "--settings", "6", "--seeds", "2"],
     "questions": ["--studies", "20", "--seeds", "3", "--likeness"],
     "race": ["--studies", "60", "--candidates", "2", "4", "--leads", "1.5"],
     "replicates": ["--problems", "2", "--noise", "1", "--budgets", "50", "--spaces", "120 listed"],

@@ -95,13 +95,15 @@ AT_THE_END = {"test_opened", "test_evaluated"}
 ONE_BY_ONE = Scenario(
     make_experiment(
         training={"epochs": 3},
-        search={"sampler": "tpe", "trials": 6, "seed": 3, "warm_start_from": ["past"]},
+        search={"sampler": "tpe", "trials": 6, "seed": 3, "warm_start_from": ["past"], "prior": "auto"},
         budget={"plateau": 2},
         confirm={"top": 1, "seeds": 2},
     ),
     # The first of each loss is the published one: a temperature of 0.1, a margin of 0.2.
     lambda log: TroubledWorkload(log=log, troubles={0.1: Trouble("error")}, diverges_above=0.19),
-    frozenset(ALWAYS | AT_THE_END | {"warm_started", "trial_retried", "trial_ended", "confirmation_planned"}),
+    frozenset(
+        ALWAYS | AT_THE_END | {"warm_started", "prior_read", "trial_retried", "trial_ended", "confirmation_planned"}
+    ),
     prepare=write_past,
 )
 """What comes next depends on all that came before: on sampler, scheduler, retries and budget alike."""
@@ -309,6 +311,7 @@ def judged(history: History) -> dict[str, Any]:
         "tests": history.tests,
         "openings": history.test_openings,
         "warm": history.warm,
+        "prior": history.prior,
         "measured": (history.fusions, history.footprints),
         "ended": (history.outcome, history.ended_by),
     }

@@ -20,8 +20,8 @@ MUTATIONS = (
     Mutation(
         name="a lead over the baseline does not pay for the other candidates",
         file="orchestrator/results/comparisons.py",
-        old="return max(after_holm, best_of_p(p, candidates)) if difference > 0 else after_holm",
-        new="return after_holm",
+        old="lucky = best_of_p(test.p, chances[label]) if test.difference > 0 else 0.0",
+        new="lucky = 0.0",
         tests="tests/orchestrator/results/test_verdict.py",
     ),
     Mutation(
@@ -104,15 +104,15 @@ MUTATIONS = (
     Mutation(
         name="a winner that beats every candidate is corrected by Holm as well",
         file="orchestrator/results/comparisons.py",
-        old="corrected=largest if largest <= rules.level < p else p",
-        new="corrected=p",
+        old="corrected[label] = largest if largest <= rules.level < p else p",
+        new="corrected[label] = p",
         tests="tests/orchestrator/results/test_verdict.py::test_a_winner_that_beats_every_candidate_needs_no_correction",
     ),
     Mutation(
         name="Welch's test is on val instead of test",
         file="orchestrator/results/comparisons.py",
-        old="_welch(ranked[0], other, rules.metric) for other in others",
-        new="_welch(ranked[0], other, rules.selection) for other in others",
+        old="            ranked[0].sample(metric), one.sample(metric), (not",
+        new="            ranked[0].sample(rules.selection), one.sample(rules.selection), (not",
         tests="tests/orchestrator/results/test_verdict.py::test_welchs_test_is_on_the_metric_that_decides",
     ),
     Mutation(
@@ -174,8 +174,8 @@ MUTATIONS = (
     Mutation(
         name="looks do not divide the level",
         file="orchestrator/regression/comparison.py",
-        old="(max(self.tests, 1) * self.looks)",
-        new="max(self.tests, 1)",
+        old="(max(tests, 1) * looks)",
+        new="max(tests, 1)",
         tests="tests/orchestrator/regression/test_changes.py",
     ),
     Mutation(

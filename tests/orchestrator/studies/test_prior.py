@@ -1,0 +1,121 @@
+"""Settings from elsewhere: which are taken, in which order they are tried, and that a journal keeps them."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.forecast.dry_run import sample_points
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.reader import read_history
+from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.caveats import comparability
+from orchestrator.studies.prior import read_prior, start_from_prior
+from orchestrator.studies.study import Studies
+from tests.support.experiments import start
+from trainables.errors import ConfigError
+
+PUBLISHED = {"temperature": 0.1, "training.learning_rate": 2e-4}
+
+
+def make(name: str, dataset: str, epochs: int = 1, **search: Any) -> Experiment:
+    space = {"space": {"nt_xent": {"temperature": [0.01, 0.4]}}, "training": {"learning_rate": [1e-5, 1e-2]}}
+    values = {
+        "name": name,
+        "datasets": [dataset],
+        "losses": ["nt_xent"],
+        "training": {"epochs": epochs, "learning_rate": 2e-4},
+        "search": {"trials": 12, **space, **search},
+        "resources": {"gpus": 0},
+    }
+    return validate(Experiment, values, name)
+
+
+def search(experiment: Experiment, output: Path, count: int, best: float = 0.05) -> list[Trial]:
+    """Begin or resume a search for some trials, whose value is highest at a temperature."""
+    directory = output / experiment.name
+    directory.mkdir(parents=True, exist_ok=True)
+    prior = read_prior(experiment, output)
+    with closing(Ledger(directory / "journal.jsonl")) as ledger:
+        start(ledger, experiment)
+        start_from_prior(prior, ledger)
+        studies, trials = Studies(experiment, ledger), []
+        for _ in range(count):
+            trial = studies.next()
+            assert trial is not None
+            ledger.report(
+                trial, trial.total_epochs, {"val/rsum": -abs(trial.params["temperature"] - best)}, TrialState.FINISHED
+            )
+            studies.observe(trial)
+            trials.append(trial)
+    return trials
+
+
+def best_params(output: Path, name: str) -> dict[str, Any]:
+    trials = read_history(output / name).stage(Stage.SEARCH)
+    return dict(max(trials, key=lambda trial: trial.best_value or 0).params)
+
+
+def test_the_best_settings_of_other_datasets_come_right_after_the_published_setting(tmp_path: Path) -> None:
+    for name, dataset in (("first", "birds"), ("second", "cars"), ("third", "birds"), ("own", "pets")):
+        search(make(name, dataset, sampler="random", seed=len(name)), tmp_path, 6)
+    search(make("other-metric", "boats", metric="val/i2t_r1"), tmp_path, 0)
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "journal.jsonl").write_text("{}\nno record\n{}\n")
+    experiment = make("new", "pets", prior="auto", enqueue={"nt_xent": [{"temperature": 0.2}]})
+    (points,) = read_prior(experiment, tmp_path).values()
+    # The newest search of each other dataset, the newest first.
+    assert [point.source for point in points] == ["birds-vsepp-nt_xent", "cars-vsepp-nt_xent"]
+    assert [point.params for point in points] == [best_params(tmp_path, "third"), best_params(tmp_path, "second")]
+    tried = [dict(trial.params) for trial in search(experiment, tmp_path, 4)]
+    assert tried[0] == PUBLISHED
+    assert tried[1]["temperature"] == 0.2
+    assert tried[2:] == [point.params for point in points]
+    (sentence,) = comparability(read_history(tmp_path / "new"))["pets"]
+    assert sentence.endswith("another dataset: pets-vsepp-nt_xent-0002 and pets-vsepp-nt_xent-0003.")
+
+
+def test_an_interrupted_search_suggests_the_points_of_an_undisturbed_one_when_all_else_is_gone(tmp_path: Path) -> None:
+    search(make("past", "birds", sampler="random"), tmp_path, 6)
+    undisturbed, interrupted = make("undisturbed", "pets", prior="auto"), make("interrupted", "pets", prior="auto")
+    expected = [dict(trial.params) for trial in search(undisturbed, tmp_path, 8)]
+    first = [dict(trial.params) for trial in search(interrupted, tmp_path, 1)]
+    (tmp_path / "past" / "journal.jsonl").unlink()
+    (tmp_path / "undisturbed" / "journal.jsonl").unlink()
+    search(make("later", "cars", sampler="random"), tmp_path, 6)
+    rest = [dict(trial.params) for trial in search(interrupted, tmp_path, 7)]
+    assert first + rest == expected
+
+
+def test_a_setting_that_does_not_fit_is_left_out_and_a_quarter_of_the_trials_is_the_most(tmp_path: Path) -> None:
+    for name, dataset, search_ in (
+        ("long", "boats", {"epochs": 2}),
+        ("wide", "cars", {"space": {"nt_xent": {"temperature": [0.45, 0.9]}}}),
+        ("good", "birds", {}),
+        ("best", "dogs", {}),
+    ):
+        search(make(name, dataset, sampler="random", **search_), tmp_path, 6)
+    (points,) = read_prior(make("new", "pets", prior="auto"), tmp_path).values()
+    assert [point.source for point in points] == ["dogs-vsepp-nt_xent", "birds-vsepp-nt_xent"]
+    few = make("few", "pets", prior="auto", trials=4)
+    (found,) = read_prior(few, tmp_path).values()
+    assert found == points[:1]
+    (cell,) = few.cells()
+    shown = sample_points(few, cell, 4, found)
+    assert [point.get("source") for point in shown] == [None, "dogs-vsepp-nt_xent", None, None]
+    assert dict(shown[0].params) == PUBLISHED
+    assert read_prior(make("none", "pets"), tmp_path) == {}
+
+
+def test_a_study_that_chooses_its_loss_refuses_a_prior() -> None:
+    with pytest.raises(ConfigError, match=r"search.prior: needs search.loss: each"):
+        make("new", "pets", prior="auto", loss="choose")
+
+
+def test_a_grid_refuses_a_prior() -> None:
+    listed: dict[str, Any] = {"space": {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}, "training": {}}
+    with pytest.raises(ConfigError, match=r"search.prior: a grid tries its own values alone"):
+        make("new", "pets", prior="auto", sampler="grid", **listed)
