@@ -6,10 +6,10 @@ from typing import Any
 
 from mlflow import MlflowClient
 
-from orchestrator import tracking
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.store import STATUS
 
 
 def stored(output: Path) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def assert_store_agrees(history: History, output: Path, *, running: str = "KILLE
     assert set(found) == set(history.trials) | {trial.study for trial in history.trials.values()}
     for trial in history.trials.values():
         run, steps = found[trial.id]
-        assert run.info.status == {**tracking.STATUS, TrialState.RUNNING: running}[trial.state]
+        assert run.info.status == {**STATUS, TrialState.RUNNING: running}[trial.state]
         assert run.data.params["training.epochs"] == "6"
         assert run.data.tags["mlflow.parentRunId"] == found[trial.study][0].info.run_id
         expected = {

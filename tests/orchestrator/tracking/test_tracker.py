@@ -12,12 +12,12 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from orchestrator import tracking
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import connection
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.connection import count_experiments
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.tracking.view import experiment_tags
@@ -317,9 +317,9 @@ def test_experiments_share_a_store(output: Path) -> None:
     uri = default_uri(output)
     Store(uri, output, "tiny")
     Store(uri, output, "other")
-    assert tracking.count_experiments(uri) >= 3
+    assert count_experiments(uri) >= 3
     with pytest.raises(ConnectionError, match="http://127.0.0.1:9"):
-        tracking.count_experiments("http://127.0.0.1:9")
+        count_experiments("http://127.0.0.1:9")
 
 
 def test_what_strangers_wrote_stays_text(output: Path) -> None:
