@@ -133,5 +133,5 @@ def test_a_password_on_a_command_line_is_warned_of_and_not_repeated(
         main(line)
     said = capsys.readouterr()
     assert "CANARY" not in said.out + said.err
-    assert "a password on a command line can be read by other users" in said.err
+    assert "other users can read a password on a command line" in said.err
     assert ended.value.code == code

@@ -94,7 +94,7 @@ def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
     there = runs.with_name("there")
     take(runs, there)
     reason = f"{there / 'mlflow.db'}: keeps its files in {runs}, from where its folder was moved or copied"
-    remedy = f"rename mlflow.db: `orchestrator sync --output {there}` makes it anew from the journals"
+    remedy = f"rename mlflow.db and make it again: `orchestrator sync --output {there}`"
     (finding,) = tracking(there, capsys)
     assert (finding["state"], finding["found"]) == ("fail", reason) and remedy in finding["way_out"]
     run("doctor", "--output", str(there), code=1)
