@@ -8,7 +8,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from tests.support.installed import asked
-from tests.test_architecture import GRAPH, PACKAGES
+from tests.test_architecture import PACKAGES, graph
 from trainables import extras
 from trainables.extras import EXTRAS, MissingExtraError, is_installed, missing_modules, require
 
@@ -28,7 +28,7 @@ def test_every_import_is_of_the_core_or_of_an_extra() -> None:
     owners_of = packages_distributions().items()
     core = {module for module, owners in owners_of if names & set(map(canonicalize_name, owners))}
     known = {*core, *(module for modules in EXTRAS.values() for module in modules), *PACKAGES, *sys.stdlib_module_names}
-    tops = {target.partition(".")[0] for targets in GRAPH.values() for target in targets}
+    tops = {target.partition(".")[0] for targets in graph().values() for target in targets}
     assert {COME_ALONG.get(top, top) for top in tops} - known == set()
 
 

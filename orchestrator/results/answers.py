@@ -149,7 +149,7 @@ def over_datasets(summary: Summary) -> list[Answer]:
         dataset: {loss: standing.result.mean for loss, standing in _best_standings(verdict).items()}
         for dataset, verdict in confirmed.items()
     }
-    return [*found, *_order(runs), *_mean_ranks(scores)]
+    return [*found, *_order(runs, scores), *_mean_ranks(scores)]
 
 
 def _winners(summary: Summary) -> Answer:
@@ -204,15 +204,27 @@ def _image_runs(verdict: DatasetVerdict) -> dict[str, Runs]:
     return runs
 
 
-def _order(runs: Mapping[str, Mapping[str, Runs]]) -> list[Answer]:
-    """Return whether the order of losses differs between datasets; none where it cannot be tested."""
+def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
+    """Return whether the differences between losses depend on the dataset; none where it cannot be tested.
+
+    The sizes of the differences may depend on it where one loss has the highest mean everywhere, so both are said.
+    """
     found = interaction_test(runs)
     if found is None:
         return []
     differs = found.p <= LEVEL
     losses = count_text(len(found.losses), "loss")
-    answer = "The order of losses differs between datasets" if differs else "A different order of losses is not shown"
-    headline = f"{answer}: interaction of loss and dataset, {p_equals(found.p)} ({losses})."
+    leaders: dict[str, list[str]] = {}
+    for dataset, means in scores.items():
+        leaders.setdefault(printed(max(means, key=means.__getitem__)), []).append(printed(dataset))
+    if len(leaders) == 1:
+        first = f"{next(iter(leaders))} has the highest mean on every dataset"
+    else:
+        first = f"Highest means: {'; '.join(f'{loss} on {listed(places)}' for loss, places in leaders.items())}"
+    shown = (
+        "Differences depend on the dataset: interaction" if differs else "An interaction with the dataset is not shown:"
+    )
+    headline = f"{first}. {shown} {p_equals(found.p)} ({losses})."
     largest = max(
         ((abs(found.effects[row, column]), row, column) for row, column in np.ndindex(*found.effects.shape)),
     )

@@ -13,6 +13,7 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote
+from uuid import uuid4
 
 from orchestrator.text.addresses import without_password
 from trainables.extras import missing_modules
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 DATABASE = "mlflow.db"
 """Name of the database in an output folder, which its experiments share by default."""
+
+SQLITE = "sqlite:///"
+"""Beginning of the address of a database file."""
 
 ARTIFACTS = "artifacts"
 """Folder of all artifacts beside the database."""
@@ -69,9 +73,9 @@ def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing
         StoreMovedError: If the files lie beside the database, and are looked for elsewhere.
     """
     address, uri = experiment.artifact_location or "", str(client.tracking_uri)
-    database, former = Path(uri.removeprefix("sqlite:///")), Path(unquote(address.removeprefix("file://")))
+    database, former = Path(uri.removeprefix(SQLITE)), Path(unquote(address.removeprefix("file://")))
     here = database.parent / ARTIFACTS / former.name
-    is_default = uri.startswith("sqlite:///") and database.name == DATABASE and address.startswith("file:///")
+    is_default = uri.startswith(SQLITE) and database.name == DATABASE and address.startswith("file:///")
     if not is_default or former.parent.name != ARTIFACTS or former == here or not (here.is_dir() or is_writing):
         return
     if former.is_dir() and not here.is_dir():
@@ -116,11 +120,23 @@ def first_line(error: Exception) -> str:
 
 
 def connect(uri: str, output: Path) -> "MlflowClient":
-    """Open the store under a lock, because two processes that create the database at once would break its migration."""
+    """Open the store under a lock, because two processes that create the database at once would break its migration.
+
+    A new database of SQLite appears whole: a process that is killed during the migration would leave tables that the
+    next migration trips over.
+    """
     hush()
     from mlflow import MlflowClient
 
     with alone(output / ".mlflow.lock"):
+        database = Path(uri.removeprefix(SQLITE))
+        if uri.startswith(SQLITE) and "?" not in uri and not database.exists():
+            for remains in database.parent.glob(f".{database.name}.*.unfinished"):
+                remains.unlink(missing_ok=True)
+            # A new name each time, because MLflow keeps what it opened by the name.
+            unfinished = database.with_name(f".{database.name}.{uuid4().hex}.unfinished")
+            MlflowClient(tracking_uri=f"{SQLITE}{unfinished}").search_experiments(max_results=1)
+            unfinished.replace(database)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
@@ -145,7 +161,7 @@ def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -
         DeliveryBusyError: If another process delivers, and ``waits`` is false.
     """
     # One store has one name here, however its address is written.
-    database = uri.removeprefix("sqlite:///")
+    database = uri.removeprefix(SQLITE)
     store = without_password(uri).rstrip("/") if database == uri else str(Path(database).resolve())
     digest = hashlib.sha256(f"{store}\n{experiment}".encode()).hexdigest()[:16]
     descriptor = os.open(output / f".delivery-{digest}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)

@@ -20,6 +20,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from orchestrator.journal.history import History
 from orchestrator.journal.records import Record, TrialCreated, TrialRecord, TrialStarted
 from orchestrator.journal.trial import TrialState
+from orchestrator.text.values import count_text
 from orchestrator.tracking.address import sync_command
 from orchestrator.tracking.connection import first_line, store_failures, take_turn
 from orchestrator.tracking.store import STATUS, Store
@@ -107,9 +108,9 @@ class Tracker:
         self._thread.join(seconds + 5)
         if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:
             reason = self.problem or "it did not answer in time"
+            missing = count_text(len(self._due), "run") if self._due else "the last records"
             self.problem = (
-                f"{len(self._due)} runs are not up to date in MLflow: {reason}; "
-                f"`{self._sync_command}` delivers them when it answers again"
+                f"{missing} not delivered to MLflow: {reason}; run `{self._sync_command}` when it answers again"
             )
 
     def _run(self) -> None:

@@ -156,6 +156,7 @@ ELSEWHERE = {
 """Where a driver is killed at the other kinds of records."""
 
 NOWHERE = {
+    "prior_read": "written as warm_started is, before the first trial; test_every_record.py crashes at it",
     "memory_measured": "a fake training has no GPU whose memory could be measured; written as fusion_measured is",
     "suite_started": "written by a regression rerun, which is no search, as the second record of a journal",
     "confirmation_planned": "test_every_record.py crashes a search there, in one process",

@@ -80,7 +80,7 @@ def test_statistics_are_counted_on_the_same_batches_at_each_epoch_and_for_each_s
 ) -> None:
     seen: list[tuple[tuple[int, ...], ...]] = []
 
-    def note(model: Any, loss: Any, batches: Iterable[Batch]) -> dict[str, Any]:
+    def note(model: Any, loss: Any, batches: Iterable[Batch], **_: Any) -> dict[str, Any]:
         seen.append(captions_of(batches))
         return {}
 

@@ -15,5 +15,5 @@ def test_what_a_start_lacks_is_said_with_the_file(tmp_path: Path) -> None:
     journal.close()
     history = read_history(tmp_path)
     assert not history.finished
-    with pytest.raises(NoStartError, match=r"journal\.jsonl: does not say the name of the experiment, .* restore"):
+    with pytest.raises(NoStartError, match=r"journal\.jsonl: has no name, .* restore"):
         _ = history.name

@@ -14,7 +14,6 @@ from orchestrator.search.search import run_search
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 from tests.support.in_process import without_ray
-from trainables.errors import ConfigError
 
 WORKLOAD = FakeWorkload(noise=1.0)
 
@@ -63,8 +62,3 @@ def test_without_a_surface_the_last_trial_is_no_candidate(tmp_path: Path) -> Non
     (cell,) = wanted.cells()
     assert len(history.study(cell.name)) == 5
     assert surface_trials(wanted, history) == []
-
-
-def test_a_population_has_no_surface() -> None:
-    with pytest.raises(ConfigError, match=r"confirm\.surface: trials of a population"):
-        make_experiment(scheduler={"name": "pbt"}, search={"sampler": "random", "trials": 8}, confirm={"surface": True})

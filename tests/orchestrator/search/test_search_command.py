@@ -240,7 +240,7 @@ def test_a_folder_that_cannot_be_written_is_refused(root: Path, capsys: pytest.C
     ("options", "message"),
     [
         (["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster answers: Connection refused; start its"),
-        (["--address", "ray://127.0.0.1:10001"], "a search keeps its journal in this process"),
+        (["--address", "ray://127.0.0.1:10001"], "Ray's client would move the journal to the head"),
         (["--storage", "gs://bucket"], "gs://bucket: must be s3://bucket/prefix"),
         (["--storage", "s3://b?endpoint_override=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
         (["--storage", "data/pets/train_caps.txt"], "cannot be written: Not a directory; choose another"),

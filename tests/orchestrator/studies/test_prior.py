@@ -106,7 +106,7 @@ def test_a_setting_that_does_not_fit_is_left_out_and_a_quarter_of_the_trials_is_
     (cell,) = few.cells()
     shown = sample_points(few, cell, 4, found)
     assert [point.get("source") for point in shown] == [None, "dogs-vsepp-nt_xent", None, None]
-    assert dict(shown[0].params) == PUBLISHED
+    assert shown[0]["params"] == PUBLISHED
     assert read_prior(make("none", "pets"), tmp_path) == {}
 
 

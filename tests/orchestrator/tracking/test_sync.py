@@ -4,6 +4,7 @@ import shutil
 import threading
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from mlflow import MlflowClient
@@ -14,7 +15,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.connection import DeliveryBusyError, take_turn
+from orchestrator.tracking.connection import DeliveryBusyError, connect, take_turn
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.sync import deliver, find_differences
 from orchestrator.tracking.tracker import Tracker
@@ -161,3 +162,18 @@ def test_a_store_whose_driver_is_missing_is_refused(
         main(["sync", "tiny", "--output", str(directory.parent), "--tracking-uri", uri])
     said = capsys.readouterr().err
     assert end.value.code == 2 and message in said and "Traceback" not in said
+
+
+def test_a_database_whose_creation_was_interrupted_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = default_uri(tmp_path)
+    with monkeypatch.context() as interrupted:
+        # As by a kill in the middle of the migration: the tables are there in part.
+        interrupted.setattr(MlflowClient, "search_experiments", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            connect(uri, tmp_path)
+    assert not (tmp_path / "mlflow.db").exists()
+    assert list(tmp_path.glob(".mlflow.db.*.unfinished"))
+    assert [one.name for one in connect(uri, tmp_path).search_experiments()] == ["Default"]
+    assert not list(tmp_path.glob(".mlflow.db.*.unfinished"))

@@ -209,7 +209,7 @@ def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Pat
     add_trial(ledger, [1.0])
     tracker.close(1)
     assert tracker.problem is not None
-    assert "1 runs are not up to date in MLflow" in tracker.problem
+    assert "1 run not delivered to MLflow" in tracker.problem
     assert "\n" not in tracker.problem
 
 

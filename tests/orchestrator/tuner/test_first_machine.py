@@ -88,9 +88,7 @@ def test_one_that_never_comes_is_said_with_the_way_out(
     grow: Callable[[dict[float, dict[str, Any]]], Growing],
 ) -> None:
     cluster = grow({5: told("small", 1)})
-    with pytest.raises(
-        ClusterError, match=r"no machine with 2 CPUs and 1 GPUs has joined .* within 15 minutes: `ray st"
-    ):
+    with pytest.raises(ClusterError, match=r"no machine with 2 CPUs and 1 GPUs joined .* in 15 minutes; .*ray st"):
         machines_that_run_trials(Resources(cpus=2, gpus=1), lambda: False)
     assert cluster.now == pytest.approx(900, abs=2) and cluster.asked[-1] == []
 
