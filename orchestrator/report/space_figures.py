@@ -243,12 +243,13 @@ def _field(found: Band, first: str, second: str) -> list[Json]:
             **about,
             "z": [rounded(row, 4) for row in found.surface.reach(predicted).reshape(GRID, GRID)],
             "contours": {"coloring": "none", "start": REACH, "end": REACH, "size": 1},
-            "line": {"width": 2.5, "color": "--ink"},
+            # The scale is dark where values are good, and the edge runs there in both themes.
+            "line": {"width": 2.5, "color": "#ffffff"},
             "showscale": False,
         },
         {
             **line([found.setting[first]], [found.setting[second]], color="--ink", hoverinfo="skip", mode="markers"),
-            "marker": {"symbol": "x", "size": 10, "color": "--ink"},
+            "marker": {"symbol": "x", "size": 12, "color": "#ffffff", "line": {"width": 1.5, "color": "#000000"}},
         },
     ]
 
