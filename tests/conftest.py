@@ -130,9 +130,12 @@ def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return template
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium without a window, driven by Playwright, made once; where there is none, what needs it is skipped."""
+    """Chromium without a window, driven by Playwright; where there is none, what needs it is skipped.
+
+    It ends with its module, because Playwright keeps an event loop running, in which no other test could run its own.
+    """
     from playwright.sync_api import sync_playwright
 
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

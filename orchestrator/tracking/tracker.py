@@ -109,9 +109,8 @@ class Tracker:
         if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:
             reason = self.problem or "it did not answer in time"
             missing = count_text(len(self._due), "run") if self._due else "the last records"
-            self.problem = (
-                f"{missing} not delivered to MLflow: {reason}; run `{self._sync_command}` when it answers again"
-            )
+            remedy = f"`{self._sync_command}` delivers the rest when it answers again"
+            self.problem = f"{missing} not delivered to MLflow: {reason}; {remedy}"
 
     def _run(self) -> None:
         try:
