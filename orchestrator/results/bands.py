@@ -7,8 +7,6 @@ A surface (``surface.py``) needs a study whose parameters are numbers that each 
     stopped early        an estimate of the value at the end, with its error, see ``surface.value_at_end``
     diverged             the lowest value of the study, with the spread of all values as its error: without them a
                          region in which every training diverges would look unexplored
-
-A setting that moved to another trial's model has no single setting, so studies of populations have no surface.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

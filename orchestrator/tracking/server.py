@@ -176,6 +176,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The startup of MLflow's application only cleans up after its assistant, with `docker` where there is one.
         lifespan="off",
         ws="none",
+        # A request that a client never ends would otherwise keep a server that is asked to end alive for ever.
+        timeout_graceful_shutdown=30,
     )
 
 
