@@ -180,6 +180,8 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
         page.screenshot(path=screenshots / "mlflow-runs-1280.png")
         assert cells(page, "metrics.`val/rsum_best`")[0] == "140", "also in a narrow window"
         page.set_viewport_size({"width": 1920, "height": 1000})
+        # The table draws the columns that a wider window shows only after the change.
+        page.wait_for_selector('.ag-cell[col-id="tags.`state`"]')
         assert page.locator("text=newer").count() >= 1
         assert cells(page, "attributes.`Run Name`")[0].endswith("\n0000 nt_xent τ=0.05")
         assert cells(page, "metrics.`val/rsum_best`") == ["140", "139", "138.5", "138", "99", "80", "10"]
