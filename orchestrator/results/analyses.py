@@ -40,6 +40,7 @@ from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
 from orchestrator.results.judged import JudgedVerdict, judged_answer
 from orchestrator.results.trends import trend_answer
+from orchestrator.results.winner import find_winning_points
 from orchestrator.text.values import count_text, value_text
 from orchestrator.text.wording import metric_words, number_text, parameter_names, printed, setting_text, share_text
 from search_spaces import Range
@@ -138,9 +139,14 @@ class Analyses:
             trends: See ``trends_of``.
             judged: See ``judged_verdicts``.
         """
+        standing, best = verdict and verdict.winner, find_winning_points(self.history).get(dataset)
+        if standing is not None:
+            winner = (standing.candidate.model, standing.candidate.loss)
+        else:
+            winner = (best.first.config.model, best.first.config.loss) if best is not None else None
         answers = (
             self._front(dataset),
-            *band_answers(dataset, list(_of_dataset(self.bands, self._trials(dataset)).values())),
+            *band_answers(dataset, list(_of_dataset(self.bands, self._trials(dataset)).values()), winner),
             trend_answer(dataset, trends),
             judged_answer(dataset, judged),
             self._equal_budget(dataset),

@@ -147,6 +147,11 @@ class Band:
         return self.expected(place_of(self.bounds, self.best.first))
 
     @property
+    def of(self) -> tuple[str, str]:
+        """Model and loss of the study."""
+        return self.best.first.config.model, self.loss
+
+    @property
     def settings(self) -> int:
         """Number of settings that the surface rests on."""
         return self.known + self.stopped + self.diverged
@@ -265,16 +270,23 @@ def value_at(bound: Range | Values, share: float) -> float:
     return float(sorted(bound.values)[round(share * (len(bound.values) - 1))])
 
 
-def band_answers(dataset: str, found: Sequence[Band]) -> list[Answer]:
-    """Return the answers about the coefficients of a dataset's losses, the best loss first; none without a surface."""
+def band_answers(dataset: str, found: Sequence[Band], winner: tuple[str, str] | None = None) -> list[Answer]:
+    """Return the answers about the coefficients of a dataset's losses; none without a surface.
+
+    Args:
+        dataset: Name of the dataset.
+        found: The bands of its studies.
+        winner: Model and loss of the dataset's winner, whose band comes first; the others follow by their best value.
+    """
     if not found:
         return []
-    ordered = sorted(found, key=lambda band: -(band.best.value or 0.0))
-    return [_best_settings(dataset, ordered), _effects(dataset, ordered)]
+    ordered = sorted(found, key=lambda band: (band.of != winner, -(band.best.value or 0.0)))
+    return [_best_settings(dataset, ordered, winner), _effects(dataset, ordered)]
 
 
-def _best_settings(dataset: str, found: Sequence[Band]) -> Answer:
+def _best_settings(dataset: str, found: Sequence[Band], winner: tuple[str, str] | None) -> Answer:
     first, metric = found[0], found[0].metric
+    notes = [] if winner in (None, first.of) else [_of_another(first, winner[1])]
     columns = [
         Column("study", "study", hidden=True),
         Column("loss", "loss", hidden=True),
@@ -303,8 +315,15 @@ def _best_settings(dataset: str, found: Sequence[Band]) -> Answer:
         _headline(first),
         numbers={"share": first.surface.share},
         table=table_of(columns, rows),
-        notes=tuple(_notes(first)),
+        notes=(*notes, *_notes(first)),
         figure="slices",
+    )
+
+
+def _of_another(band: Band, winner: str) -> str:
+    return (
+        f"These are settings of {printed(band.loss)}. {printed(winner)}, the winner's loss, has too few trials: "
+        f"{FEWEST} are needed, {FEWEST_KNOWN} of them trained to the end."
     )
 
 

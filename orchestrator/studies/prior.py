@@ -19,6 +19,7 @@ from orchestrator.journal.reader import read_history
 from orchestrator.journal.records import PriorRead
 from orchestrator.journal.trial import PriorPoint
 from orchestrator.studies.warm_start import is_alike
+from orchestrator.text.terminal import say
 from orchestrator.text.values import count_text
 
 SHARE = 4
@@ -28,7 +29,8 @@ SHARE = 4
 def read_prior(experiment: Experiment, output: Path) -> Mapping[str, Sequence[PriorPoint]]:
     """Return study -> the settings from elsewhere that it is to try, in their order; empty without ``search.prior``.
 
-    An experiment that has begun keeps the settings of its journal.
+    An experiment that has begun keeps the settings of its journal. A damaged journal of another experiment is left out,
+    with a line on standard error.
 
     Raises:
         JournalError: If the experiment's own journal is damaged.
@@ -68,8 +70,10 @@ def _histories(experiment: Experiment, output: Path) -> list[History]:
             try:
                 found.append(read_history(path.parent))
             except JournalError:
-                # A damaged journal is the concern of `orchestrator doctor`, and no reason to refuse this search.
-                continue
+                # No reason to refuse this search.
+                name = path.parent.name
+                line = f"search.prior: {name} is left out, its journal is damaged; see `orchestrator status {name}`"
+                say(line, error=True)
     alike = [history for history in found if history.trials and history.metric == experiment.search.metric]
     return sorted(alike, key=lambda history: max(trial.created for trial in history.trials.values()), reverse=True)
 

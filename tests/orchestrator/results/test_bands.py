@@ -1,12 +1,15 @@
 """The best settings of a study and the effects of its parameters, from journals of searches that nobody ran."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.analyses import Analyses
-from orchestrator.results.bands import FEWEST, Band, in_two_digits, searched_numbers
+from orchestrator.results.bands import FEWEST, Band, band_answers, in_two_digits, searched_numbers
+from orchestrator.text.wording import printed
 from tests.support.experiments import make_experiment
 from tests.support.two_coefficients import BEST_RATE, RATES, STUDY, add, history_of
 
@@ -40,6 +43,19 @@ def test_coefficients_that_belong_together_are_named() -> None:
     (answer,) = (one for one in Analyses(history_of(48, tilt=0.6)).answers("pets", None) if one.key == "best_settings")
     assert "Choose margin and learning rate together: a larger margin needs a larger learning rate." in answer.notes
     assert band_of(history_of(24)).together == []
+
+
+def test_the_winners_loss_comes_first_and_another_loss_says_so() -> None:
+    (band,) = Analyses(history_of(24)).bands.values()
+    other = replace(band, loss="nt_xent", study="pets-vsepp-nt_xent")
+    for winner, named in (("triplet_sh", "Triplet SH settings"), ("nt_xent", "NT-Xent settings")):
+        answer, effects = band_answers("pets", [band, other], (band.of[0], winner))
+        assert answer.headline.startswith(named) and effects.headline.startswith(printed(winner))
+        assert not any("the winner's loss" in note for note in answer.notes)
+    answer = band_answers("pets", [band], (band.of[0], "nt_xent"))[0]
+    assert answer.notes[0].startswith(
+        "These are settings of Triplet SH. NT-Xent, the winner's loss, has too few trials"
+    )
 
 
 def test_few_trials_and_lists_of_words_have_no_surface() -> None:

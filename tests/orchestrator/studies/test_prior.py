@@ -59,7 +59,9 @@ def best_params(output: Path, name: str) -> dict[str, Any]:
     return dict(max(trials, key=lambda trial: trial.best_value or 0).params)
 
 
-def test_the_best_settings_of_other_datasets_come_right_after_the_published_setting(tmp_path: Path) -> None:
+def test_the_best_settings_of_other_datasets_come_right_after_the_published_setting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, dataset in (("first", "birds"), ("second", "cars"), ("third", "birds"), ("own", "pets")):
         search(make(name, dataset, sampler="random", seed=len(name)), tmp_path, 6)
     search(make("other-metric", "boats", metric="val/i2t_r1"), tmp_path, 0)
@@ -67,6 +69,7 @@ def test_the_best_settings_of_other_datasets_come_right_after_the_published_sett
     (tmp_path / "torn" / "journal.jsonl").write_text("{}\nno record\n{}\n")
     experiment = make("new", "pets", prior="auto", enqueue={"nt_xent": [{"temperature": 0.2}]})
     (points,) = read_prior(experiment, tmp_path).values()
+    assert capsys.readouterr().err.startswith("search.prior: torn is left out, its journal is damaged")
     # The newest search of each other dataset, the newest first.
     assert [point.source for point in points] == ["birds-vsepp-nt_xent", "cars-vsepp-nt_xent"]
     assert [point.params for point in points] == [best_params(tmp_path, "third"), best_params(tmp_path, "second")]
