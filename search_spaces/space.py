@@ -13,7 +13,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, Protocol
 
-from trainables.config import LEARNED
+from trainables.feasibility import LEARNED
 
 
 class SpaceError(ValueError):

@@ -39,9 +39,6 @@ PIXEL_MODELS = ("vsepp",)
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """Value of a hyper-parameter: a number, a word, or coefficients."""
 
-LEARNED = "learned"
-"""Value of a hyper-parameter of a loss that is learned with the model."""
-
 TOKENIZERS = ("english", "words", "characters")
 """The tokenizers that ship; see ``trainables.data.tokenizers``."""
 

@@ -23,6 +23,9 @@ from typing import Literal
 
 from trainables.errors import ConfigError
 
+LEARNED = "learned"
+"""Value of a hyper-parameter of a loss that is learned with the model."""
+
 Kind = Literal["positive", "negative", "relative"]
 """Argument of a polynomial: s+, s-, or Delta."""
 

@@ -17,12 +17,13 @@ from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, write_file
 from trainables.cocos import ContributionStatistics, Spread, count_contributions
-from trainables.config import LEARNED, TrialConfig, derive_seed
+from trainables.config import TrialConfig, derive_seed
 from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
 from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions, similarities
+from trainables.feasibility import LEARNED
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models import build_model

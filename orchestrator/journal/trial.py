@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from trainables.config import LEARNED, TrialConfig
+from trainables.config import TrialConfig
+from trainables.feasibility import LEARNED
 
 SHARE_OF_BEST = 0.95
 """Share of its best value from which a trial counts as nearly there, see ``Trial.epochs_to_95``."""

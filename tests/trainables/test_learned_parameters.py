@@ -12,10 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import BEST, STATE, EpochReport, read_file, save_epoch
-from trainables.config import LEARNED, Change, TrialConfig
+from trainables.config import Change, TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
 from trainables.evaluation import similarities
+from trainables.feasibility import LEARNED
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.parameters import learnable_of, learned_names, with_values
 from trainables.trial import Trial, run_trial

@@ -22,8 +22,8 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from trainables.config import LEARNED
 from trainables.errors import ConfigError
+from trainables.feasibility import LEARNED
 
 Parameter = float | Tensor
 """A number, or a tensor of the leading shape (...) of the similarities."""

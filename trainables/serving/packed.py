@@ -20,13 +20,14 @@ import torch
 from safetensors.torch import save_file
 
 from trainables.checkpoint import BEST, read_file
-from trainables.config import LEARNED, TrialConfig
+from trainables.config import TrialConfig
 from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import Dataset, Split
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
 from trainables.errors import CheckpointError, ConfigError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+from trainables.feasibility import LEARNED
 from trainables.files import read_state, write_whole
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
