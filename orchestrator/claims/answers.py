@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from orchestrator.claims.claims import Claims, Part, setting_of
-from orchestrator.claims.engine import Finding, Group, Missing, Outcome, Test
+from orchestrator.claims.engine import ClaimResult, Group, Missing, Outcome, Test
 from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import listed, measured, number_text, p_equals, printed, setting_text, share_text
@@ -36,27 +36,27 @@ ASKED = {
 """Kind of a part -> what it asks in each dataset and model."""
 
 
-def answers_of(claims: Claims, findings: Sequence[Finding], cells: int) -> list[Answer]:
+def answers_of(claims: Claims, results: Sequence[ClaimResult], cells: int) -> list[Answer]:
     """Return the answer about all claims, then one about each claim.
 
     Args:
         claims: The claims.
-        findings: The answer to each.
+        results: The answer to each.
         cells: Number of cells that were run.
     """
-    return [_of_page(claims, findings, cells), *map(_of_claim, findings)]
+    return [_of_page(claims, results, cells), *map(_of_claim, results)]
 
 
-def sentence_of(finding: Finding) -> str:
+def sentence_of(result: ClaimResult) -> str:
     """Return the answer to a claim in a sentence, with the test that decides it."""
-    said, weakest = f"Claim {finding.claim.number} {WORDS[finding.outcome][0]}", finding.weakest
+    said, weakest = f"Claim {result.claim.number} {WORDS[result.outcome][0]}", result.weakest
     if weakest is None:
-        return f"{said}: {_lacks(finding.missing)[0]}."
-    if finding.outcome is Outcome.HOLDS:
-        return f"{said} in {count_text(len(finding.tests), 'test')}, {p_equals(finding.p or 0.0)}."
-    if finding.outcome is Outcome.CONTRADICTED:
-        weakest = min(finding.tests, key=lambda test: test.p_against)
-        return f"{said}: {_evidence(weakest)}, {p_equals(finding.p_against or 0.0)}."
+        return f"{said}: {_lacks(result.missing)[0]}."
+    if result.outcome is Outcome.HOLDS:
+        return f"{said} in {count_text(len(result.tests), 'test')}, {p_equals(result.p or 0.0)}."
+    if result.outcome is Outcome.CONTRADICTED:
+        weakest = min(result.tests, key=lambda test: test.p_against)
+        return f"{said}: {_evidence(weakest)}, {p_equals(result.p_against or 0.0)}."
     return f"{said}: {_evidence(weakest)}, {p_equals(weakest.p)} before the correction."
 
 
@@ -114,8 +114,8 @@ def _metrics(names: Iterable[str]) -> str:
     return listed(f"{way[0]} {rest}".strip() if len(way) == 1 else f"{rest} (i2t, t2i)" for rest, way in ways.items())
 
 
-def _of_page(claims: Claims, findings: Sequence[Finding], cells: int) -> Answer:
-    counts = Counter(finding.outcome for finding in findings)
+def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answer:
+    counts = Counter(result.outcome for result in results)
     said = listed(f"{counts[one]} {WORDS[one][counts[one] > 1]}" for one in Outcome if counts[one])
     columns = [
         Column("id", "claim", hidden=True),
@@ -138,13 +138,13 @@ def _of_page(claims: Claims, findings: Sequence[Finding], cells: int) -> Answer:
             "" if one.weakest is None else _number(one.weakest),
             len(one.tests) or None,
         )
-        for one in findings
+        for one in results
     ]
     return Answer(
         key="claims",
         dataset="",
         question=f"Which claims of {claims.source} hold here?",
-        headline=f"Of {count_text(len(findings), 'claim')} {said} ({count_text(cells, 'cell')}).",
+        headline=f"Of {count_text(len(results), 'claim')} {said} ({count_text(cells, 'cell')}).",
         numbers={str(outcome): counts[outcome] for outcome in Outcome},
         table=table_of(columns, rows),
         notes=(
@@ -154,9 +154,9 @@ def _of_page(claims: Claims, findings: Sequence[Finding], cells: int) -> Answer:
     )
 
 
-def _of_claim(finding: Finding) -> Answer:
-    claim = finding.claim
-    ordered = sorted(finding.tests, key=lambda test: -test.p)
+def _of_claim(result: ClaimResult) -> Answer:
+    claim = result.claim
+    ordered = sorted(result.tests, key=lambda test: -test.p)
     columns = [
         Column("dataset", "dataset"),
         Column("model", "model"),
@@ -180,16 +180,16 @@ def _of_claim(finding: Finding) -> Answer:
     ]
     rest = len(ordered) - SHOWN
     more = (f"{count_text(rest, 'further test')} with smaller p-values.",) if rest > 0 else ()
-    missing = tuple(f"Also, {sentence}." for sentence in _lacks(finding.missing)[1:])
+    missing = tuple(f"Also, {sentence}." for sentence in _lacks(result.missing)[1:])
     asked = (f"Asked ({claim.where}): {'; '.join(map(_asked, claim.holds_if))}.",)
     return Answer(
         key=claim.id,
         dataset="",
         question=claim.statement,
-        headline=sentence_of(finding),
-        verdict=str(finding.outcome),
+        headline=sentence_of(result),
+        verdict=str(result.outcome),
         closest=claim.id,
-        numbers={"p": finding.p, "p_against": finding.p_against},
+        numbers={"p": result.p, "p_against": result.p_against},
         table=table_of(columns, rows) if rows else None,
         notes=(*asked, *((claim.note,) if claim.note else ()), *missing, *more),
     )

@@ -21,6 +21,7 @@ from orchestrator.reference.published import (
     PublishedRow,
     published_rows,
 )
+from orchestrator.results.confirmation import metrics_of
 from orchestrator.results.statistics import Measure, measure
 from trainables.errors import ConfigError
 
@@ -125,11 +126,11 @@ def _candidates(history: History) -> dict[str, list[list[Trial]]]:
     for trial in history.stage(Stage.CONFIRM):
         if trial.state is TrialState.FINISHED and trial.id in history.tests and trial.candidate is not None:
             repeats.setdefault(trial.candidate, []).append(trial)
+    planned = [name for plan in history.plans.values() for name in plan.candidates]
     studies: dict[str, list[list[Trial]]] = {}
-    for candidate in (name for plan in history.plans.values() for name in plan.candidates if name in repeats):
-        studies.setdefault(history.trials[candidate].study, []).append(repeats.pop(candidate))
-    for candidate, trials in repeats.items():
-        studies.setdefault(history.trials[candidate].study, []).append(trials)
+    for candidate in dict.fromkeys([*planned, *repeats]):
+        if candidate in repeats:
+            studies.setdefault(history.trials[candidate].study, []).append(repeats[candidate])
     return studies
 
 
@@ -141,21 +142,17 @@ def _is_one_of(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
 
 def numbers_of(trial: Trial, history: History) -> dict[str, float]:
     """Return a training's test metrics and COCOS counts without prefixes, with shares of queries without gradient."""
-    at_best = trial.epochs.get(trial.best_epoch or 0, {})
+    values = metrics_of(trial, history)
+    numbers = {name.partition("/")[2]: value for name, value in values.items() if name.startswith(("test/", "cocos/"))}
     first = trial.epochs[min(trial.epochs)] if trial.epochs else {}
-    numbers = {name: value for name, value in history.tests.get(trial.id, {}).items() if "/" not in name}
-    numbers |= {name.removeprefix("cocos/"): value for name, value in at_best.items() if name.startswith("cocos/")}
     batch = trial.config.training.batch_size
     captions = trial.config.training.captions_per_image if trial.config.training.batches == "images" else 1
-    for prefix, metrics in (
-        ("", at_best),
-        ("start_", {n.replace("cocos_start/", "cocos/"): v for n, v in first.items()}),
-    ):
+    for prefix, place, metrics in (("", "cocos", values), ("start_", "cocos_start", first)):
         for way, queries in (("i2t", batch), ("t2i", batch * captions)):
-            without = metrics.get(f"cocos/{way}_queries_without_gradient")
+            without = metrics.get(f"{place}/{way}_queries_without_gradient")
             if without is not None:
                 numbers[f"{prefix}{way}_share_without_gradient"] = without / queries
-    return numbers
+    return {name: value for name, value in numbers.items() if "/" not in name}
 
 
 def _measures(runs: list[dict[str, float]]) -> dict[str, Measure]:

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.claims.answers import answers_of
+from orchestrator.claims.answers import answers_of, sentence_of
 from orchestrator.claims.cells import confirmed_cells, published_cells
 from orchestrator.claims.claims import Claims
-from orchestrator.claims.engine import Cells, Finding, decide
+from orchestrator.claims.engine import Cells, ClaimResult, decide
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import describe_environment
@@ -35,15 +35,8 @@ QUESTIONS, CERTIFICATE, PAGE = "questions.json", "certificate.json", "certificat
 
 @dataclass(frozen=True)
 class Certified:
-    """Claims with their answers.
+    """Claims with their answers, the page's first, and the certificate as plain values for JSON."""
 
-    Attributes:
-        findings: The answer to each claim.
-        answers: The same as answers, the page's first.
-        content: The certificate as plain values for JSON.
-    """
-
-    findings: Sequence[Finding]
     answers: Sequence[Answer]
     content: Mapping[str, Any]
 
@@ -118,8 +111,8 @@ def _written(
     experiments: Sequence[Mapping[str, Any]],
     folder: Path,
 ) -> Certified:
-    findings = decide(claims, cells)
-    answers = answers_of(claims, findings, sum(map(len, cells.values())))
+    results = decide(claims, cells)
+    answers = answers_of(claims, results, sum(map(len, cells.values())))
     environment = describe_environment()
     content: dict[str, Any] = {
         "format": FORMAT,
@@ -131,7 +124,7 @@ def _written(
         "code": environment["git_revision"],
         "versions": dict(environment["versions"]),
         "experiments": list(experiments),
-        "findings": [_finding(one) for one in findings],
+        "findings": [_finding(one) for one in results],
         "cells": [
             {
                 "dataset": dataset,
@@ -150,14 +143,14 @@ def _written(
     questions = content["questions"]
     fixed = f"{questions['fixed'][:16].replace('T', ' ')} UTC" if questions else "not before training"
     facts = [
-        ("claims", str(len(findings)), ""),
+        ("claims", str(len(results)), ""),
         ("cells", str(sum(map(len, cells.values()))), ""),
         ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else ""),
         ("code", str(content["code"])[:12], ""),
     ]
     sections = [("", "", "", answers), *((heading, "", "", found) for heading, found in tables.items() if found)]
     write_sections(claims.name, "Claims of a paper", sections, folder / PAGE, facts=facts)
-    return Certified(findings, answers, content)
+    return Certified(answers, content)
 
 
 def _questions(folder: Path) -> dict[str, str] | None:
@@ -182,15 +175,16 @@ def _experiment(history: History) -> dict[str, Any]:
     }
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def _finding(result: ClaimResult) -> dict[str, Any]:
     return {
-        "id": found.claim.id,
-        "statement": found.claim.statement,
-        "where": found.claim.where,
-        "holds_if": [part.model_dump(mode="json", exclude_defaults=True) for part in found.claim.holds_if],
-        "answer": str(found.outcome),
-        "p": found.p,
-        "p_against": found.p_against,
-        "missing": [asdict(one) for one in found.missing],
-        "tests": [asdict(test) for test in found.tests],
+        "id": result.claim.id,
+        "statement": result.claim.statement,
+        "where": result.claim.where,
+        "holds_if": [part.model_dump(mode="json", exclude_defaults=True) for part in result.claim.holds_if],
+        "answer": str(result.outcome),
+        "sentence": sentence_of(result),
+        "p": result.p,
+        "p_against": result.p_against,
+        "missing": [asdict(one) for one in result.missing],
+        "tests": [asdict(test) for test in result.tests],
     }

@@ -97,7 +97,7 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimResult:
     """The answer to a claim with its tests.
 
     Attributes:
@@ -122,7 +122,7 @@ class Finding:
         return max(self.tests, key=lambda test: test.p, default=None)
 
 
-def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[Finding]:
+def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[ClaimResult]:
     """Return the answer to each claim.
 
     Args:
@@ -136,19 +136,19 @@ def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[Finding]:
     against = {name: min(1.0, min(t.p_against for t in found) * len(found)) for name, found in tests.items()}
     p = dict(zip(largest, holm(list(largest.values())), strict=True))
     opposite = dict(zip(against, holm(list(against.values())), strict=True))
-    findings = []
+    results = []
     for claim in claims.claims:
         found, missing = made[claim.id]
         if missing:
-            findings.append(Finding(claim, Outcome.NOT_RUN, missing=tuple(missing)))
+            results.append(ClaimResult(claim, Outcome.NOT_RUN, missing=tuple(missing)))
             continue
         outcome = Outcome.NOT_SHOWN
         if p[claim.id] <= claims.level:
             outcome = Outcome.HOLDS
         elif opposite[claim.id] <= claims.level:
             outcome = Outcome.CONTRADICTED
-        findings.append(Finding(claim, outcome, tuple(found), p[claim.id], opposite[claim.id]))
-    return findings
+        results.append(ClaimResult(claim, outcome, tuple(found), p[claim.id], opposite[claim.id]))
+    return results
 
 
 def _tests_of(claim: Claim, cells: Cells, seed: int) -> tuple[list[Test], list[Missing]]:

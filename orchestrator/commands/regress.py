@@ -8,32 +8,30 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from orchestrator.claims.cells import cells_experiment
+from orchestrator.claims.certificate import CERTIFICATE, PAGE
 from orchestrator.claims.claims import load_claims
 from orchestrator.commands.certify import ClaimsName, Models, Seeds, names_of
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
 from orchestrator.machines.cluster import Cluster, ignored_address
 from orchestrator.regression.accepted import default_path
 from orchestrator.regression.answers import QUIET, headline
+from orchestrator.regression.claims import rerun_claims
 from orchestrator.regression.notices import notify
-from orchestrator.regression.rerun import Request, rerun
-from orchestrator.regression.reruns import accept as write
-from orchestrator.regression.reruns import past_reruns
+from orchestrator.regression.rerun import accept as write
+from orchestrator.regression.rerun import rerun
+from orchestrator.regression.reruns import SUMMARY, Request, Rerun, past_reruns
 from orchestrator.regression.suite import load_suite, shipped_suites
-from orchestrator.regression.verdict import SuiteResult
 from orchestrator.search.begin import make_workload
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.views.terminal import show
 from trainables.errors import ConfigError
-
-if TYPE_CHECKING:
-    from orchestrator.regression.rerun import Rerun
 
 
 class SuiteFirst(TyperGroup):
@@ -101,28 +99,13 @@ def run(
     """
     settings = [*(overrides or []), *([] if max_seeds is None else [f"max_seeds={max_seeds}"])]
     chosen, path = load_suite(suite, settings)
-    request = Request(
-        suite=chosen,
-        reference=reference or default_path(path),
-        output=output,
-        tracking_uri=tracking_uri,
-        cluster=Cluster(address, storage),
-        if_due=None if if_due is None else seconds_of(if_due),
-        command=command_line(sys.argv[1:]),
-    )
-    if warning := ignored_address(request.cluster):
-        say(warning, error=True)
-    done = rerun(request, make_workload(chosen.resources, data_root), quiet=as_json)
+    request = _request(reference or default_path(path), output, tracking_uri, Cluster(address, storage), if_due)
+    done = rerun(chosen, request, make_workload(chosen.resources, data_root), quiet=as_json)
     for name, copy in (("junit.xml", junit), ("report.html", report)):
         if copy is not None:
             shutil.copyfile(done.directory / name, copy)
-    if done.clock_problem is not None:
-        say(f"warning: {done.clock_problem}", error=True)
-    _print(done, as_json=as_json)
-    if done.is_alarm:
-        if done.result is not None:
-            _notify(done, done.result)
-        raise typer.Exit(REGRESSION)
+    news = None if done.result is None else f"{chosen.name}: {headline(done.result)}"
+    _end(done, news, ("report.html", "junit.xml", SUMMARY), as_json=as_json)
 
 
 @app.command()
@@ -143,8 +126,7 @@ def accept(
     """
     chosen, path = load_suite(suite, overrides or [])
     target = reference or default_path(path)
-    if warning := past_reruns(output / chosen.name).warning:
-        say(f"warning: {warning}", error=True)
+    _warn(past_reruns(output / chosen.name).warnings)
     accepted = write(chosen, output, target, why=why, who=who, restart_drift=restart_drift)
     seeds = min(len(runs.values) for runs in accepted.cells.values())
     say(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")
@@ -172,32 +154,19 @@ def claims(
 
     Exit code 5: a claim that held is contradicted, or was not run. The same command resumes an interrupted rerun.
     """
-    from orchestrator.regression.claims import ClaimsRequest, rerun_claims
-
     asked = load_claims(name)
-    request = ClaimsRequest(
-        claims=asked,
-        experiment=cells_experiment(asked, names_of(datasets), names_of(models), seeds, overrides or []),
-        reference=reference or Path(f"{asked.name}.accepted.json"),
-        data_root=data_root,
-        output=output,
-        tracking_uri=tracking_uri,
-        cluster=Cluster(address, storage),
-        if_due=None if if_due is None else seconds_of(if_due),
-    )
-    done = rerun_claims(request, quiet=as_json)
-    if as_json:
-        print(json.dumps({**done.content, "due": done.was_due}, indent=2))
-    else:
-        about, *others = done.answers
-        show([about, *(other for other in others if other.verdict not in QUIET)])
-        for file in ("report.html", "certificate.html", "certificate.json"):
-            say(f"{file}: {done.directory / file}")
-    if done.is_alarm:
-        problem = notify(f"{asked.name}: {done.answers[0].headline}", done.content)
-        if problem is not None:
-            say(f"warning: {problem}", error=True)
-        raise typer.Exit(REGRESSION)
+    experiment = cells_experiment(asked, names_of(datasets), names_of(models), seeds, overrides or [])
+    target = reference or Path(f"{asked.name}.accepted.json")
+    request = _request(target, output, tracking_uri, Cluster(address, storage), if_due)
+    done = rerun_claims(asked, experiment, data_root, request, quiet=as_json)
+    _end(done, done.answers[0].headline, ("report.html", PAGE, CERTIFICATE), as_json=as_json)
+
+
+def _request(reference: Path, output: Path, tracking_uri: str | None, cluster: Cluster, if_due: str | None) -> Request:
+    if warning := ignored_address(cluster):
+        say(warning, error=True)
+    seconds = None if if_due is None else seconds_of(if_due)
+    return Request(reference, output, tracking_uri, cluster, seconds, command_line(sys.argv[1:]))
 
 
 def command_line(arguments: Sequence[str]) -> str:
@@ -217,27 +186,28 @@ def seconds_of(text: str) -> float:
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
 
 
-def _print(done: "Rerun", *, as_json: bool) -> None:
+def _end(done: Rerun, news: str | None, files: Sequence[str], *, as_json: bool) -> None:
+    """Print a rerun and the names of its files; of an alarm, post the news, if there are any, and end with code 5."""
+    _warn(done.warnings)
     if as_json:
-        print(json.dumps({**done.summary.content, "due": done.result is not None}, indent=2))
-        return
-    if done.result is None:
-        say(f"not due: {done.directory} is fresh and found: {done.summary.finding}")
+        print(json.dumps({**done.summary, "due": done.was_due}, indent=2))
+    elif done.answers:
+        about, *others = done.answers
+        show([about, *(replace(other, table=None) for other in others if other.verdict not in QUIET)])
+        for name in files:
+            say(f"{name}: {done.directory / name}")
+    else:
+        say(f"not due: {done.directory} is fresh and found: {done.summary['finding']}")
         if done.is_alarm:
             say(
                 "this finding stays until a rerun without --if-due is well, or `orchestrator regress accept` accepts it"
             )
-        return
-
-    about, *cells = done.answers
-    show([about, *(replace(cell, table=None) for cell in cells if cell.verdict not in QUIET)])
-    for name in ("report.html", "junit.xml", "summary.json"):
-        say(f"{name}: {done.directory / name}")
-    if done.tracking_problem is not None:
-        say(f"warning: {done.tracking_problem}", error=True)
+    if done.is_alarm:
+        if news is not None and (problem := notify(news, done.summary)) is not None:
+            _warn([problem])
+        raise typer.Exit(REGRESSION)
 
 
-def _notify(done: "Rerun", result: "SuiteResult") -> None:
-    problem = notify(f"{result.suite}: {headline(result)}", done.summary.content)
-    if problem is not None:
-        say(f"warning: {problem}", error=True)
+def _warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        say(f"warning: {warning}", error=True)

@@ -10,10 +10,14 @@ import json
 import math
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
+
+from orchestrator.results.statistics import Measure, measure
 from trainables.config import TrainingConfig
 from trainables.errors import UserError
 from trainables.files import read_state, write_whole
@@ -25,8 +29,7 @@ class AcceptedError(UserError):
     """A reference that is missing, damaged, or of another suite."""
 
 
-@dataclass(frozen=True)
-class Conditions:
+class Conditions(msgspec.Struct, frozen=True):
     """The conditions, beside the seed, on which the numbers of a training depend.
 
     Attributes:
@@ -42,41 +45,55 @@ class Conditions:
     machine: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class CellRuns:
+class CellRuns(msgspec.Struct, frozen=True, omit_defaults=True):
     """The runs of a cell, one for each seed.
 
     Attributes:
         values: Seed -> metric -> value: scores of the best epoch, training loss and COCOS of the first and last epoch.
         missing: Seed -> how the training ended, for seeds without values.
+        when: Of the first accepted runs of a cell, time of the acceptance, ISO 8601, UTC; else empty.
     """
 
     conditions: Conditions
     values: Mapping[int, Mapping[str, float]]
-    missing: Mapping[int, str]
+    missing: Mapping[int, str] = {}
+    when: str = ""
+
+    def measure(self, metric: str) -> Measure | None:
+        """Return mean and spread of a metric over the seeds that have the metric; ``None`` without such a seed."""
+        found = [self.values[seed][metric] for seed in sorted(self.values) if metric in self.values[seed]]
+        return measure(np.array(found, dtype=np.float64)) if found else None
+
+    def metrics(self) -> set[str]:
+        """Return the names of all numbers that at least one seed has."""
+        return {name for values in self.values.values() for name in values}
+
+    def has_setting_of(self, other: "CellRuns") -> bool:
+        """Whether both runs trained the same configuration on the same data, so that their scores should agree."""
+        mine, theirs = self.conditions, other.conditions
+        return mine.data_digest == theirs.data_digest and _whole(mine.config) == _whole(theirs.config)
+
+    def is_identical(self, other: "CellRuns") -> bool:
+        """Whether there are seeds that both runs have, and each of them gave the same numbers.
+
+        Training is deterministic, so one equal seed says that nothing changed which a further seed could show: that
+        seed would only add the spread between seeds, which is no change.
+        """
+        shared = self.values.keys() & other.values.keys()
+        return bool(shared) and all(self.values[seed] == other.values[seed] for seed in shared)
 
 
-@dataclass(frozen=True)
-class FirstRuns:
-    """The first accepted scores of a cell, from which the cell's drift is measured.
-
-    Attributes:
-        when: Time of the acceptance, ISO 8601, UTC.
-        runs: The runs, with the config and data that the cell still has.
-    """
-
-    when: str
-    runs: CellRuns
-
-
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """An accepted reference.
 
     Attributes:
+        suite: Name of the suite.
+        who: Name of the person who accepted.
         when: Time of the acceptance, ISO 8601, UTC.
-        cells: Name of a cell -> its accepted runs.
+        why: The person's reason.
+        cells: Name of a cell -> its accepted runs, of two seeds at least.
         first: Name of a cell -> its first accepted runs; without cells whose reference has never been replaced.
+        format: Format of the file.
     """
 
     suite: str
@@ -84,7 +101,8 @@ class Accepted:
     when: str
     why: str
     cells: Mapping[str, CellRuns]
-    first: Mapping[str, FirstRuns] = field(default_factory=dict)
+    first: Mapping[str, CellRuns] = {}
+    format: int = FORMAT
 
 
 def default_path(suite_file: Path) -> Path:
@@ -94,39 +112,8 @@ def default_path(suite_file: Path) -> Path:
 
 def write_accepted(path: Path, accepted: Accepted) -> None:
     """Write a reference whole, or not at all."""
-
-    def complete(runs: CellRuns) -> dict[str, Any]:
-        # No run of a reference is missing.
-        return {key: value for key, value in written_runs(runs).items() if key != "missing"}
-
-    content = {
-        "format": FORMAT,
-        "suite": accepted.suite,
-        "who": accepted.who,
-        "when": accepted.when,
-        "why": accepted.why,
-        "cells": {name: complete(runs) for name, runs in sorted(accepted.cells.items())},
-        "first": {name: {"when": one.when, **complete(one.runs)} for name, one in sorted(accepted.first.items())},
-    }
+    content = msgspec.to_builtins(accepted, str_keys=True, order="deterministic")
     write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def written_runs(runs: CellRuns) -> dict[str, Any]:
-    """Return the runs of a cell as plain values for a file."""
-    values = {str(seed): dict(sorted(values.items())) for seed, values in sorted(runs.values.items())}
-    missing = {str(seed): fate for seed, fate in runs.missing.items()}
-    return {"conditions": asdict(runs.conditions), "values": values, "missing": missing}
-
-
-def read_runs(cell: Mapping[str, Any]) -> CellRuns:
-    """Return the runs of a cell from a file's values.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: If these are no runs.
-    """
-    values = {int(seed): {key: float(value) for key, value in run.items()} for seed, run in cell["values"].items()}
-    missing = {int(seed): fate for seed, fate in cell.get("missing", {}).items()}
-    return CellRuns(Conditions(**cell["conditions"]), values, missing)
 
 
 def read_accepted(path: Path, suite: str) -> Accepted | None:
@@ -138,8 +125,10 @@ def read_accepted(path: Path, suite: str) -> Accepted | None:
     if not path.exists():
         return None
     try:
-        found = _accepted(read_state(path))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        # References of older versions have no ``first``; their own runs are taken for the first accepted runs.
+        found = msgspec.convert(read_state(path), Accepted, str_keys=True)
+        _check(found)
+    except (OSError, ValueError) as error:
         raise AcceptedError(
             f"{path}: damaged ({type(error).__name__}: {error}); restore it, or remove it and accept a new run"
         ) from None
@@ -148,28 +137,14 @@ def read_accepted(path: Path, suite: str) -> Accepted | None:
     return found
 
 
-def _accepted(content: dict[str, Any]) -> Accepted:
-    if content["format"] != FORMAT:
-        raise ValueError(f"format {content['format']} is not {FORMAT}")
-    cells = {name: _runs(name, cell) for name, cell in content["cells"].items()}
-    # References of older versions have no ``first``; their own runs are taken for the first accepted runs.
-    first = {name: FirstRuns(str(one["when"]), _runs(name, one)) for name, one in content.get("first", {}).items()}
-    return Accepted(content["suite"], content["who"], content["when"], content["why"], cells, first)
-
-
-def _runs(name: str, cell: dict[str, Any]) -> CellRuns:
-    runs = read_runs(cell)
-    if len(runs.values) < 2:
-        raise ValueError(f"cell {name} has {len(runs.values)} seeds, at least 2 are needed")
-    if not all(math.isfinite(value) for run in runs.values.values() for value in run.values()):
-        raise ValueError(f"cell {name} holds a value that is not finite")
-    return runs
-
-
-def asks_the_same(accepted: Conditions, new: Conditions) -> bool:
-    """Say whether two runs trained the same configuration on the same data, so that their scores should agree."""
-    same_data = accepted.data_digest == new.data_digest
-    return same_data and _whole(accepted.config) == _whole(new.config)
+def _check(accepted: Accepted) -> None:
+    if accepted.format != FORMAT:
+        raise ValueError(f"format {accepted.format} is not {FORMAT}")
+    for name, runs in (*accepted.cells.items(), *accepted.first.items()):
+        if len(runs.values) < 2:
+            raise ValueError(f"cell {name} has {len(runs.values)} seeds, at least 2 are needed")
+        if not all(math.isfinite(value) for run in runs.values.values() for value in run.values()):
+            raise ValueError(f"cell {name} holds a value that is not finite")
 
 
 def what_changed(accepted: Conditions, new: Conditions) -> list[str]:

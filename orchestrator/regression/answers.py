@@ -7,9 +7,9 @@ numbers that were compared, the conditions that changed, and the scores of its n
 from collections.abc import Mapping, Sequence
 
 from orchestrator.regression.accepted import Accepted, CellRuns
-from orchestrator.regression.comparison import POWER, SEVERITY, Change, Finding, measure_over_seeds
+from orchestrator.regression.comparison import POWER, Finding, MeanChange
 from orchestrator.regression.suite import Suite
-from orchestrator.regression.verdict import TOGETHER, CellResult, SuiteResult
+from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.statistics import around
 from orchestrator.text.values import count_text
@@ -58,9 +58,8 @@ def answers_of(
         accepted: The reference with which the new runs were compared; ``None`` without one.
     """
     names = cell_names(suite)
-    known = {} if accepted is None else accepted.cells
-    cells = sorted(result.cells, key=lambda cell: SEVERITY.index(cell.finding))
-    about = [_of_cell(result, cell, suite, names, runs.get(cell.name), known.get(cell.name)) for cell in cells]
+    cells = sorted(result.cells, key=lambda cell: list(Finding).index(cell.finding))
+    about = [_of_cell(cell, names[cell.name], suite.score, result.causes) for cell in cells]
     return [_of_suite(result, suite, names, runs, accepted), *about]
 
 
@@ -82,8 +81,7 @@ def headline(result: SuiteResult) -> str:
     scores = [cell.score for cell in result.cells if cell.finding is result.finding and cell.score]
     if result.finding not in (Finding.IMPROVEMENT, Finding.REGRESSION, Finding.CHANGED) or not scores:
         return words
-    largest = max(scores, key=lambda score: abs(score.difference))
-    return f"{words}: {metric_words(largest.metric)} {number_text(largest.difference, largest.metric, signed=True)}"
+    return f"{words}: {_gap(max(scores, key=lambda score: abs(score.difference)))}"
 
 
 def _of_suite(
@@ -103,25 +101,7 @@ def _of_suite(
         f"A suite without any change is called a regression in at most {share_text(result.false_alarms)} of reruns.",
         f"Detectable: the true drop that these seeds find in {share_text(POWER)} of reruns.",
     )
-    return Answer(
-        key="suite",
-        dataset="",
-        question="Do the baselines give the accepted results?",
-        headline=f"{result.suite}: {headline(result)} ({count_text(len(result.cells), 'cell')}: {counts}).",
-        verdict=str(result.finding),
-        numbers={"false_alarms": result.false_alarms},
-        table=_suite_table(result, suite, names, runs, {} if accepted is None else accepted.cells),
-        notes=(*causes_of_all(result), against, *alarms),
-    )
-
-
-def _suite_table(
-    result: SuiteResult,
-    suite: Suite,
-    names: Mapping[str, str],
-    runs: Mapping[str, CellRuns],
-    known: Mapping[str, CellRuns],
-) -> Table:
+    known = {} if accepted is None else accepted.cells
     score = suite.score
     columns = [
         Column("cell", "cell", hidden=True),
@@ -138,55 +118,58 @@ def _suite_table(
     ]
     rows: list[Sequence[Cell]] = []
     for cell in result.cells:
-        before, after = _quantity(known.get(cell.name), score), _quantity(runs.get(cell.name), score)
+        before, after = (_quantity(side.get(cell.name), score) for side in (known, runs))
         compared = (None, None, None) if cell.score is None else _compared(cell.score)
         paper = None if cell.published is None else cell.published.difference
-        tail = (paper, cell.seeds, cell.identical, str(cell.finding))
-        rows.append((cell.name, names.get(cell.name, cell.name), before, after, *compared, *tail))
-    return table_of(columns, rows)
+        counted = (cell.seeds, cell.identical, str(cell.finding))
+        rows.append((cell.name, names[cell.name], before, after, *compared, paper, *counted))
+    return Answer(
+        key="suite",
+        dataset="",
+        question="Do the baselines give the accepted results?",
+        headline=f"{result.suite}: {headline(result)} ({count_text(len(result.cells), 'cell')}: {counts}).",
+        verdict=str(result.finding),
+        numbers={"false_alarms": result.false_alarms},
+        table=table_of(columns, rows),
+        notes=(*causes_of_all(result), against, *alarms),
+    )
 
 
-def _compared(change: Change) -> tuple[Quantity, float, float]:
+def _compared(change: MeanChange) -> tuple[Quantity, float, float]:
     interval = around(change.difference, change.error, change.freedom)
     return Quantity(change.difference, None, interval.low, interval.high), change.p, change.detectable
 
 
 def _quantity(runs: CellRuns | None, metric: str) -> Quantity | None:
-    measure = None if runs is None else measure_over_seeds(runs.values, metric)
+    measure = None if runs is None else runs.measure(metric)
     return None if measure is None else Quantity(measure.mean, measure.sample_std)
 
 
-def _of_cell(
-    result: SuiteResult,
-    cell: CellResult,
-    suite: Suite,
-    names: Mapping[str, str],
-    new: CellRuns | None,
-    old: CellRuns | None,
-) -> Answer:
+def _of_cell(cell: CellResult, name: str, score: str, shared: Sequence[str]) -> Answer:
+    """Return the answer about a cell; ``shared`` are the causes that all cells with a finding share."""
     trend = [*cell.trend, ("this rerun", cell.mean)] if cell.trend and cell.mean is not None else []
-    moved = [number_text(mean, suite.score) for _, mean in trend[-SHOWN:] if mean is not None]
-    own = [line for line in cell.causes if line not in result.causes]
-    shown = [f"{metric_name(suite.score)} of the newest reruns: {', '.join(moved)}."] if moved else []
-    drift = [_moved(cell.drift)] if cell.drift else []
+    moved = [number_text(mean, score) for _, mean in trend[-SHOWN:] if mean is not None]
     return Answer(
         key="cell",
         dataset="",
-        question=names.get(cell.name, cell.name),
-        headline=sentence_of(cell, names.get(cell.name, cell.name), result),
+        question=name,
+        headline=sentence_of(cell, name),
         verdict=str(cell.finding),
         closest=cell.name,
         table=_cell_table(cell),
-        notes=(*_needed(cell), *(f"Changed: {line}" for line in own), *cell.notes, *drift, *shown),
+        notes=(
+            *([f"Rerun with {cell.needed} seeds to settle it."] if cell.needed else []),
+            *(f"Changed: {line}" for line in cell.causes if line not in shared),
+            *cell.notes,
+            *([_moved(cell.drift)] if cell.drift else []),
+            *([f"{metric_name(score)} of the newest reruns: {', '.join(moved)}."] if moved else []),
+        ),
         data={"trend": [list(pair) for pair in cell.trend]},
     )
 
 
 def _cell_table(cell: CellResult) -> Table | None:
     """Return the numbers that were compared; those of the gradients are as many as the losses count."""
-    changes = _changes(cell)
-    if not changes:
-        return None
     columns = [
         Column("metric", "metric", hidden=True),
         Column("name", "number"),
@@ -197,24 +180,15 @@ def _cell_table(cell: CellResult) -> Table | None:
         Column("detectable", "detectable", unit="number"),
         Column("verdict", "finding"),
     ]
-    rows = [
-        (
-            *(one.metric, metric_words(one.metric)),
-            *(one.accepted, one.new, one.share, one.p, one.detectable, one.finding),
-        )
-        for one in changes
-    ]
-    return table_of(columns, rows)
+    rows: list[Sequence[Cell]] = []
+    for one in _changes(cell):
+        numbers = (one.accepted, one.new, one.share, one.p, one.detectable)
+        rows.append((one.metric, metric_words(one.metric), *numbers, str(one.finding)))
+    return table_of(columns, rows) if rows else None
 
 
-def sentence_of(cell: CellResult, name: str, result: SuiteResult) -> str:
-    """Return the sentence about a cell.
-
-    Args:
-        cell: The findings about the cell.
-        name: Printed name of the cell.
-        result: The result of the suite, whose causes are those that all cells with a finding share.
-    """
+def sentence_of(cell: CellResult, name: str) -> str:
+    """Return the sentence about a cell with this printed name."""
     if cell.finding is Finding.IDENTICAL:
         return f"{name}: identical to the accepted runs in {cell.identical} of {cell.identical} shared seeds."
     if cell.finding is Finding.UNKNOWN:
@@ -229,24 +203,25 @@ def sentence_of(cell: CellResult, name: str, result: SuiteResult) -> str:
     return f"{name}: {words}." if change is None else f"{name}: {_moved(change)} {words}."
 
 
-def _changes(cell: CellResult) -> list[Change]:
+def _changes(cell: CellResult) -> list[MeanChange]:
     return [change for change in (cell.score, cell.drift, cell.published, *cell.gradients) if change is not None]
 
 
 def _changed(cell: CellResult) -> str:
     """Return the numbers of a cell that changed, the score first."""
-    parts = []
-    if cell.score is not None:
-        parts.append(
-            f"{metric_words(cell.score.metric)} {number_text(cell.score.difference, cell.score.metric, signed=True)}"
-        )
     moved = [change for change in cell.gradients if change.finding is Finding.CHANGED]
+    parts = [_gap(cell.score)] if cell.score is not None else []
     parts += [f"{metric_words(change.metric)} {change.accepted:.4g} → {change.new:.4g}" for change in moved[:NAMED]]
     rest = len(moved) - NAMED
     return "; ".join(parts) + (f"; and {count_text(rest, 'further number')}" if rest > 0 else "")
 
 
-def _moved(change: Change) -> str:
+def _gap(change: MeanChange) -> str:
+    """Return a score's name with its difference, such as ``val rsum −4.3``."""
+    return f"{metric_words(change.metric)} {number_text(change.difference, change.metric, signed=True)}"
+
+
+def _moved(change: MeanChange) -> str:
     """Return a score's comparison as a sentence."""
     interval = around(change.difference, change.error, change.freedom)
     ends = interval_text(interval.low, interval.high, change.metric)
@@ -255,13 +230,9 @@ def _moved(change: Change) -> str:
     return f"{metric_words(change.metric)} {values} ({gap}, 95 % CI {ends}, {p_equals(change.p)})."
 
 
-def _needed(cell: CellResult) -> list[str]:
-    return [f"Rerun with {cell.needed} seeds to settle it."] if cell.needed else []
-
-
 def causes_of_all(result: SuiteResult) -> tuple[str, ...]:
     """Return the conditions that changed for every cell with an alarm; empty where no cell has one."""
-    alarmed = [cell for cell in result.cells if cell.is_alarm and cell.name != TOGETHER]
+    alarmed = [cell for cell in result.cells if cell.is_alarm]
     if not any(cell.score or cell.gradients for cell in alarmed):
         return ()
     if result.causes:

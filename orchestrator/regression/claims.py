@@ -6,18 +6,13 @@ of its cells moved. A claim that held and is not shown any more is inconclusive,
 level; more seeds decide it.
 """
 
-import json
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.claims.answers import sentence_of
 from orchestrator.claims.certificate import (
     CERTIFICATE,
     QUESTIONS,
-    Certified,
     certify_confirmed,
     digest_of,
     fix_questions,
@@ -30,10 +25,8 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.reader import read_history
 from orchestrator.machines.cluster import Cluster, git_revision
-from orchestrator.regression.comparison import SEVERITY, Finding, overall
-from orchestrator.regression.notices import to_junit
-from orchestrator.regression.reruns import ALARMS, SUMMARY, find_fresh, name_rerun, past_reruns
-from orchestrator.report.render import write_answers_page
+from orchestrator.regression.comparison import ALARMS, Finding, overall
+from orchestrator.regression.reruns import Request, Rerun, find_fresh, name_rerun, past_reruns, write_outcome
 from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import listed
@@ -50,55 +43,6 @@ WORDS = {
     Finding.FAILED: "a claim that held was not run",
     Finding.UNKNOWN: "no certificate was accepted to compare with",
 }
-
-
-@dataclass(frozen=True)
-class ClaimsRequest:
-    """What to rerun, and where.
-
-    Attributes:
-        claims: The claims.
-        experiment: The experiment that trains their cells.
-        reference: File of the accepted certificate, which may not exist yet.
-        data_root: Folder that holds the datasets.
-        output: Folder under which the rerun writes.
-        tracking_uri: Address of the MLflow store; by default a database under ``output``.
-        cluster: Where trials run, and where their checkpoints are kept.
-        if_due: Seconds for which a result counts as fresh; ``None`` reruns in any case.
-    """
-
-    claims: Claims
-    experiment: Experiment
-    reference: Path
-    data_root: str
-    output: Path
-    tracking_uri: str | None = None
-    cluster: Cluster = field(default_factory=Cluster)
-    if_due: float | None = None
-
-
-@dataclass(frozen=True)
-class ClaimsRerun:
-    """The outcome of a rerun of claims.
-
-    Attributes:
-        directory: Folder of the rerun.
-        finding: The worst finding about a claim.
-        content: The summary as plain values.
-        answers: The findings as answers, the rerun's first.
-        was_due: Whether anything was trained; otherwise the findings are those of the fresh rerun.
-    """
-
-    directory: Path
-    finding: Finding
-    content: Mapping[str, Any]
-    answers: Sequence[Answer]
-    was_due: bool
-
-    @property
-    def is_alarm(self) -> bool:
-        """Whether a claim that held in the accepted certificate is contradicted, or was not run."""
-        return self.finding in ALARMS
 
 
 def train_cells(
@@ -128,31 +72,49 @@ def train_cells(
     return read_history(found.directory)
 
 
-def rerun_claims(request: ClaimsRequest, *, quiet: bool = False) -> ClaimsRerun:
+def rerun_claims(
+    claims: Claims, experiment: Experiment, data_root: str, request: Request, *, quiet: bool = False
+) -> Rerun:
     """Train the cells of claims again, or resume a rerun that was interrupted, and compare the answers.
+
+    Args:
+        claims: The claims.
+        experiment: The experiment that trains their cells.
+        data_root: Folder that holds the datasets.
+        request: How and where; the reference is an accepted certificate.
+        quiet: Whether no progress is shown.
 
     Raises:
         UserError: See ``train_cells``; also if the accepted certificate is damaged or of other claims.
     """
-    accepted = read_certificate(request.reference, request.claims)
-    home = request.output / f"claims-{request.claims.name}"
+    accepted = read_certificate(request.reference, claims)
+    home = request.output / f"claims-{claims.name}"
     past = past_reruns(home)
     fresh = find_fresh(past.finished, request.if_due)
     if fresh is not None:
-        found = read_state(fresh / CERTIFICATE)
-        return _compared(request.claims, accepted, found, fresh, was_due=False)
+        summary, answers = compare_certificates(claims, accepted, read_state(fresh / CERTIFICATE))
+        return Rerun(
+            fresh, summary, summary["finding"] in ALARMS, was_due=False, answers=answers, warnings=past.warnings
+        )
     directory = _unfinished(home, past.finished) or name_rerun(home)
-    experiment = request.experiment.model_copy(update={"name": f"{request.experiment.name}-{directory.name}"})
+    own = experiment.model_copy(update={"name": f"{experiment.name}-{directory.name}"})
     uri = choose_uri(request.tracking_uri, request.output)
-    history = train_cells(request.claims, experiment, request.data_root, directory, uri, request.cluster, quiet=quiet)
-    questions = directory / experiment.name / QUESTIONS
-    write_whole(directory / QUESTIONS, questions.read_bytes())
-    certified = certify_confirmed(request.claims, [history], directory)
-    rerun = _compared(request.claims, accepted, certified.content, directory, was_due=True, certified=certified)
-    write_answers_page(request.claims.name, "Rerun of claims", rerun.answers, directory / "report.html")
-    write_whole(directory / "junit.xml", to_junit(request.claims.name, rerun.answers, history.spending.seconds))
-    write_whole(directory / SUMMARY, json.dumps({**rerun.content, "ended": time.time()}, indent=1) + "\n")
-    return rerun
+    history = train_cells(claims, own, data_root, directory, uri, request.cluster, quiet=quiet)
+    write_whole(directory / QUESTIONS, (directory / own.name / QUESTIONS).read_bytes())
+    found = certify_confirmed(claims, [history], directory).content
+    compared, answers = compare_certificates(claims, accepted, found)
+    facts = [("again", request.command)] if request.command else []
+    summary = write_outcome(
+        directory,
+        claims.name,
+        "Rerun of claims",
+        answers,
+        compared,
+        seconds=history.spending.seconds,
+        facts=facts,
+    )
+    is_alarm = summary["finding"] in ALARMS
+    return Rerun(directory, summary, is_alarm, was_due=True, answers=answers, warnings=past.warnings)
 
 
 def read_certificate(path: Path, claims: Claims) -> dict[str, Any] | None:
@@ -196,35 +158,20 @@ def finding_of(before: str | None, now: str) -> Finding:
     }[Outcome(now)]
 
 
-def _compared(
-    claims: Claims,
-    accepted: Mapping[str, Any] | None,
-    found: Mapping[str, Any],
-    directory: Path,
-    *,
-    was_due: bool,
-    certified: Certified | None = None,
-) -> ClaimsRerun:
-    """Compare two certificates."""
+def compare_certificates(
+    claims: Claims, accepted: Mapping[str, Any] | None, found: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Answer]]:
+    """Return what a new certificate says beside the accepted one: the summary's content, and the answers."""
     before = {} if accepted is None else {one["id"]: one["answer"] for one in accepted["findings"]}
-    now = {one["id"]: one["answer"] for one in found["findings"]}
+    now = {one["id"]: one for one in found["findings"]}
     is_identical = accepted is not None and accepted["cells"] == found["cells"]
     findings = {
-        name: Finding.IDENTICAL if is_identical else finding_of(before.get(name), answer)
-        for name, answer in now.items()
+        name: Finding.IDENTICAL if is_identical else finding_of(before.get(name), one["answer"])
+        for name, one in now.items()
     }
     worst = overall(list(findings.values()))
-    sentences = {} if certified is None else {one.claim.id: sentence_of(one) for one in certified.findings}
-    answers = [_about(claims, before, found, findings), *_claims(claims, before, now, findings, sentences)]
-    content = {"suite": claims.name, "finding": str(worst), "claims": {n: str(one) for n, one in findings.items()}}
-    return ClaimsRerun(directory, worst, content, answers, was_due)
-
-
-def _about(
-    claims: Claims, before: Mapping[str, str], found: Mapping[str, Any], findings: Mapping[str, Finding]
-) -> Answer:
     values = list(findings.values())
-    counts = listed(f"{values.count(one)} {one}" for one in SEVERITY if one in values)
+    counts = listed(f"{values.count(one)} {one}" for one in Finding if one in values)
     columns = [
         Column("number", "#", unit="count"),
         Column("statement", "claim", folds=True),
@@ -233,20 +180,12 @@ def _about(
         Column("now", "now"),
         Column("p", "p", unit="p"),
     ]
-    answered = {one["id"]: one for one in found["findings"]}
-    rows: list[Sequence[Cell]] = [
-        (
-            claim.number,
-            claim.statement,
-            str(findings[claim.id]),
-            before.get(claim.id),
-            answered[claim.id]["answer"],
-            answered[claim.id]["p"],
-        )
-        for claim in claims.claims
-    ]
-    worst = overall(values)
-    return Answer(
+    rows: list[Sequence[Cell]] = []
+    for claim in claims.claims:
+        answer = now[claim.id]
+        verdict = (str(findings[claim.id]), before.get(claim.id), answer["answer"], answer["p"])
+        rows.append((claim.number, claim.statement, *verdict))
+    about = Answer(
         key="claims",
         dataset="",
         question=f"Do the claims of {claims.source} hold as they did in the accepted certificate?",
@@ -254,24 +193,17 @@ def _about(
         verdict=str(worst),
         table=table_of(columns, rows),
     )
-
-
-def _claims(
-    claims: Claims,
-    before: Mapping[str, str],
-    now: Mapping[str, str],
-    findings: Mapping[str, Finding],
-    sentences: Mapping[str, str],
-) -> list[Answer]:
-    return [
+    of_claims = [
         Answer(
             key="claim",
             dataset="",
             question=claim.statement,
-            headline=sentences.get(claim.id, f"Claim {claim.number}: {now[claim.id]}."),
+            headline=now[claim.id].get("sentence") or f"Claim {claim.number}: {now[claim.id]['answer']}.",
             verdict=str(findings[claim.id]),
             closest=claim.id,
             notes=(f"In the accepted certificate: {before[claim.id]}.",) if claim.id in before else (),
         )
         for claim in claims.claims
     ]
+    content = {"suite": claims.name, "finding": str(worst), "claims": {n: str(one) for n, one in findings.items()}}
+    return content, [about, *of_claims]

@@ -1,38 +1,51 @@
-"""A rerun of a suite, from the description of the suite to the finding."""
+"""A rerun of a suite, from the description of the suite to the finding, and how its numbers become the reference.
 
-import json
-import time
+The numbers that are compared come from the journal of the rerun. An accepted rerun is the reference of later reruns.
+"""
+
+import getpass
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from orchestrator.experiment.experiment import data_key
+from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.records import ExperimentEnded, ExperimentStarted, SuiteStarted
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.machines.cluster import Cluster, describe_environment, prepare_joining
-from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted, written_runs
+from orchestrator.machines.cluster import describe_environment, prepare_joining
+from orchestrator.regression.accepted import (
+    Accepted,
+    AcceptedError,
+    CellRuns,
+    Conditions,
+    read_accepted,
+    write_accepted,
+)
 from orchestrator.regression.answers import answers_of
-from orchestrator.regression.comparison import Finding
-from orchestrator.regression.notices import to_junit
+from orchestrator.regression.comparison import ALARMS, Finding
 from orchestrator.regression.reruns import (
     SUMMARY,
-    EndedRerun,
-    cell_runs,
+    Request,
+    Rerun,
     find_fresh,
     name_rerun,
     past_reruns,
+    read_nights,
     read_summary,
     still_alarms,
+    write_outcome,
 )
 from orchestrator.regression.suite import Suite
-from orchestrator.regression.verdict import Night, SuiteResult, judge_suite, read_nights
-from orchestrator.report.render import write_answers_page
-from orchestrator.results.answer import Answer
+from orchestrator.regression.verdict import Nights, SuiteResult, judge_suite
 from orchestrator.search.display import Progress, evaluation_displayed
 from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
 from orchestrator.search.resuming import answered
@@ -42,7 +55,6 @@ from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
 from trainables.extras import require
-from trainables.files import write_whole
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
@@ -54,52 +66,7 @@ class RerunInterruptedError(UserError):
     exit_code = 130
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to rerun, and where.
-
-    Attributes:
-        reference: File of the accepted reference, which may not exist yet.
-        output: Folder under which the rerun writes.
-        tracking_uri: Address of the MLflow store; by default a database under ``output``.
-        cluster: Where trials run, and where their checkpoints are kept.
-        if_due: Seconds for which a result counts as fresh: nothing is rerun while the newest result is fresh. ``None``
-            reruns in any case.
-        command: The user's command, which the page shows.
-    """
-
-    suite: Suite
-    reference: Path
-    output: Path
-    tracking_uri: str | None = None
-    cluster: Cluster = field(default_factory=Cluster)
-    if_due: float | None = None
-    command: str = ""
-
-
-@dataclass(frozen=True)
-class Rerun:
-    """The outcome of a rerun.
-
-    Attributes:
-        directory: Folder of the rerun's journal, page, JUnit file and summary.
-        result: The findings; ``None`` where no rerun was due.
-        answers: The findings as answers, the suite's first; empty where no rerun was due.
-        is_alarm: Whether a cell regressed or failed, in this rerun or in a fresh rerun that nobody has accepted.
-        tracking_problem: Which records are missing in MLflow and why, or ``None``.
-        clock_problem: Which reruns are dated in the future and were ignored, or ``None``.
-    """
-
-    directory: Path
-    summary: EndedRerun
-    result: SuiteResult | None
-    is_alarm: bool
-    answers: Sequence[Answer] = ()
-    tracking_problem: str | None = None
-    clock_problem: str | None = None
-
-
-def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun:
+def rerun(suite: Suite, request: Request, workload: Workload, *, quiet: bool = False) -> Rerun:
     """Rerun a suite, or resume a rerun that was interrupted.
 
     Raises:
@@ -107,7 +74,6 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         RerunInterruptedError: If SIGINT or SIGTERM ended the rerun.
     """
     require("search", "a rerun")
-    suite = request.suite
     accepted = read_accepted(request.reference, suite.name)
     experiment = suite.experiment()
     place = opened(experiment, workload, request.output, tracking_uri=request.tracking_uri, cluster=request.cluster)
@@ -121,7 +87,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         if fresh is not None:
             summary = read_summary(fresh)
             is_alarm = still_alarms(summary, accepted.when if accepted else None)
-            return Rerun(fresh, summary, None, is_alarm, clock_problem=past.warning)
+            return Rerun(fresh, summary, is_alarm, was_due=False, warnings=past.warnings)
         nights = read_nights(past.finished)
         directory = find_unfinished(past.started, suite, digests) or name_rerun(home)
         directory.mkdir(exist_ok=True)
@@ -138,55 +104,30 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                 checkpoints = stack.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
                 ready = workload.expecting(digests)
                 session = Session(experiment, ledger, ready, checkpoints, here.scratch, cluster=cluster)
-                found = _run(Work(suite, directory, session), accepted, nights, quiet=quiet)
+                found = _run(suite, directory, session, accepted, nights, quiet=quiet)
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
-            answers = _write_results(request, ledger, accepted, found, directory)
+            done = _outcome(suite, request, ledger.history, accepted, found, directory)
             # The rerun has ended, so no training resumes from these checkpoints.
             checkpoints.discard(ledger.history.trials)
-    summary = read_summary(directory)
-    return Rerun(directory, summary, found, summary.is_alarm, answers, tracking.problem, past.warning)
+    lacking = () if tracking.problem is None else (tracking.problem,)
+    return replace(done, warnings=(*past.warnings, *lacking))
 
 
-@dataclass(frozen=True)
-class Work:
-    """The objects that the first and the second look of a rerun share."""
-
-    suite: Suite
-    directory: Path
-    session: "Session"
-
-    @property
-    def ledger(self) -> Ledger:
-        """The journal's ledger."""
-        return self.session.ledger
-
-    def study(self, title: str) -> str:
-        """Return the name of a cell's study: unique, because all reruns of a suite share an MLflow experiment."""
-        return f"{title}-{self.directory.name}"
-
-    def runs(self) -> dict[str, CellRuns]:
-        """Return each cell's numbers so far."""
-        return cell_runs(
-            self.suite, self.ledger.history, {self.study(cell.title): cell.title for cell in self.suite.cells}
-        )
-
-    def plan(self, seeds: Mapping[str, int]) -> Iterator[PlannedTrial]:
-        """Yield the trials of the cells up to each cell's number of seeds; all cells of a seed before the next seed."""
-        for seed in range(1, max(seeds.values()) + 1):
-            for cell in self.suite.cells:
-                if seed <= seeds.get(cell.title, 0):
-                    study = self.study(cell.title)
-                    config = self.suite.config(cell, seed)
-                    yield PlannedTrial(f"{study}-seed{seed}", study, seed, config, cell.loss_parameters)
-
-
-def _run(work: Work, accepted: Accepted | None, nights: tuple[Night, ...], *, quiet: bool) -> SuiteResult:
+def _run(
+    suite: Suite,
+    directory: Path,
+    session: "Session",
+    accepted: Accepted | None,
+    nights: Nights,
+    *,
+    quiet: bool,
+) -> SuiteResult:
     """Train and judge; train inconclusive cells with the seeds that would settle them, and judge once more."""
-    suite = work.suite
     seeds = {cell.title: suite.seeds for cell in suite.cells}
     for look in (1, 2):
-        _train(work, seeds, quiet=quiet)
-        found = judge_suite(suite, work.runs(), accepted, nights)
+        _train(suite, directory, session, seeds, quiet=quiet)
+        runs = cell_runs(suite, session.ledger.history, directory.name)
+        found = judge_suite(suite, runs, accepted, nights)
         more = {
             cell.name: min(cell.needed or suite.max_seeds, suite.max_seeds)
             for cell in found.cells
@@ -198,32 +139,40 @@ def _run(work: Work, accepted: Accepted | None, nights: tuple[Night, ...], *, qu
     raise AssertionError("two looks at most")
 
 
-def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
+def _train(suite: Suite, directory: Path, session: "Session", seeds: Mapping[str, int], *, quiet: bool) -> None:
     """Train the missing trials; the test split is opened only for trials that are compared with the papers."""
     from orchestrator.tuner.run import run_trials
     from orchestrator.tuner.scheduler import RecordingScheduler
 
-    ledger = work.ledger
-    source = PlannedTrials(lambda: work.plan(seeds), Stage.REGRESS, ledger)
-    epochs = max(work.suite.config(cell, 1).training.total_epochs for cell in work.suite.cells)
+    ledger = session.ledger
+    source = PlannedTrials(lambda: _plan(suite, directory.name, seeds), Stage.REGRESS, ledger)
+    epochs = max(suite.config(cell, 1).training.total_epochs for cell in suite.cells)
     progress = Progress(ledger.history, sum(seeds.values()), epochs, Stage.REGRESS)
-    with displayed(work.session, work.suite.name, progress, quiet=quiet) as shown:
+    with displayed(session, suite.name, progress, quiet=quiet) as shown:
         signal = run_trials(shown, source, RecordingScheduler(ledger))
     if signal is not None:
         ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
-        raise _interrupted(work.directory)
-    if work.suite.published:
-        finished = _finished(ledger)
+        raise _interrupted(directory)
+    if suite.published:
+        finished = [one for one in ledger.history.stage(Stage.REGRESS) if one.state is TrialState.FINISHED]
         with evaluation_displayed(ledger, finished, quiet=quiet):
-            evaluate_on_test(ledger, work.session.workload, work.session.checkpoints, work.directory, finished)
+            evaluate_on_test(ledger, session.workload, session.checkpoints, directory, finished)
+
+
+def _plan(suite: Suite, started: str, seeds: Mapping[str, int]) -> Iterator[PlannedTrial]:
+    """Yield the trials of the cells up to each cell's number of seeds; all cells of a seed before the next seed.
+
+    The name of a study ends with the name of the rerun's folder: all reruns of a suite share an MLflow experiment.
+    """
+    for seed in range(1, max(seeds.values()) + 1):
+        for cell in suite.cells:
+            if seed <= seeds.get(cell.title, 0):
+                study = f"{cell.title}-{started}"
+                yield PlannedTrial(f"{study}-seed{seed}", study, seed, suite.config(cell, seed), cell.loss_parameters)
 
 
 def _interrupted(directory: Path) -> RerunInterruptedError:
     return RerunInterruptedError(f"{directory}: resume with the same command")
-
-
-def _finished(ledger: Ledger) -> list[Trial]:
-    return [trial for trial in ledger.history.stage(Stage.REGRESS) if trial.state is TrialState.FINISHED]
 
 
 def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str, str]) -> Path | None:
@@ -242,21 +191,18 @@ def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str,
     return started[-1] if same else None
 
 
-def _write_results(
-    request: Request, ledger: Ledger, accepted: Accepted | None, found: SuiteResult, directory: Path
-) -> list[Answer]:
-    """Write page and JUnit file, then the summary: a folder with a summary is a rerun that has ended.
-
-    Returns:
-        The findings as answers.
-    """
-    suite, history = request.suite, ledger.history
-    studies = {trial.study: trial.study.removesuffix(f"-{directory.name}") for trial in history.trials.values()}
-    runs = cell_runs(suite, history, studies)
-    ended, seconds = time.time(), history.spending.seconds
-    environment = history.environment
+def _outcome(
+    suite: Suite,
+    request: Request,
+    history: History,
+    accepted: Accepted | None,
+    found: SuiteResult,
+    directory: Path,
+) -> Rerun:
+    runs = cell_runs(suite, history, directory.name)
+    seconds, environment = history.spending.seconds, history.environment
     facts = [
-        ("ended", f"{datetime.fromtimestamp(ended, UTC):%Y-%m-%d %H:%M} UTC"),
+        ("ended", f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
         ("took", f"{seconds / 60:.1f} min"),
         ("code", str(environment["git_revision"])),
         ("machine", f"{environment['machine']['host']}, {environment['machine']['cpus']} CPUs"),
@@ -264,9 +210,125 @@ def _write_results(
         ("again", request.command),
     ]
     answers = answers_of(found, suite, runs, accepted)
-    write_answers_page(suite.name, "Regression rerun", answers, directory / "report.html", facts=facts)
-    write_whole(directory / "junit.xml", to_junit(suite.name, answers, seconds))
-    numbers = {name: written_runs(one) for name, one in runs.items()}
-    summary = {**found.to_dict(), "ended": ended, "seconds": seconds, "runs": numbers}
-    write_whole(directory / SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")
-    return answers
+    content = {**found.to_dict(), "runs": msgspec.to_builtins(runs, str_keys=True)}
+    summary = write_outcome(directory, suite.name, "Regression rerun", answers, content, seconds=seconds, facts=facts)
+    return Rerun(directory, summary, found.finding in ALARMS, was_due=True, answers=answers, result=found)
+
+
+def cell_runs(suite: Suite, history: History, started: str) -> dict[str, CellRuns]:
+    """Return the runs of every cell.
+
+    Args:
+        suite: The suite that is rerun.
+        history: The history of the rerun.
+        started: Name of the rerun's folder, with which the names of its studies end.
+    """
+    trials: dict[str, list[Trial]] = {cell.title: [] for cell in suite.cells}
+    for trial in history.stage(Stage.REGRESS):
+        trials[trial.study.removesuffix(f"-{started}")].append(trial)
+    return {
+        title: CellRuns(
+            conditions=_conditions(suite, title, history),
+            values={trial.config.seed: _values(trial, history) for trial in mine if trial.state is TrialState.FINISHED},
+            missing={
+                trial.config.seed: str(trial.state) if trial.error is None else f"{trial.state}: {trial.error}"
+                for trial in mine
+                if trial.state is not TrialState.FINISHED
+            },
+        )
+        for title, mine in trials.items()
+    }
+
+
+def _values(trial: Trial, history: History) -> dict[str, float]:
+    """Return the scores of the best epoch, and training loss and COCOS counts of the first and of the last epoch."""
+    best = trial.epochs[trial.best_epoch or trial.last_epoch]
+    values = {name: value for name, value in best.items() if name.startswith("val/") and not name.endswith("_best")}
+    values |= {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
+    for when, epoch in (("first", 1), ("last", trial.last_epoch)):
+        values |= {f"{when}/{name}": value for name, value in trial.epochs[epoch].items() if _is_of_gradients(name)}
+    return values
+
+
+def _is_of_gradients(name: str) -> bool:
+    return name == "train/loss" or (name.startswith("cocos/") and not name.endswith("_std"))
+
+
+def _conditions(suite: Suite, title: str, history: History) -> Conditions:
+    trial = suite.config(next(cell for cell in suite.cells if cell.title == title), 1)
+    config = trial.to_dict()
+    del config["seed"]
+    environment = history.environment
+    return Conditions(
+        config=config,
+        data_digest=history.data[data_key(trial)],
+        git_revision=environment["git_revision"],
+        versions=environment["versions"],
+        machine=environment["machine"],
+    )
+
+
+def accept(
+    suite: Suite, output: Path, reference: Path, *, why: str, who: str | None = None, restart_drift: bool = False
+) -> Accepted:
+    """Write the numbers of a suite's newest finished rerun as the suite's reference.
+
+    Args:
+        suite: The suite; its cells must be the cells of the rerun.
+        output: Folder under which reruns write.
+        reference: File to write.
+        why: The person's reason in a sentence, which the file keeps.
+        who: Name of the person who accepts; by default the user of this process.
+        restart_drift: Whether drift is measured from this rerun on, instead of from the first accepted runs.
+
+    Raises:
+        AcceptedError: If no rerun finished, a seed failed, the rerun's cells are not the suite's cells, or the file
+            that would be replaced is damaged.
+    """
+    require("report", "`orchestrator regress accept`")
+    before = read_accepted(reference, suite.name)
+    home = output / suite.name
+    finished = past_reruns(home).finished
+    if not finished:
+        raise AcceptedError(f"{home}: no finished rerun to accept; run `orchestrator regress {suite.name}` first")
+    directory = finished[-1]
+    records = read_journal(directory / JOURNAL_FILE)
+    started = next(record for record in reversed(records) if isinstance(record, SuiteStarted))
+    ran = validate(Suite, started.suite, JOURNAL_FILE)
+    if ran.cells != suite.cells or ran.training != suite.training:
+        raise AcceptedError(f"{directory}: ran other cells, or otherwise, than {suite.name} has now; rerun it first")
+    runs = cell_runs(ran, History.of(records), directory.name)
+    for name, one in runs.items():
+        if one.missing or len(one.values) < 2:
+            raise AcceptedError(
+                f"{directory}: {name} has {len(one.values)} finished seeds and {len(one.missing)} that failed; "
+                f"a reference needs two and none that failed"
+            )
+    when = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    first = {} if before is None or restart_drift else first_references(before, runs)
+    accepted = Accepted(suite.name, who or getpass.getuser(), when, why, runs, first)
+    write_accepted(reference, accepted)
+    return accepted
+
+
+def first_references(before: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, CellRuns]:
+    """Return the first accepted scores of each cell whose config and data have not changed since then.
+
+    Args:
+        before: The reference that is replaced.
+        runs: Name of a cell -> its runs that are accepted now.
+    """
+    found: dict[str, CellRuns] = {}
+    for name in sorted(set(before.cells) & set(runs)):
+        first = before.first.get(name) or _scores(before.cells[name], before.when)
+        if first.has_setting_of(runs[name]):
+            found[name] = first
+    return found
+
+
+def _scores(runs: CellRuns, when: str) -> CellRuns:
+    values = {
+        seed: {name: value for name, value in run.items() if name.startswith(("val/", "test/"))}
+        for seed, run in runs.values.items()
+    }
+    return CellRuns(runs.conditions, values, when=when)

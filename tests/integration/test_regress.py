@@ -15,8 +15,8 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.regression.accepted import AcceptedError, read_accepted
 from orchestrator.regression.comparison import Finding
-from orchestrator.regression.rerun import Request, Rerun, rerun
-from orchestrator.regression.reruns import accept
+from orchestrator.regression.rerun import accept, rerun
+from orchestrator.regression.reruns import Request, Rerun
 from orchestrator.regression.suite import Suite
 from orchestrator.workload.workload import TestEvaluation
 from tests.support import fake_workload
@@ -49,7 +49,7 @@ CELLS = [
 
 
 @pytest.fixture
-def request_of(output: Path, trials_run: None) -> Any:
+def asked(output: Path, trials_run: None) -> Request:
     import ray
 
     import tests.integration.test_regress as here
@@ -57,36 +57,35 @@ def request_of(output: Path, trials_run: None) -> Any:
     for module in (fake_workload, here):
         ray.cloudpickle.register_pickle_by_value(module)
 
-    def make(suite: Suite | None = None, **changes: Any) -> Request:
-        return Request(suite or make_suite(cells=CELLS), output / "quick.accepted.json", output, **changes)
-
-    return make
+    return Request(output / "quick.accepted.json", output)
 
 
-def go(request: Request, **changes: Any) -> Rerun:
-    return rerun(request, NoisyWorkload(**changes), quiet=True)
+SUITE = make_suite(cells=CELLS)
 
 
-def test_accepted_then_unchanged_then_worse(request_of: Any) -> None:
-    request = request_of()
-    first = go(request)
+def go(asked: Request, suite: Suite = SUITE, **changes: Any) -> Rerun:
+    return rerun(suite, asked, NoisyWorkload(**changes), quiet=True)
+
+
+def test_accepted_then_unchanged_then_worse(asked: Request) -> None:
+    first = go(asked)
     assert first.result is not None and first.result.finding is Finding.UNKNOWN
-    accept(request.suite, request.output, request.reference, why="the first", who="ada")
-    reference = read_accepted(request.reference, "quick")
+    accept(SUITE, asked.output, asked.reference, why="the first", who="ada")
+    reference = read_accepted(asked.reference, "quick")
     assert reference is not None and [sorted(runs.values) for runs in reference.cells.values()] == [[1, 2, 3]] * 2
 
-    same = go(request)
+    same = go(asked)
     assert same.result is not None and same.result.finding is Finding.IDENTICAL
-    assert [cell.identical for cell in same.result.cells] == [3, 3, 0]
-    assert [(len(cell.trend), cell.drift) for cell in same.result.cells] == [(1, None), (1, None), (0, None)]
+    assert [cell.identical for cell in same.result.cells] == [3, 3]
+    assert [(len(cell.trend), cell.drift) for cell in same.result.cells] == [(1, None), (1, None)]
 
-    accept(request.suite, request.output, request.reference, why="started anew", restart_drift=True)
-    restarted = read_accepted(request.reference, "quick")
+    accept(SUITE, asked.output, asked.reference, why="started anew", restart_drift=True)
+    restarted = read_accepted(asked.reference, "quick")
     assert restarted is not None and restarted.first == {}
-    accept(request.suite, request.output, request.reference, why="the second")
-    again = read_accepted(request.reference, "quick")
+    accept(SUITE, asked.output, asked.reference, why="the second")
+    again = read_accepted(asked.reference, "quick")
     assert again is not None and {first.when for first in again.first.values()} == {restarted.when}
-    worse = go(request, shift=-30.0)
+    worse = go(asked, shift=-30.0)
     assert worse.result is not None and len(worse.result.cells[0].trend) == 2
     drift = worse.result.cells[0].drift
     assert drift is not None and drift.new == pytest.approx(drift.accepted - 10, abs=1e-6), "one of three reruns"
@@ -97,27 +96,26 @@ def test_accepted_then_unchanged_then_worse(request_of: Any) -> None:
     assert not list((worse.directory / "trials").glob("*/epoch_*"))
     assert json.loads((worse.directory / "summary.json").read_text())["finding"] == "regression"
 
-    fresh = go(replace(request, if_due=3600.0))
-    assert (fresh.result, fresh.directory) == (None, worse.directory)
-    due = go(replace(request, if_due=1e-9))
+    fresh = go(replace(asked, if_due=3600.0))
+    assert (fresh.was_due, fresh.directory, fresh.is_alarm) == (False, worse.directory, True)
+    due = go(replace(asked, if_due=1e-9))
     assert due.result is not None
 
 
-def test_what_is_inconclusive_gets_the_seeds_that_settle_it(request_of: Any) -> None:
-    request = request_of()
-    go(replace(request, suite=make_suite(cells=CELLS, seeds=8, max_seeds=8)))
-    accept(request.suite, request.output, request.reference, why="the first")
+def test_what_is_inconclusive_gets_the_seeds_that_settle_it(asked: Request) -> None:
+    go(asked, make_suite(cells=CELLS, seeds=8, max_seeds=8))
+    accept(SUITE, asked.output, asked.reference, why="the first")
     suite = make_suite(cells=CELLS, seeds=2, max_seeds=7, matters=2.0)
-    done = go(replace(request, suite=suite), shift=-2.0)
+    done = go(asked, suite, shift=-2.0)
     assert done.result is not None
     assert max(cell.seeds for cell in done.result.cells) > 2
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("trials_run", ["on Ray"], indirect=True)
-def test_the_papers_are_compared_on_test(request_of: Any) -> None:
+def test_the_papers_are_compared_on_test(asked: Request) -> None:
     cells = [{"dataset": "flickr30k", "loss": "triplet", "loss_parameters": {"margin": 0.2}}]
-    done = go(request_of(make_suite(cells=cells, published=True)))
+    done = go(asked, make_suite(cells=cells, published=True))
     assert done.result is not None
     published = done.result.cells[0].published
     assert published is not None and (published.accepted, published.new) == (309.4, 302.0)
@@ -125,24 +123,22 @@ def test_the_papers_are_compared_on_test(request_of: Any) -> None:
     assert len(history.tests) == 3 and sum(map(len, history.tests_opened.values())) == 3
 
 
-def test_a_rerun_that_was_killed_is_gone_on_with_and_another_code_is_not(request_of: Any) -> None:
-    request = request_of()
-    done = go(request)
+def test_a_rerun_that_was_killed_is_gone_on_with_and_another_code_is_not(asked: Request) -> None:
+    done = go(asked)
     (done.directory / "summary.json").unlink()
     trials = set(History.of(read_journal(done.directory / JOURNAL_FILE)).trials)
-    again = go(request)
+    again = go(asked)
     assert again.directory == done.directory
     assert set(History.of(read_journal(again.directory / JOURNAL_FILE)).trials) == trials
     (again.directory / "summary.json").unlink()
-    other = go(replace(request, suite=make_suite(cells=CELLS, matters=11)))
+    other = go(asked, make_suite(cells=CELLS, matters=11))
     assert other.directory != again.directory
 
 
-def test_two_at_once_do_not_collide(request_of: Any) -> None:
-    request = request_of()
-    home = request.output / "quick"
+def test_two_at_once_do_not_collide(asked: Request) -> None:
+    home = asked.output / "quick"
     home.mkdir()
     with hold(home), pytest.raises(AlreadyRunningError, match="already running"):
-        go(request)
+        go(asked)
     with pytest.raises(AcceptedError, match="no finished rerun"):
-        accept(request.suite, request.output, request.reference, why="nothing")
+        accept(SUITE, asked.output, asked.reference, why="nothing")

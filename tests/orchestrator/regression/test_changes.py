@@ -7,11 +7,11 @@ from scipy import stats
 from orchestrator.regression.comparison import (
     POWER,
     Finding,
-    Rule,
     compare_gradient,
     compare_score,
+    detectable,
+    is_found,
     level_of,
-    measure_over_seeds,
     overall,
     pooled_spread,
     seeds_needed,
@@ -103,7 +103,8 @@ def test_unchanged_suites_raise_as_many_alarms_as_stated(spreads: list[float]) -
     level = level_of(0.025, len(spreads))
     old, new = (scale * rng.standard_normal((SUITES, len(spreads), count)) for count in SEEDS)
     spread = np.sqrt((5 * old.var(-1, ddof=1) + 2 * new.var(-1, ddof=1)) / 7)
-    found = Rule(level, 0.0).finds(old.mean(-1) - new.mean(-1), standard_error(1.0, SEEDS) * spread, 7)
+    drop, error = old.mean(-1) - new.mean(-1), standard_error(1.0, SEEDS) * spread
+    found = is_found(drop, error, 7, matters=0.0, level=level)
     assert found.any(axis=1).mean() == pytest.approx(0.025, abs=0.004)
     for index in range(20):
         changes = [
@@ -113,60 +114,39 @@ def test_unchanged_suites_raise_as_many_alarms_as_stated(spreads: list[float]) -
         assert [change.finding is Finding.REGRESSION for change in changes] == found[index].tolist()
 
 
-@pytest.mark.parametrize("drop", [0.0, 2.0, 6.0])
-def test_without_a_smallest_drop_power_is_that_of_students_test(drop: float) -> None:
-    assert Rule(0.01, 0.0).power(drop, standard_error(2.0, (6, 4)), 8) == pytest.approx(
-        stats.nct.sf(stats.t.ppf(0.99, 8), 8, drop / standard_error(2.0, (6, 4))) if drop else 0.01, abs=0.002
-    )
+def test_without_a_smallest_drop_what_is_detectable_is_that_of_students_test() -> None:
+    error = standard_error(2.0, (6, 4))
+    drop = detectable(error, 8, matters=0.0, level=0.01)
+    assert stats.nct.sf(stats.t.ppf(0.99, 8), 8, drop / error) == pytest.approx(POWER, abs=0.002)
 
 
 @pytest.mark.parametrize("seeds", [(6, 3), (6, 6), (5, 2)], ids=str)
 @pytest.mark.parametrize("matters", [0.1, 1.0, 3.0, 8.0], ids="matters {} standard deviations".format)
-def test_the_power_that_is_stated_is_what_the_rule_finds(matters: float, seeds: tuple[int, int]) -> None:
-    """At a true drop of what matters, and at the detectable drop, simulated with scipy's test and both conditions."""
+def test_the_detectable_drop_is_found_as_often_as_stated(matters: float, seeds: tuple[int, int]) -> None:
+    """Simulated with scipy's test and both conditions; a drop of just what matters is found in half of the cases."""
     rng = np.random.default_rng(2)
-    level, freedom, error = 0.025 / 7, sum(seeds) - 2, standard_error(1.0, seeds)
-    rule = Rule(level, matters)
-    detectable = rule.detectable(POWER, error, freedom)
-    assert detectable > matters
-    for drop, stated in ((matters, rule.power(matters, error, freedom)), (detectable, POWER)):
+    level = 0.025 / 7
+    found = detectable(standard_error(1.0, seeds), sum(seeds) - 2, matters=matters, level=level)
+    assert found > matters
+    for drop, low, high in ((matters, 0.0, 0.512), (found, POWER - 0.012, POWER + 0.012)):
         old, new = rng.normal(0, 1, (SUITES, seeds[0])), rng.normal(-drop, 1, (SUITES, seeds[1]))
         observed, p = student(old, new)
-        assert ((p <= level) & (observed >= matters)).mean() == pytest.approx(stated, abs=0.012)
-    assert rule.power(matters, error, freedom) <= 0.5
-
-
-def test_a_change_tells_the_power_of_its_own_rule() -> None:
-    new = ACCEPTED[:3] - 20
-    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=8, level=level_of(0.05, 7, 2))
-    rule = Rule(0.05 / 14, 8.0)
-    error = standard_error(change.spread, (6, 3))
-    assert (change.power, change.detectable) == (rule.power(8.0, error, 7), rule.detectable(POWER, error, 7))
-
-
-def simulated_gradients(
-    spread: float, moved: float, matters: float, level: level_of, count: int = 20_000
-) -> tuple[float, float, float]:
-    """Return how often a count of 100 that moved is found by scipy's test and both conditions, and what is stated."""
-    rng = np.random.default_rng(3)
-    old, new = rng.normal(100, spread, (count, 6)), rng.normal(100 + moved, spread, (count, 3))
-    p = stats.ttest_ind(old, new, axis=1).pvalue
-    found = (p <= level) & (np.abs(new.mean(1) - old.mean(1)) >= matters * 100)
-    typical = measure(spread * np.array([-1.0, 1, -1, 1, -1, 1]) / np.sqrt(1.2) + 100)
-    change = compare_gradient(
-        "count", typical, measure(np.array([100 - spread, 100, 100 + spread])), matters=matters, level=level
-    )
-    assert change.spread == pytest.approx(spread)
-    return float(found.mean()), change.power, change.detectable
+        assert low <= ((p <= level) & (observed >= matters)).mean() <= high
 
 
 @pytest.mark.parametrize("spread", [1.0, 3.0, 6.0])
-def test_the_power_of_a_gradients_test_is_what_the_rule_finds(spread: float) -> None:
+def test_the_detectable_change_of_a_count_is_found_as_often_as_stated(spread: float) -> None:
     level = level_of(0.025, 60)
-    found, stated, detectable = simulated_gradients(spread, 10.0, 0.1, level)
-    assert found == pytest.approx(stated, abs=0.012)
-    assert simulated_gradients(spread, detectable, 0.1, level)[0] == pytest.approx(POWER, abs=0.012)
-    assert simulated_gradients(spread, -detectable, 0.1, level)[0] == pytest.approx(POWER, abs=0.012)
+    typical = measure(spread * np.array([-1.0, 1, -1, 1, -1, 1]) / np.sqrt(1.2) + 100)
+    new = measure(np.array([100 - spread, 100, 100 + spread]))
+    change = compare_gradient("count", typical, new, matters=0.1, level=level)
+    assert change.spread == pytest.approx(spread)
+    for moved in (change.detectable, -change.detectable):
+        rng = np.random.default_rng(3)
+        old, later = rng.normal(100, spread, (SUITES, 6)), rng.normal(100 + moved, spread, (SUITES, 3))
+        significant = stats.ttest_ind(old, later, axis=1).pvalue <= level
+        found = significant & (np.abs(later.mean(1) - old.mean(1)) >= 10)
+        assert found.mean() == pytest.approx(POWER, abs=0.012)
 
 
 def test_unchanged_gradients_raise_as_many_alarms_as_stated_both_ways_together() -> None:
@@ -174,9 +154,14 @@ def test_unchanged_gradients_raise_as_many_alarms_as_stated_both_ways_together()
     old, new = rng.normal(100, 5, (100_000, 6)), rng.normal(100, 5, (100_000, 3))
     spread = np.sqrt((5 * old.var(-1, ddof=1) + 2 * new.var(-1, ddof=1)) / 7)
     change = new.mean(-1) - old.mean(-1)
-    found = Rule(0.02, 0.0, both_ways=True).finds(change, spread * standard_error(1.0, SEEDS), 7)
+    found = is_found(np.abs(change), spread * standard_error(1.0, SEEDS), 7, matters=0.0, level=0.02 / 2)
     assert found.mean() == pytest.approx(0.02, abs=0.0015)
     assert (found & (change > 0)).mean() == pytest.approx(0.01, abs=0.0012)
+    for index in range(20):
+        before, after = measure(old[index]), measure(new[index])
+        one = compare_gradient("count", before, after, matters=1e-9, level=0.02)
+        assert (one.finding is Finding.CHANGED) == found[index]
+        assert one.p == pytest.approx(stats.ttest_ind(old[index], new[index]).pvalue)
 
 
 def test_the_level_of_a_group_is_divided_by_its_tests_and_looks() -> None:
@@ -225,8 +210,3 @@ def test_the_worst_finding_is_that_of_the_suite() -> None:
     assert overall([Finding.OK, Finding.IMPROVEMENT]) is Finding.IMPROVEMENT
     assert overall([Finding.OK, Finding.INCONCLUSIVE, Finding.REGRESSION]) is Finding.REGRESSION
     assert overall([]) is Finding.UNKNOWN
-
-
-def test_a_metric_is_measured_over_the_seeds_that_have_it() -> None:
-    assert measure_over_seeds({1: {"a": 1.0}, 2: {"b": 5.0}, 3: {"a": 3.0}}, "a") == Measure(2.0, 1.0, 2)
-    assert measure_over_seeds({1: {"a": 1.0}}, "c") is None

@@ -1,18 +1,20 @@
 """Drift: what was accepted first is remembered, nights count once, and the stated rates hold on simulated histories."""
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.regression.accepted import FirstRuns, read_accepted, write_accepted
+from orchestrator.regression.accepted import CellRuns, read_accepted, write_accepted
 from orchestrator.regression.answers import answers_of
-from orchestrator.regression.comparison import POWER, Finding, Rule, level_of, standard_error
-from orchestrator.regression.reruns import SUMMARY, first_references
-from orchestrator.regression.verdict import WINDOW, Night, compare_drift, judge_suite, read_nights, trend
+from orchestrator.regression.comparison import POWER, Finding, detectable, is_found, level_of, standard_error
+from orchestrator.regression.rerun import first_references
+from orchestrator.regression.reruns import SUMMARY, read_nights
+from orchestrator.regression.verdict import WINDOW, comparable, compare_drift, judge_suite
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 
 FIRST = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
@@ -22,20 +24,16 @@ OTHER_CONFIG = replace(CONDITIONS, config={"loss": "nt_xent", "training": {"epoc
 OTHER_DATA = replace(CONDITIONS, data_digest="e" * 64)
 
 
-def night(scores: list[float], conditions=CONDITIONS, name: str = "20260101T000000Z") -> Night:
-    return Night(name, {CELL: runs(scores, conditions=conditions)})
-
-
 def test_a_slow_decline_that_each_new_reference_hides_is_found_against_the_first() -> None:
     """Every acceptance lies 6 below the one before, and every rerun agrees with what was accepted last."""
     suite = make_suite(matters=10, cells=[{"dataset": "pets", "loss": "nt_xent"}])
-    reference, nights = accepted(nt_xent=runs(FIRST)), []
+    reference, nights = accepted(nt_xent=runs(FIRST)), {}
     findings = []
     for step in range(1, 5):
         lower = runs([score - 6 * step for score in FIRST])
         findings.append(judge_suite(suite, new(nt_xent=lower), reference, nights).cells[0])
         reference = replace(accepted(nt_xent=lower), first=first_references(reference, new(nt_xent=lower)))
-        nights.append(Night(f"2026010{step}T000000Z", {CELL: lower}))
+        nights[f"2026010{step}T000000Z"] = {CELL: lower}
     assert all(cell.score is not None and cell.score.finding is not Finding.REGRESSION for cell in findings)
     last = findings[-1]
     assert last.finding is last.drift.finding is Finding.REGRESSION
@@ -63,7 +61,7 @@ def test_what_was_accepted_first_is_kept_while_config_and_data_stay(conditions, 
     assert list(again) == ([CELL] if kept else [])
     third = first_references(replace(before, first=again), new(nt_xent=runs([280.0, 281.0])))
     first = third[CELL]
-    assert first.when == before.when and set(first.runs.values[1]) == {"val/rsum"}
+    assert first.when == before.when and set(first.values[1]) == {"val/rsum"}
     written = replace(before, first=third)
     write_accepted(tmp_path / "quick.accepted.json", written)
     assert read_accepted(tmp_path / "quick.accepted.json", "quick") == written
@@ -87,7 +85,7 @@ def test_nights_are_read_from_summaries_and_only_comparable_ones_count(tmp_path:
         directory = tmp_path / name
         directory.mkdir()
         (directory / JOURNAL_FILE).touch()
-        cell |= {} if conditions is None else {"conditions": asdict(conditions)}
+        cell |= {} if conditions is None else {"conditions": msgspec.to_builtins(conditions)}
         (directory / SUMMARY).write_text(json.dumps({"ended": 1.0, "runs": {CELL: cell}}))
         return directory
 
@@ -98,21 +96,19 @@ def test_nights_are_read_from_summaries_and_only_comparable_ones_count(tmp_path:
         write("4", CONDITIONS, [404.0], missing={"2": "diverged"}),
         write("5", CONDITIONS, [290.0, 292.0]),
     ]
-    nights = read_nights(finished)
-    assert trend(nights, CELL, runs([300.0, 301.0]), "val/rsum") == (("1", 311.0), ("5", 291.0))
+    found = comparable(read_nights(finished), CELL, runs([300.0, 301.0]))
+    means = {name: one.measure("val/rsum") for name, one in found.items()}
+    assert {name: mean and mean.mean for name, mean in means.items()} == {"1": 311.0, "5": 291.0}
 
 
 def test_only_the_newest_nights_and_the_seeds_that_all_of_them_have_are_averaged() -> None:
-    nights = [night([0.0, 0.0]), *(night([290.0, 292.0, 999.0]) for _ in range(WINDOW - 2)), night([280.0, 282.0])]
-    change = compare_drift(
-        FirstRuns("2026-01-02T03:04:05Z", runs(FIRST)),
-        nights,
-        CELL,
-        runs([270.0, 272.0, 999.0]),
-        "val/rsum",
-        matters=5,
-        level=level_of(0.05, 1),
-    )
+    past = [[0.0, 0.0], *[[290.0, 292.0, 999.0]] * (WINDOW - 2), [280.0, 282.0]]
+    nights = {str(number): {CELL: runs(scores)} for number, scores in enumerate(past)}
+    reference = accepted(nt_xent=runs(FIRST))
+    first = {CELL: replace(runs(FIRST), when="2026-01-02T03:04:05Z")}
+    suite = make_suite(cells=[{"dataset": "pets", "loss": "nt_xent"}])
+    newest = new(nt_xent=runs([270.0, 272.0, 999.0]))
+    change = judge_suite(suite, newest, replace(reference, first=first), nights).cells[0].drift
     assert change is not None
     assert change.new == pytest.approx((291 * (WINDOW - 2) + 281 + 271) / WINDOW)
     assert change.seeds == (6, 2)
@@ -143,32 +139,24 @@ def test_a_history_without_a_drift_is_called_one_no_more_often_than_stated(
     freedom = sum(seeds) - 2
     spread = np.sqrt((reference.var(-1) * seeds[0] + nights[:, -1].var(-1) * seeds[1]) / freedom)
     drop = reference.mean(-1) - nights.mean((1, 2))
-    found = Rule(level, 0.0).finds(drop, standard_error(1.0, seeds) * spread, freedom)
+    found = is_found(drop, standard_error(1.0, seeds) * spread, freedom, matters=0.0, level=level)
     assert found.mean() <= level + 2 * np.sqrt(level / HISTORIES)
-    first = FirstRuns("2026-01-02", runs([]))
     for index in range(20):
-        cells = [runs(list(values), first=1 + start) for values in nights[index]]
-        one = compare_drift(
-            replace(first, runs=runs(list(reference[index]))),
-            [Night("1", {CELL: cell}) for cell in cells[:-1]],
-            CELL,
-            cells[-1],
-            "val/rsum",
-            matters=1e-9,
-            level=level_of(level, 1),
-        )
+        window: list[CellRuns] = [runs(list(values), first=1 + start) for values in nights[index]]
+        first = replace(runs(list(reference[index])), when="2026-01-02")
+        one = compare_drift(first, window, "val/rsum", matters=1e-9, level=level_of(level, 1))
         assert one is not None and (one.finding is Finding.REGRESSION) == found[index]
 
 
 @pytest.mark.parametrize("shared", [0.0, 1.0], ids=["nights share nothing", "nights agree to the last digit"])
 def test_a_drift_as_large_as_the_detectable_is_found_at_least_as_often_as_stated(shared: float) -> None:
     rng = np.random.default_rng(9)
-    seeds, freedom, rule = (6, 3), 7, Rule(0.01, 1.0)
-    drift = rule.detectable(POWER, standard_error(1.0, seeds), freedom)
+    seeds, freedom, rule = (6, 3), 7, {"matters": 1.0, "level": 0.01}
+    drift = detectable(standard_error(1.0, seeds), freedom, **rule)
     reference = rng.standard_normal((HISTORIES, 6))
     of_seed, noise = rng.standard_normal((HISTORIES, 1, 3)), rng.standard_normal((HISTORIES, WINDOW, 3))
     nights = np.sqrt(shared) * of_seed + np.sqrt(1 - shared) * noise - drift
     spread = np.sqrt((5 * reference.var(-1, ddof=1) + 2 * nights[:, -1].var(-1, ddof=1)) / freedom)
     drop = reference.mean(-1) - nights.mean((1, 2))
-    found = rule.finds(drop, standard_error(1.0, seeds) * spread, freedom)
+    found = is_found(drop, standard_error(1.0, seeds) * spread, freedom, **rule)
     assert found.mean() >= POWER - 0.01

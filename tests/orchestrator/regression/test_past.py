@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.regression.rerun import Request, rerun
+from orchestrator.regression.rerun import rerun
 from orchestrator.regression.reruns import (
     SKEW,
     STAMP,
     SUMMARY,
-    EndedRerun,
     Past,
+    Request,
     find_fresh,
     name_rerun,
     past_reruns,
+    read_nights,
     read_summary,
     still_alarms,
 )
@@ -57,7 +58,7 @@ def test_the_newest_rerun_decides_whether_one_is_due(tmp_path: Path) -> None:
     newest = add(tmp_path, -6 * HOURS, -5 * HOURS)
     unfinished = add(tmp_path, -2 * HOURS)
     past = look(tmp_path)
-    assert (past.finished[-1], past.started[-1], past.warning) == (newest, unfinished, None)
+    assert (past.finished[-1], past.started[-1], past.warnings) == (newest, unfinished, ())
     assert find_fresh(past.finished, 6 * 3600.0, now=NOW.timestamp()) == newest
     assert find_fresh(past.finished, 4 * 3600.0, now=NOW.timestamp()) is None
     assert find_fresh(past.finished, None, now=NOW.timestamp()) is None
@@ -80,8 +81,8 @@ def test_a_rerun_dated_in_the_future_is_ignored_and_said(
     real = add(tmp_path, -age, -age)
     wrong = add(tmp_path, started, ended)
     past = look(tmp_path)
-    assert (past.finished, past.started, past.future) == ((real,), (real,), (wrong,))
-    assert past.warning is not None and wrong.name in past.warning and "dated in the future" in past.warning
+    assert (past.finished, past.started) == ((real,), (real,))
+    assert len(past.warnings) == 1 and f"dated in the future: {wrong.name};" in past.warnings[0]
     fresh = find_fresh(past.finished, 24 * 3600.0, now=NOW.timestamp())
     assert fresh == (real if age < 24 * HOURS else None)
 
@@ -89,7 +90,7 @@ def test_a_rerun_dated_in_the_future_is_ignored_and_said(
 def test_clocks_of_two_machines_may_differ_a_little(tmp_path: Path) -> None:
     ahead = add(tmp_path, timedelta(seconds=SKEW / 2), timedelta(seconds=SKEW / 2))
     past = look(tmp_path)
-    assert (past.finished, past.future) == ((ahead,), ())
+    assert (past.finished, past.warnings) == ((ahead,), ())
     assert find_fresh(past.finished, 60.0, now=NOW.timestamp()) == ahead
 
 
@@ -110,10 +111,10 @@ def test_a_rerun_that_is_not_due_says_what_it_ignored(tmp_path: Path, hours_ahea
         directory = home / f"{now + hours * HOURS:{STAMP}}"
         directory.mkdir()
         (directory / SUMMARY).write_text(json.dumps({"ended": (now + hours * HOURS).timestamp(), "finding": "ok"}))
-    request = Request(suite, tmp_path / "quick.accepted.json", tmp_path, if_due=24 * 3600.0)
-    done = rerun(request, FakeWorkload())
-    assert (done.result, done.directory) == (None, home / f"{now - HOURS:{STAMP}}")
-    assert (done.clock_problem is None) == (hours_ahead is None)
+    request = Request(tmp_path / "quick.accepted.json", tmp_path, if_due=24 * 3600.0)
+    done = rerun(suite, request, FakeWorkload())
+    assert (done.was_due, done.directory) == (False, home / f"{now - HOURS:{STAMP}}")
+    assert (done.warnings == ()) == (hours_ahead is None)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ended": null}', '{"ended": 1.0, "runs": []}'])
@@ -123,6 +124,14 @@ def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match="damaged; remove") as caught:
         read_summary(directory)
     assert str(directory) in str(caught.value)
+
+
+def test_what_older_versions_did_not_record_is_left_out(tmp_path: Path) -> None:
+    directory = add(tmp_path, -HOURS, -HOURS)
+    cells = {"pets": {"values": {"0": {}}, "missing": {}}}
+    (directory / SUMMARY).write_text(json.dumps({"ended": 5.0, "runs": cells}))
+    assert read_summary(directory) == {"ended": 5.0, "finding": "", "runs": {}}
+    assert read_nights([directory]) == {directory.name: {}}
 
 
 @pytest.mark.parametrize(
@@ -140,4 +149,4 @@ def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
 )
 def test_an_alarm_stays_one_until_it_is_accepted(finding: str, accepted: timedelta | None, is_alarm: bool) -> None:
     when = None if accepted is None else (NOW + accepted).isoformat()
-    assert still_alarms(EndedRerun(NOW.timestamp(), finding, {}, {}), when) is is_alarm
+    assert still_alarms({"ended": NOW.timestamp(), "finding": finding}, when) is is_alarm

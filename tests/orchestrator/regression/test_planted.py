@@ -11,7 +11,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.regression.accepted import Accepted, CellRuns
 from orchestrator.regression.comparison import Finding
-from orchestrator.regression.reruns import cell_runs
+from orchestrator.regression.rerun import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from tests.support.regression_results import make_suite
@@ -52,7 +52,7 @@ def train(suite: Suite, cell: int, seeds: range, data: Dataset, change: Change =
         trial = Trial(f"{title}-{seed}", title, seed, {}, config, 0.0, Stage.REGRESS, state=TrialState.FINISHED)
         trial.epochs = {report.epoch: dict(report.metrics) for report in run_trial(config, data, device="cpu")}
         history.trials[trial.id] = trial
-    return cell_runs(suite, history, {cell.title: cell.title for cell in suite.cells})[title]
+    return cell_runs(suite, history, started="")[title]
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
 """What a rerun of a suite comes to, and how it is told."""
 
+import dataclasses
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.reference.published import RETRIEVAL, published_row
@@ -20,7 +21,7 @@ from orchestrator.regression.accepted import (
 from orchestrator.regression.answers import answers_of, headline
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
-from orchestrator.regression.reruns import first_references
+from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.report.render import write_answers_page
@@ -84,7 +85,6 @@ def test_a_cell_with_equal_shared_seeds_is_identical_whatever_further_seeds_say(
     shared: int, further: list[float]
 ) -> None:
     old, rerun = runs(OLD[:shared]), runs([*OLD[:shared], *further])
-    # The other cell has no change either, so that neither has the row about both.
     result = judge_suite(make_suite(matters=1.0), new(nt_xent=rerun, triplet=rerun), accepted(nt_xent=old, triplet=old))
     assert {cell.finding for cell in result.cells} == {result.finding} == {Finding.IDENTICAL}
     assert all(cell.needed is None and not cell.is_alarm for cell in result.cells)
@@ -139,22 +139,6 @@ def test_the_papers_decide_where_nothing_was_accepted() -> None:
     assert (known.published.accepted, known.published.seeds, known.finding) == (337.1, (5, 3), Finding.REGRESSION)
 
 
-def test_a_small_change_that_all_cells_share_is_seen() -> None:
-    def lossy(share: float, seeds: int) -> CellRuns:
-        values = {
-            seed: {"val/rsum": 300.0, "last/train/loss": share * (2 + 0.02 * (seed % 3))}
-            for seed in range(1, seeds + 1)
-        }
-        return CellRuns(CONDITIONS, values, {})
-
-    suite = make_suite(gradients_matter=0.02)
-    old = accepted(nt_xent=lossy(1.0, 6), triplet=lossy(5.0, 6))
-    same = judge_suite(suite, new(nt_xent=lossy(1.0, 3), triplet=lossy(5.0, 3)), old)
-    moved = judge_suite(suite, new(nt_xent=lossy(1.1, 3), triplet=lossy(5.5, 3)), old)
-    assert (same.cells[-1].name, same.cells[-1].finding) == ("all cells together", Finding.IDENTICAL)
-    assert moved.cells[-1].finding is Finding.CHANGED
-
-
 def test_reruns_on_recorded_seeds_raise_no_alarm() -> None:
     """Twenty reruns of unchanged code: seeds of each cell's record are dealt to reference and rerun in turn."""
     record = [302.1, 297.4, 300.8, 305.0, 299.2, 301.7, 296.3, 303.9, 300.1, 298.6, 304.2, 299.9]
@@ -188,10 +172,12 @@ def test_what_changed_is_named() -> None:
 
 def test_a_setting_that_an_older_record_does_not_know_is_no_cause() -> None:
     older = replace(CONDITIONS, config={"loss": "nt_xent", "training": {"epochs": 3, "gradient_clip": 2.0}})
-    newer = replace(CONDITIONS, config={"loss": "nt_xent", "training": asdict(TrainingConfig(epochs=3))})
+    newer = replace(CONDITIONS, config={"loss": "nt_xent", "training": dataclasses.asdict(TrainingConfig(epochs=3))})
     assert TrainingConfig().gradient_clip == 2.0
     assert what_changed(older, newer) == []
-    halved = replace(newer, config={"loss": "nt_xent", "training": asdict(TrainingConfig(epochs=3, precision="bf16"))})
+    halved = replace(
+        newer, config={"loss": "nt_xent", "training": dataclasses.asdict(TrainingConfig(epochs=3, precision="bf16"))}
+    )
     assert what_changed(older, halved) == ["config: training.precision was float32, it is bf16"]
 
 
@@ -213,7 +199,7 @@ def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
         pytest.param(lambda text: "[]", "damaged", id="no object"),
         pytest.param(lambda text: "[" * 200_000, "damaged .ValueError", id="deep"),
         pytest.param(lambda text: text + " " * LARGEST_STATE, "more than 16 MB", id="large"),
-        pytest.param(lambda text: text.replace("300.0", "9" * 400), "damaged .OverflowError", id="400 digits"),
+        pytest.param(lambda text: text.replace("300.0", "9" * 400), "damaged .ValidationError", id="400 digits"),
         pytest.param(lambda text: text.replace("300.0", "9" * 5000), "damaged .ValueError", id="5,000 digits"),
     ],
 )
@@ -273,7 +259,8 @@ def test_every_cell_of_the_published_suites_has_its_row_and_settings(name: str, 
     for cell, study in zip(suite.cells, experiment.cells(), strict=True):
         ours = suite.config(cell, 0)
         theirs = experiment.trial_config(study, cell.loss_parameters)
-        assert replace(ours, training=replace(ours.training, cocos_every=0)) == theirs
+        training = dataclasses.replace(ours.training, cocos_every=0)
+        assert dataclasses.replace(ours, training=training) == theirs
 
 
 @pytest.mark.parametrize(
@@ -310,15 +297,15 @@ def test_a_result_is_json() -> None:
 def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() -> None:
     suite = make_suite(false_alarms=0.06, seeds=3, max_seeds=6)
     both, reference = new(nt_xent=runs(SAME), triplet=runs(SAME)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
-    # Two scores; a count a cell and two numbers over all cells; two looks.
-    assert judge_suite(suite, both, reference).levels == pytest.approx((0.03 / 2 / 2, 0.03 / 4 / 2, None))
+    # Two scores and two counts; two looks.
+    assert judge_suite(suite, both, reference).levels == pytest.approx((0.03 / 2 / 2, 0.03 / 2 / 2, None))
     once = make_suite(false_alarms=0.06, seeds=3, max_seeds=3)
-    assert judge_suite(once, both, reference).levels == pytest.approx((0.03 / 2, 0.03 / 4, None))
+    assert judge_suite(once, both, reference).levels == pytest.approx((0.03 / 2, 0.03 / 2, None))
     first = first_references(reference, both)
-    assert judge_suite(once, both, replace(reference, first=first)).levels == pytest.approx((0.01, 0.005, 0.01))
+    assert judge_suite(once, both, replace(reference, first=first)).levels == pytest.approx((0.01, 0.01, 0.01))
     assert judge_suite(
         once, both, replace(reference, first={"pets-vsepp-triplet": first["pets-vsepp-triplet"]})
-    ).levels == (pytest.approx((0.01, 0.005, 0.02)))
+    ).levels == (pytest.approx((0.01, 0.01, 0.02)))
 
 
 def test_what_changed_is_said_once_and_first() -> None:

@@ -124,7 +124,7 @@ def doctor() -> None:
 
 
 def regress() -> None:
-    cell = CellResult(CANARY, Slip.FAILED, None, (), None, None, 0.0, 0, 0, (CANARY,), (CANARY,))
+    cell = CellResult("pets-vsepp-nt_xent", Slip.FAILED, None, (), None, None, 0.0, 0, 0, (CANARY,), (CANARY,))
     result = SuiteResult(CANARY, Slip.FAILED, (cell,), 0.05, (0.01, 0.01, None), (CANARY,))
     show(answers_of_suite(result, make_suite(), {}, None))
 
