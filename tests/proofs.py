@@ -62,8 +62,6 @@ PROOFS = {
     "tests/integration/test_tune_memory.py": ("orchestrator/tuner/tune_patches.py",),
     "tests/integration/test_sample_package.py": ("docs/examples/",),
     "tests/benchmarks/test_command.py": ("tests/benchmarks/",),
-    "tests/benchmarks/test_memory.py": ("trainables/data/", "trainables/trial.py"),
-    "tests/benchmarks/test_tracking.py": ("orchestrator/tracking/",),
     "tests/benchmarks/test_throughput.py": ("tests/benchmarks/throughput.py",),
     "tests/faults/test_damage.py": ("orchestrator/storage/", "orchestrator/doctor/experiment.py"),
     "tests/deploy/test_image.py": ("deploy/image/",),

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 from tests.benchmarks.command import main
-from tests.benchmarks.losses import embeddings
 from tests.benchmarks.published import CAPTIONS, published_metrics
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
@@ -25,6 +25,7 @@ ROUNDS = 3
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 5000], help="images")
     parser.add_argument("--embedding-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
@@ -62,6 +63,14 @@ def compare(size: int, dimensions: int, device: str) -> Row:
     note = f"the same recalls: rsum {found['ours']['rsum']:.1f}"
     case = f"{size} x {CAPTIONS * size}, {dimensions} dims"
     return Row(case, "s", seconds["ours"], seconds["other"], "argsort a query", NEEDED, note)
+
+
+def embeddings(images: int, captions_each: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return unit vectors of images, of captions near their image, and the image of each caption."""
+    vectors = torch.nn.functional.normalize(torch.randn(images, size), dim=1)
+    owner = torch.arange(images).repeat_interleave(captions_each)
+    noise = torch.randn(len(owner), size) / size**0.5
+    return vectors, torch.nn.functional.normalize(vectors[owner] + 4 * noise, dim=1), owner
 
 
 if __name__ == "__main__":

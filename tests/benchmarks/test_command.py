@@ -1,6 +1,5 @@
 """Every benchmark runs at a tiny size and gives rows that can be true; what they are is the machine's business."""
 
-import argparse
 import json
 import math
 import subprocess
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import command, gpu
-from tests.benchmarks.command import BENCHMARKS, GPU_ALONE, main, read_row
+from tests.benchmarks import command
+from tests.benchmarks.command import BENCHMARKS, main, read_row
 from tests.benchmarks.rows import Row, write_json
-from tests.support.simulated_gpu import simulated_gpu
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -39,38 +37,20 @@ TINY = {
     ],
     "installed": ["--times", "1"],
     "heads": ["--trials", "2", "--batch-sizes", "8", "--inputs", "6", "4", "--embedding-size", "4", "--rounds", "1"],
-    "losses": ["--sizes", "8", "--metrics-size", "16", "--only", "nt_xent", "metrics", "--threads", "1"],
     "many_trials": ["--trials", "20", "--workers", "2", "--seconds", "0.01", "--only", "ours"],
-    "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
     "pages": ["--trials", "12", "--repeats", "1"],
     "prior": ["--images", "60", "--settings", "6", "--seeds", "2"],
     "questions": ["--studies", "20", "--seeds", "3", "--likeness"],
     "race": ["--studies", "60", "--candidates", "2", "4", "--leads", "1.5"],
-    "replicates": ["--problems", "2", "--noise", "1", "--budgets", "50", "--spaces", "120 listed"],
-    "tracking": ["--trials", "4", "--metrics", "200"],
     "throughput": ["--trials", "30", "--only", "ours"],
     "verdicts": ["--studies", "4", "--splits", "0"],
-    "window": ["--problems", "2", "--budget", "60", "--newest", "8", "--concurrent", "2"],
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
-NEEDS = {"many_trials": MEMORY, "memory": MEMORY, "throughput": MEMORY}
+NEEDS = {"many_trials": MEMORY, "throughput": MEMORY}
 
 
 def test_every_benchmark_has_a_tiny_size() -> None:
-    assert TINY.keys() | set(GPU_ALONE) == BENCHMARKS.keys()
-
-
-def test_what_needs_a_gpu_runs_on_a_simulated_one() -> None:
-    cases = ["--cases", "vsepp:8:triplet_sh", "wsabie:8:warp", "--images", "24", "--steps", "2"]
-    parser = argparse.ArgumentParser()
-    gpu.add_options(parser)
-    with simulated_gpu():
-        rows = list(gpu.run(parser.parse_args(cases)))
-    assert [row.unit for row in rows] == ["ms", "ms", "ms", "MiB"] * 2
-    assert all("twice the same: yes" in row.note for row in rows[::4])
-    assert command.names_on("cpu") == [name for name in BENCHMARKS if name != "gpu"]
-    with pytest.raises(SystemExit, match="this machine has 0 GPUs"):
-        command.names_on("cuda")
+    assert TINY.keys() == BENCHMARKS.keys()
 
 
 @pytest.mark.proof
@@ -121,10 +101,10 @@ def test_ratio_says_how_much_more_the_other_costs(tmp_path: Path) -> None:
 def test_all_are_run_though_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = Row("a step", "ms", 50.0, 170.0, "the published loop", needed=1.8)
     write_json(tmp_path / "one.json", {"epoch": [row]}, {"epoch": 3.0}, [0.1, 0.2])
-    reports = {"epoch": json.loads((tmp_path / "one.json").read_text()), "memory": None}
-    monkeypatch.setattr(command, "BENCHMARKS", dict.fromkeys(("memory", "epoch", "gpu"), ""))
-    monkeypatch.setattr(command, "run_apart", lambda name, device: reports[name])
-    with pytest.raises(SystemExit, match="memory failed"):
+    reports = {"epoch": json.loads((tmp_path / "one.json").read_text()), "heads": None}
+    monkeypatch.setattr(command, "BENCHMARKS", dict.fromkeys(("heads", "epoch"), ""))
+    monkeypatch.setattr(command, "run_apart", lambda name: reports[name])
+    with pytest.raises(SystemExit, match="heads failed"):
         main(["--json", str(tmp_path / "all.json")])
     report = json.loads((tmp_path / "all.json").read_text())
     assert [read_row(values) for values in report["rows"]] == [row]
@@ -133,7 +113,7 @@ def test_all_are_run_though_one_fails(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.proof
 def test_what_fails_in_its_own_process_has_no_report() -> None:
-    assert command.run_apart("nothing", "cpu") is None
+    assert command.run_apart("nothing") is None
 
 
 def test_an_unknown_name_is_refused() -> None:

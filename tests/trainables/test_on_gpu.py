@@ -1,6 +1,6 @@
 """Everything of a trial on a GPU, as far as a CPU can show it: each tensor is where its operation needs it.
 
-See ``tests/support/simulated_gpu.py`` for what stays open; ``python -m tests.benchmarks --device cuda`` measures that.
+See ``tests/support/simulated_gpu.py`` for what stays open.
 """
 
 from collections.abc import Callable

@@ -1,26 +1,15 @@
-"""How much memory trials take beyond the interpreter with torch, whatever the size of the features.
+"""Trials that train at once on one file of features grow by less than the file, whatever its size."""
 
-    python -m tests.benchmarks memory [--gigabytes 2] [--trials 4] [--embedding-size 1024]
-
-Writes so many gigabytes of features, lets several processes train VSE++ on them at once for an epoch, with evaluation
-and a checkpoint, and tells by how much each grew after ``import torch``: the largest value of many samples. PSS counts
-a page that several processes have mapped in parts, RSS in full for each, USS not at all.
-"""
-
-import argparse
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from tests.benchmarks.command import main
-from tests.benchmarks.rows import Row
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import open_dataset
 
@@ -30,7 +19,7 @@ LIMIT = 400
 FEATURE_SIZE = 4096
 VAL_IMAGES = 1000
 WORDS = 5000
-KINDS = ("Rss", "Pss", "Uss")
+KINDS = ("Rss", "Pss")
 
 
 def write_features(folder: Path, gigabytes: float) -> int:
@@ -78,7 +67,10 @@ def train(root: Path, embedding_size: int, checkpoints: Path) -> None:
 
 
 def measure(root: Path, trials: int, embedding_size: int) -> list[dict[str, float]]:
-    """Train several times at once, and return by how many MB each process grew at most, by kind of memory."""
+    """Train several times at once, and return by how many MB each process grew at most, by kind of memory.
+
+    PSS counts a page that several processes have mapped in parts, RSS in full for each.
+    """
     open_dataset(make_config(embedding_size), root)
     processes = [_start(root, embedding_size, root / f"trial{number}") for number in range(trials)]
     try:
@@ -112,7 +104,9 @@ def _watch(processes: "list[subprocess.Popen[str]]", before: list[Mapping[str, f
 
 def _start(root: Path, embedding_size: int, checkpoints: Path) -> "subprocess.Popen[str]":
     arguments = f"Path({str(root)!r}), {embedding_size}, Path({str(checkpoints)!r})"
-    program = f"from tests.benchmarks.memory import *; train({arguments})"
+    program = (
+        f"from pathlib import Path; from tests.trainables.data.test_shared_memory import train; train({arguments})"
+    )
     return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -122,28 +116,16 @@ def _memory(pid: int) -> dict[str, float]:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     except (FileNotFoundError, ProcessLookupError):
         return {}
-    fields = {name: int(rest.split()[0]) / 1024 for name, rest in (line.split(":") for line in lines)}
-    return {**fields, "Uss": fields["Private_Clean"] + fields["Private_Dirty"]} if fields.get("Rss") else {}
+    return {name: int(rest.split()[0]) / 1024 for name, rest in (line.split(":") for line in lines)}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
-    parser.add_argument("--gigabytes", type=float, default=0.75)
-    parser.add_argument("--trials", type=int, default=2)
-    parser.add_argument("--embedding-size", type=int, default=64)
-
-
-def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
-    with tempfile.TemporaryDirectory() as root:
-        os.environ["XDG_CACHE_HOME"] = f"{root}/cache"
-        size = write_features(Path(root) / "features", options.gigabytes) / 2**20
-        grown = measure(Path(root), options.trials, options.embedding_size)
-    for kind in KINDS:
-        largest = max(row[kind] for row in grown)
-        case = f"{options.trials} trials of {options.embedding_size} dims, {kind.upper()}"
-        yield Row(case, "MB", largest, size, "the features themselves", size / LIMIT, f"limit {LIMIT} MB a trial")
-
-
-if __name__ == "__main__":
-    main(["memory", *sys.argv[1:]])
+@pytest.mark.proof
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
+def test_trials_grow_by_less_than_their_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch reads all of a file that is larger than what a trial may grow by."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    size = write_features(tmp_path / "features", gigabytes=0.75)
+    assert size / 2**20 > 1.5 * LIMIT
+    for grown in measure(tmp_path, trials=2, embedding_size=64):
+        assert 0 < grown["Pss"] <= LIMIT and grown["Rss"] <= LIMIT
