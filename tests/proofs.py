@@ -52,6 +52,7 @@ PROOFS = {
     "tests/integration/test_search.py": ("orchestrator/tuner/", "orchestrator/machines/processes.py"),
     "tests/integration/test_confirm.py": ("orchestrator/winners/", "orchestrator/studies/source.py"),
     "tests/integration/test_regress.py": ("orchestrator/regression/rerun.py",),
+    "tests/integration/test_claims_rerun.py": ("orchestrator/regression/claims.py", "orchestrator/claims/"),
     "tests/integration/test_cluster_search.py": ("orchestrator/storage/", "orchestrator/machines/cluster.py"),
     "tests/integration/test_plugin_search.py": ("orchestrator/experiment/plugins.py", "trainables/plugins/"),
     "tests/integration/test_choice.py": ("orchestrator/studies/study.py",),

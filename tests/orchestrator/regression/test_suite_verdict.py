@@ -1,7 +1,6 @@
 """What a rerun of a suite comes to, and how it is told."""
 
 import dataclasses
-import json
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -25,7 +24,7 @@ from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.report.render import write_answers_page
-from orchestrator.results.answer import Answer, Quantity
+from orchestrator.results.answer import Answer
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
@@ -68,15 +67,6 @@ def test_gradients_that_changed_are_a_change_though_recall_is_the_same() -> None
     assert cell.score is not None and cell.score.finding is Finding.OK
     assert [one.finding for one in cell.gradients] == ["changed"]
     assert cell.finding is Finding.CHANGED
-
-
-def test_identical_seeds_are_counted() -> None:
-    result = judge_suite(
-        make_suite(),
-        new(nt_xent=runs(OLD[:3]), triplet=runs(SAME)),
-        accepted(nt_xent=runs(OLD), triplet=runs(OLD)),
-    )
-    assert [cell.identical for cell in result.cells] == [3, 0]
 
 
 @pytest.mark.parametrize("further", [[], [250.0], [350.0], [250.0, 251.0, 252.0]], ids=str)
@@ -137,18 +127,6 @@ def test_the_papers_decide_where_nothing_was_accepted() -> None:
     assert (unknown.published, unknown.finding) == (None, Finding.UNKNOWN)
     assert known.published is not None
     assert (known.published.accepted, known.published.seeds, known.finding) == (337.1, (5, 3), Finding.REGRESSION)
-
-
-def test_reruns_on_recorded_seeds_raise_no_alarm() -> None:
-    """Twenty reruns of unchanged code: seeds of each cell's record are dealt to reference and rerun in turn."""
-    record = [302.1, 297.4, 300.8, 305.0, 299.2, 301.7, 296.3, 303.9, 300.1, 298.6, 304.2, 299.9]
-    for shift in range(20):
-        dealt = [record[(shift * 5 + 7 * index) % 12] for index in range(9)]
-        pair = (runs(dealt[:6]), runs(dealt[6:], first=7))
-        result = judge_suite(
-            make_suite(), new(nt_xent=pair[1], triplet=pair[1]), accepted(nt_xent=pair[0], triplet=pair[0])
-        )
-        assert result.finding in (Finding.OK, Finding.INCONCLUSIVE)
 
 
 def test_what_changed_is_named() -> None:
@@ -288,12 +266,6 @@ def test_a_suite_that_is_wrong_is_refused(settings: list[str], message: str) -> 
         load_suite("scenes-quick", settings)
 
 
-def test_a_result_is_json() -> None:
-    both = new(nt_xent=runs(SAME), triplet=runs(SAME))
-    result = judge_suite(make_suite(), both, accepted(nt_xent=runs(OLD), triplet=runs(OLD)))
-    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["finding"] == "ok"
-
-
 def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() -> None:
     suite = make_suite(false_alarms=0.06, seeds=3, max_seeds=6)
     both, reference = new(nt_xent=runs(SAME), triplet=runs(SAME)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
@@ -308,31 +280,21 @@ def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() ->
     ).levels == (pytest.approx((0.01, 0.01, 0.02)))
 
 
-def test_what_changed_is_said_once_and_first() -> None:
+def test_what_changed_is_said_once_and_only_beside_an_alarm() -> None:
     later = replace(CONDITIONS, versions={"torch": "2.16.0", "ray": "2.60.0"})
     clipped = replace(later, config={"loss": "nt_xent", "training": {"epochs": 3, "gradient_clip": None}})
-    low = [score - 40 for score in SAME]
+    low, reference = [score - 40 for score in SAME], accepted(nt_xent=runs(OLD), triplet=runs(OLD))
     both = new(nt_xent=runs(low, conditions=clipped), triplet=runs(low, conditions=later))
-    result = judge_suite(make_suite(), both, accepted(nt_xent=runs(OLD), triplet=runs(OLD)))
+    result = judge_suite(make_suite(), both, reference)
     assert result.causes == ("version: torch was 2.15.0, it is 2.16.0",)
     about, *cells = said(result, both)
     assert "torch was 2.15.0" in about.notes[0]
     text = all_text([about, *cells])
     assert text.count("torch was 2.15.0") == text.count("gradient_clip was 2.0") == 1
-
-
-@pytest.mark.parametrize(
-    ("cells", "cause"),
-    [
-        pytest.param({"nt_xent": OLD[:3], "triplet": SAME}, None, id="no alarm"),
-        pytest.param({"nt_xent": [250.0, 251.0, 252.0], "triplet": SAME}, "those of the accepted runs", id="no change"),
-    ],
-)
-def test_a_cause_is_named_where_there_is_an_alarm(cells: dict[str, list[float]], cause: str | None) -> None:
-    both = new(**{name: runs(scores) for name, scores in cells.items()})
-    result = judge_suite(make_suite(), both, accepted(nt_xent=runs(OLD), triplet=runs(OLD)))
-    notes = said(result, both)[0].notes
-    assert "accepted runs" not in notes[0] if cause is None else cause in notes[0]
+    same = new(nt_xent=runs(low), triplet=runs(SAME))
+    assert "those of the accepted runs" in said(judge_suite(make_suite(), same, reference), same)[0].notes[0]
+    well = new(nt_xent=runs(OLD[:3], conditions=later), triplet=runs(SAME, conditions=later))
+    assert "torch was" not in all_text(said(judge_suite(make_suite(), well, reference), well))
 
 
 def test_a_regression_is_said_with_its_interval_and_every_row_shows_what_the_seeds_detect() -> None:
@@ -343,10 +305,9 @@ def test_a_regression_is_said_with_its_interval_and_every_row_shows_what_the_see
     drop = "val rsum 201.0, accepted 300.5 (−99.5, 95 % CI [−102.3, −96.7], p < 0.001). Regression."
     assert worst.headline == f"NT-Xent on pets: {drop}"
     assert about.table is not None
-    columns = [column.key for column in about.table.columns]
-    rows = {row[columns.index("name")]: dict(zip(columns, row, strict=True)) for row in about.table.rows}
+    rows = {row["name"]: row for row in about.table.to_dict()["rows"]}
     interval = rows["NT-Xent on pets"]["difference"]
     # Student's interval of the pooled spread, by hand: s^2 = (5 * 3.5 + 2 * 1) / 7, t(0.975, 7) = 2.3646.
     reach = 2.364624 * ((5 * 3.5 + 2 * 1) / 7 * (1 / 6 + 1 / 3)) ** 0.5
-    assert isinstance(interval, Quantity) and interval.high == pytest.approx(-99.5 + reach, abs=1e-4)
+    assert interval["high"] == pytest.approx(-99.5 + reach, abs=1e-4)
     assert rows["Triplet on pets"]["detectable"] == pytest.approx(result.cells[1].score.detectable)  # type: ignore[union-attr]
