@@ -5,10 +5,8 @@
 A study goes from the draw of its values to the verdict, with val and test the same numbers, which is the worst case.
 *False better*: the two best candidates are equal, all others are worse by so many standard deviations; the share of
 studies, in percent, whose verdict is *better*. *Missed*: the first candidate leads; the share in which it is not called
-better. Designs (``tests/support/race_rates.py``) have the same number of trainings: ``fixed`` and ``race``
-are those of the product, ``departures`` lets candidates leave at looks that spend the level, and ``closest`` gives all
-but three seeds to the leader and its closest, at the level of fixed seeds. A row shows the race beside fixed seeds,
-the other two in the note with the standard error.
+better. Both designs (``tests/support/race_rates.py``) have the same number of trainings. A row shows the race beside
+fixed seeds, with the standard error in the note.
 """
 
 import argparse
@@ -18,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.rows import Row
-from tests.support.race_rates import DESIGNS, Outcome, draw_values
+from tests.support.race_rates import Outcome, draw_values, fixed, race
 from tests.support.study_rates import Array
 
 WIDE = 4.0
@@ -80,11 +78,11 @@ def _false(candidates: int, seeds: int, options: argparse.Namespace) -> Iterator
 def _row(case: str, means: Array, seeds: int, options: argparse.Namespace, **how: Any) -> Row:
     trainings = len(means) * seeds
     generator = np.random.default_rng([options.seed, len(means), seeds])
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in DESIGNS}
+    outcomes: dict[str, list[Outcome]] = {"fixed": [], "race": []}
     for _ in range(max(1, options.studies // BATCH)):
         values = draw_values(generator, min(BATCH, options.studies), means, trainings, **how)
-        for name, design in DESIGNS.items():
-            outcomes[name].append(design(values, trainings))
+        outcomes["fixed"].append(fixed(values, trainings))
+        outcomes["race"].append(race(values, trainings))
     missed = case.startswith("missed")
     shares = {name: _share(found, missed=missed) for name, found in outcomes.items()}
     return Row(case, "%", shares["race"], shares["fixed"], "fixed", note=_note(shares, outcomes, options.studies))
@@ -96,6 +94,5 @@ def _share(outcomes: list[Outcome], *, missed: bool) -> float:
 
 def _note(shares: Mapping[str, float], outcomes: Mapping[str, list[Outcome]], studies: int) -> str:
     error = max(np.sqrt(share * (100 - share) / studies) for share in shares.values())
-    others = ", ".join(f"{name} {shares[name]:.1f} %" for name in ("departures", "closest"))
     used = np.mean([outcome.counts.sum(1).mean() for outcome in outcomes["race"]])
-    return f"{others}; ± {error:.1f}; the race used {used:.1f} trainings"
+    return f"± {error:.1f}; the race used {used:.1f} trainings"

@@ -4,16 +4,14 @@ Every study is drawn with val and test the same numbers: the worst case, in whic
 that selected and gave out the seeds. All studies of a case go through a design together.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from scipy.special import stdtr
 
-from orchestrator.results.race import CLEAR, LEVEL, SHARE, first_seeds
+from orchestrator.results.race import CLEAR, LEVEL, first_seeds
 from orchestrator.results.verdict import LEVEL as FIXED_LEVEL
-from tests.support.spending import levels_of_looks
 from tests.support.study_rates import Array
 
 
@@ -23,13 +21,13 @@ class Outcome:
 
     Attributes:
         p: Largest p-value of the winner's leads over the others, 1 where it does not lead, shape (studies,).
-        level: Level of the verdict, or of each verdict.
+        level: Level of the verdict.
         winner: Index of the winner, shape (studies,).
         counts: Seeds of each candidate, shape (studies, candidates).
     """
 
     p: Array
-    level: Array | float
+    level: float
     winner: Array
     counts: Array
 
@@ -148,18 +146,16 @@ def fixed(values: Values, trainings: int, level: float = FIXED_LEVEL) -> Outcome
     return _judged(values, counts, level)
 
 
-def race(values: Values, trainings: int, level: float = LEVEL, share: float = SHARE) -> Outcome:
+def race(values: Values, trainings: int, level: float = LEVEL) -> Outcome:
     """Give most trainings to all alike and the others to leader and closest, as ``orchestrator.results.race`` does.
 
     Args:
         values: The studies.
         trainings: At most so many in each study.
         level: Of the verdict.
-        share: Of the trainings that all get alike; 0 is three seeds each.
     """
     count = values.candidates
-    first = first_seeds(trainings, count) if share == SHARE else max(3, int(trainings * share) // count)
-    counts = np.full((values.studies, count), first)
+    counts = np.full((values.studies, count), first_seeds(trainings, count))
     rows = np.arange(values.studies)
     while len(rows):
         every, own = np.arange(len(rows)), counts[rows]
@@ -175,46 +171,6 @@ def race(values: Values, trainings: int, level: float = LEVEL, share: float = SH
         counts[rows, leader[goes]] += further
         counts[rows, closest[goes]] += further
     return _judged(values, counts, level)
-
-
-def departures(values: Values, trainings: int, level: float = 0.035) -> Outcome:
-    """Give a seed a round to every candidate that the leader has not beaten at the level of the round, which is spent.
-
-    Args:
-        values: The studies.
-        trainings: At most so many in each study.
-        level: Of all looks together.
-    """
-    count, first = values.candidates, min(3, trainings // values.candidates)
-    most = first + max(0, trainings - first * count) // 2
-    counts = np.full((values.studies, count), first)
-    inside = np.ones((values.studies, count), dtype=bool)
-    levels = np.zeros(values.studies)
-    waiting: list[tuple[Array, tuple[int, ...]]] = [(np.arange(values.studies), (first,))]
-    while waiting:
-        rows, looks = waiting.pop()
-        leader = np.where(inside[rows], values.alone.means(counts[rows], rows), -np.inf).argmax(1)
-        now = levels_of_looks(looks, max(most, looks[-1]), level, last=False)[-1]
-        inside[rows] &= values.alone.lead_p(counts[rows], leader, rows) > now
-        inside[rows, leader] = True
-        staying = inside[rows].sum(1)
-        further = np.minimum(max(1, looks[-1] // 4), (trainings - counts[rows].sum(1)) // staying)
-        over = (staying < 2) | (further < 1)
-        levels[rows[over]] = levels_of_looks(looks, max(most, looks[-1]), level, last=True)[-1]
-        for step in np.unique(further[~over]):
-            on = rows[~over & (further == step)]
-            counts[on] += step * inside[on]
-            waiting.append((on, (*looks, looks[-1] + int(step))))
-    return _judged(values, counts, levels)
-
-
-DESIGNS: dict[str, Callable[[Values, int], Outcome]] = {
-    "fixed": fixed,
-    "race": race,
-    "departures": departures,
-    "closest": lambda values, trainings: race(values, trainings, FIXED_LEVEL, share=0.0),
-}
-"""Designs that are compared: the two of the product, departures that spend level, and all seeds to the closest."""
 
 
 def draw_values(
@@ -255,7 +211,7 @@ def draw_values(
     return Runs(scores, of_image, scale[:, 0] * np.sqrt(images / 2), generator)
 
 
-def _judged(values: Values, counts: Array, level: Array | float) -> Outcome:
+def _judged(values: Values, counts: Array, level: float) -> Outcome:
     rows = np.arange(values.studies)
     winner = values.alone.means(counts, rows).argmax(1)
     return Outcome(values.lead_p(counts, winner, rows).max(1), level, winner, counts)

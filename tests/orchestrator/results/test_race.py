@@ -9,7 +9,7 @@ from orchestrator.results.candidates import Candidate, Verdict
 from orchestrator.results.crossed import crossed_test
 from orchestrator.results.race import CLEAR, LEVEL, Entrant, Race, first_seeds, most_seeds, run_race
 from orchestrator.results.verdict import judge
-from tests.support.race_rates import Scores, crossed_lead_p, departures, draw_values, fixed, race
+from tests.support.race_rates import Scores, crossed_lead_p, draw_values, fixed, race
 
 METRIC = "val/rsum"
 SEEDS = tuple(range(100, 500))
@@ -206,4 +206,3 @@ def test_a_race_finds_leads_that_a_fixed_design_of_the_same_cost_misses() -> Non
         values = draw_values(generator, STUDIES, means, 60)
         ours = race(values, 60).found
         assert ours > fixed(values, 60).found + least
-        assert ours > departures(values, 60).found
