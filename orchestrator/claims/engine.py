@@ -189,66 +189,49 @@ def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells, seed: int)
     tests: list[Test] = []
     for group in groups:
         measures = cells[group]
-        if part.kind == "same_best":
-            tests += _same_best(part, group, measures)
-            continue
-        for metric in part.metrics:
-            tests += _of_metric(part, group, metric, measures)
-    return tests
-
-
-def _of_metric(part: Part, group: Group, metric: str, measures: Mapping[str, Mapping[str, Measure]]) -> list[Test]:
-    """Return the tests of a part in one group and metric."""
-    loss = measures[part.loss][metric]
-    if part.kind in ("above", "below"):
-        assert part.than is not None
-        sign = 1 if part.kind == "above" else -1
-        gap, error, freedom = loss.mean - part.than, _error(loss), loss.seeds - 1
-        p, against = _one_sided(sign * gap, error, freedom), _one_sided(-sign * gap, error, freedom)
-        return [Test(group, metric, part.loss, loss.mean, p, against, "mean")]
-    tests: list[Test] = []
-    for other in part.against:
-        tests += _against(part, group, metric, f"{part.loss} - {other}", (loss, measures[other][metric]))
-    return tests
-
-
-def _against(part: Part, group: Group, metric: str, subject: str, pair: tuple[Measure, Measure]) -> list[Test]:
-    """Return the tests of a loss against one other."""
-    gap = pair[0].mean - pair[1].mean
-    error, freedom = _error(*pair), _freedom(*pair)
-
-    def test(above: float, sign: int) -> Test:
-        """Return the test of sign * (true difference - above) > 0."""
-        distance = sign * (gap - above)
-        p, against = _one_sided(distance, error, freedom), _one_sided(-distance, error, freedom)
-        return Test(group, metric, subject, gap, p, against)
-
-    if part.kind == "beats":
-        return [test(part.by, 1)]
-    assert part.margin is not None
-    if part.kind == "not_better":
-        return [test(part.margin, -1)]
-    if part.kind == "alike":
-        return [test(-part.margin, 1), test(part.margin, -1)]
-    # The best: nobody is above by the margin, and nobody has a higher mean.
-    found = test(-part.margin, 1)
-    return [found if gap >= 0 else Test(group, metric, subject, gap, 1.0, found.p_against)]
-
-
-def _same_best(part: Part, group: Group, measures: Mapping[str, Mapping[str, Measure]]) -> list[Test]:
-    """Return the tests of the best by one metric against all others by another."""
-    tests = []
-    for metric, other_metric in zip(part.metrics, part.and_metrics, strict=True):
-        best = max(part.losses, key=lambda loss: measures[loss][metric].mean)
-        for other in part.losses:
-            if other == best:
+        for place, metric in enumerate(part.metrics):
+            if part.kind in ("above", "below"):
+                tests += _tests_of_pair(part, group, metric, part.loss, (measures[part.loss][metric],))
                 continue
-            pair = measures[best][other_metric], measures[other][other_metric]
-            gap, error, freedom = pair[0].mean - pair[1].mean, _error(*pair), _freedom(*pair)
-            margin = part.margin or 0.0
-            p, against = _one_sided(gap + margin, error, freedom), _one_sided(-gap, error, freedom)
-            tests.append(Test(group, f"{metric}, {other_metric}", f"{best} - {other}", gap, p, against))
+            first, others, compared, named = part.loss, part.against, metric, metric
+            if part.kind == "same_best":
+                first = max(part.losses, key=lambda loss: measures[loss][metric].mean)
+                others = tuple(loss for loss in part.losses if loss != first)
+                compared = part.and_metrics[place]
+                named = f"{metric}, {compared}"
+            for other in others:
+                pair = measures[first][compared], measures[other][compared]
+                tests += _tests_of_pair(part, group, named, f"{first} - {other}", pair)
     return tests
+
+
+def _tests_of_pair(part: Part, group: Group, metric: str, subject: str, pair: tuple[Measure, ...]) -> Iterator[Test]:
+    """Yield the tests of a part on the difference of two means, or on a single mean."""
+    gap = pair[0].mean - sum(one.mean for one in pair[1:])
+    variances = [(one.sample_std or 0.0) ** 2 / one.seeds for one in pair]
+    below = sum(variance**2 / (one.seeds - 1) for variance, one in zip(variances, pair, strict=True))
+    error, freedom = math.sqrt(sum(variances)), sum(variances) ** 2 / below if below else 1.0
+    measures = "difference" if len(pair) > 1 else "mean"
+    for bound, sign in _bounds(part):
+        distance = sign * (gap - bound)
+        p, against = _one_sided(distance, error, freedom), _one_sided(-distance, error, freedom)
+        # The best has the highest mean, and nobody is above by the margin.
+        p = 1.0 if part.kind == "best" and gap < 0 else p
+        yield Test(group, metric, subject, gap, p, against, measures)
+
+
+def _bounds(part: Part) -> list[tuple[float, int]]:
+    """Return the bounds of the true difference or mean; it has to be above a bound with sign 1, below one with -1."""
+    margin, than = part.margin or 0.0, part.than or 0.0
+    return {
+        "beats": [(part.by, 1)],
+        "best": [(-margin, 1)],
+        "not_better": [(margin, -1)],
+        "alike": [(-margin, 1), (margin, -1)],
+        "above": [(than, 1)],
+        "below": [(than, -1)],
+        "same_best": [(-margin, 1)],
+    }[part.kind]
 
 
 def _opposed(part: Part, groups: Sequence[Group], cells: Cells, seed: int) -> Test:
@@ -290,20 +273,6 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
     signs = np.sign(column[:, None] - column).sum(1)
     length = math.sqrt(float(signs @ signs))
     return np.asarray(signs / length if length else signs)
-
-
-def _error(*measures: Measure) -> float:
-    return math.sqrt(sum(_variance(one) for one in measures))
-
-
-def _variance(one: Measure) -> float:
-    return (one.sample_std or 0.0) ** 2 / one.seeds
-
-
-def _freedom(first: Measure, second: Measure) -> float:
-    variances = _variance(first), _variance(second)
-    below = sum(part**2 / (one.seeds - 1) for part, one in zip(variances, (first, second), strict=True))
-    return sum(variances) ** 2 / below if below else 1.0
 
 
 def _one_sided(distance: float, error: float, freedom: float) -> float:
