@@ -3,7 +3,7 @@
 import copy
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -48,46 +48,27 @@ def test_what_is_applied(folder: Path, version: str) -> None:
     assert {document["metadata"].get("namespace", "icr") for document in built} == {"icr"}
 
 
-def manifest(kind: str) -> dict[str, Any]:
-    [found] = [one for folder in OVERLAYS for one in build(folder) if one["kind"] == kind][:1]
-    return copy.deepcopy(found)
-
-
-def _spoil_container(document: dict[str, Any]) -> None:
-    next(pods(document))["spec"]["containers"][0]["imagePullPolice"] = "Always"
-
-
-def _spoil_workers(document: dict[str, Any]) -> None:
-    document["spec"]["workerGroupSpecs"][0]["maxReplica"] = 8
-
-
-def _spoil_start_parameter(document: dict[str, Any]) -> None:
-    document["spec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] = 0
-
-
-def _spoil_entrypoint(document: dict[str, Any]) -> None:
-    del document["spec"]["entrypoint"]
-
-
-def _spoil_mode(document: dict[str, Any]) -> None:
-    document["spec"]["authOptions"]["mode"] = "on"
-
-
 @pytest.mark.parametrize(
-    ("kind", "spoil"),
+    ("kind", "path", "value"),
     [
-        pytest.param("Deployment", _spoil_container, id="unknown key of a container"),
-        pytest.param("RayCluster", _spoil_container, id="unknown key in a pod of Ray"),
-        pytest.param("RayCluster", _spoil_workers, id="unknown key of a worker group"),
-        pytest.param("RayCluster", _spoil_start_parameter, id="a start parameter that is no string"),
-        pytest.param("RayCluster", _spoil_mode, id="unknown mode of authentication"),
-        pytest.param("RayJob", _spoil_entrypoint, id="no entrypoint"),
+        pytest.param("Deployment", "spec.template.spec.containers.0.imagePullPolice", "x", id="key of a container"),
+        pytest.param(
+            "RayCluster", "spec.headGroupSpec.template.spec.containers.0.imagePullPolice", "x", id="key in Ray's pod"
+        ),
+        pytest.param("RayCluster", "spec.workerGroupSpecs.0.maxReplica", 8, id="key of a worker group"),
+        pytest.param("RayCluster", "spec.headGroupSpec.rayStartParams.num-cpus", 0, id="parameter that is no string"),
+        pytest.param("RayCluster", "spec.authOptions.mode", "on", id="mode of authentication"),
+        pytest.param("RayJob", "spec.entrypoint", 1, id="entrypoint"),
     ],
 )
-def test_a_mistake_is_found(kind: str, spoil: Callable[[dict[str, Any]], None]) -> None:
-    document = manifest(kind)
+def test_a_mistake_is_found(kind: str, path: str, value: object) -> None:
+    [document] = [copy.deepcopy(one) for folder in OVERLAYS for one in build(folder) if one["kind"] == kind][:1]
     validate(document, VERSIONS[-1])
-    spoil(document)
+    place: Any = document
+    *way, last = path.split(".")
+    for step in way:
+        place = place[int(step) if step.isdigit() else step]
+    place[last] = value
     with pytest.raises(InvalidError):
         validate(document, VERSIONS[-1])
 

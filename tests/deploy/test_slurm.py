@@ -112,9 +112,10 @@ def end(process: "subprocess.Popen[str]") -> int:
     return code
 
 
-@pytest.mark.parametrize("code", [0, 4, 5])
+@pytest.mark.parametrize("code", [0, 5])
 def test_a_search_runs_on_all_nodes_and_its_exit_code_is_the_jobs(job: Path, code: int) -> None:
     assert end(start(job, code=code)) == code
+    assert len((job / "token").read_text()) == 48 and not list((job / "runs").glob(".ray-token-*"))
     said = (job / "said").read_text().splitlines()
     [head] = [line for line in said if line.startswith("ray start --head")]
     assert f"--node-ip-address=10.0.0.1 --port={PORT} " in head and head.endswith(" token 1000")
@@ -128,6 +129,8 @@ def test_a_search_runs_on_all_nodes_and_its_exit_code_is_the_jobs(job: Path, cod
     steps = [line for line in said if line.startswith("srun")]
     assert len(steps) == 4 and all(step.startswith("srun 16 ") for step in steps)
     assert steps[-1].endswith(f"rm -rf /tmp/ray-{JOB}") and "--nodes=3 --ntasks=3" in steps[-1]
+    # Another node is asked for the address of the head.
+    assert any("getent ahostsv4 one" in line and "--exclude=one" in line for line in said)
 
 
 def test_a_head_that_does_not_start_ends_the_job(job: Path) -> None:
@@ -141,48 +144,24 @@ def test_one_node_has_no_workers(job: Path) -> None:
     assert sum(line.startswith("ray start") for line in said.splitlines()) == 1 and "--exclude" not in said
 
 
-def test_the_token_lives_as_long_as_the_job(job: Path) -> None:
-    process = start(job)
-    assert end(process) == 0
-    assert len((job / "token").read_text()) == 48
-    assert not list((job / "runs").glob(".ray-token-*"))
-
-
-def run_until_searching(job: Path) -> "subprocess.Popen[str]":
-    process = start(job, tenths=6000)
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM], ids=["its time is nearly over", "cancelled"])
+def test_an_interrupted_job_is_queued_again_and_a_cancelled_one_is_not(job: Path, told: signal.Signals) -> None:
+    process, said = start(job, tenths=6000), job / "said"
     deadline = time.monotonic() + PATIENCE
-    said = job / "said"
     # The worker as well: what it says would come in between.
-    while not said.exists() or not all(
-        word in said.read_text() for word in ("searching", f"--block --address=10.0.0.1:{PORT} ")
-    ):
+    words = ("searching", f"--block --address=10.0.0.1:{PORT} ")
+    while not said.exists() or not all(word in said.read_text() for word in words):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return process
-
-
-def test_a_job_whose_time_is_nearly_over_is_queued_again(job: Path) -> None:
-    process = run_until_searching(job)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(told)
     assert end(process) == 130
-    said = (job / "said").read_text().splitlines()
-    # Ray's folders are removed before Slurm starts the job anew.
-    assert said[-3] == "told" and "rm -rf" in said[-2] and said[-1] == f"scontrol requeue {JOB}"
-
-
-def test_a_cancelled_job_ends_and_leaves_nothing(job: Path) -> None:
-    process = run_until_searching(job)
-    process.send_signal(signal.SIGTERM)
-    assert end(process) == 130
-    said = (job / "said").read_text()
-    assert said.splitlines()[-1] == "told" and "requeue" not in said
-    assert not list((job / "runs").glob(".ray-token-*")) and not Path(f"/tmp/ray-{JOB}").exists()
-
-
-def test_another_node_is_asked_for_the_address_of_the_head(job: Path) -> None:
-    assert end(start(job)) == 0
-    asked = next(line for line in (job / "said").read_text().splitlines() if "getent ahostsv4 one" in line)
-    assert "--exclude=one" in asked
+    lines = said.read_text().splitlines()
+    if told is signal.SIGINT:
+        # Ray's folders are removed before Slurm starts the job anew.
+        assert lines[-3] == "told" and "rm -rf" in lines[-2] and lines[-1] == f"scontrol requeue {JOB}"
+    else:
+        assert lines[-1] == "told" and "requeue" not in said.read_text()
+        assert not list((job / "runs").glob(".ray-token-*")) and not Path(f"/tmp/ray-{JOB}").exists()
 
 
 def test_a_node_whose_address_nobody_knows_ends_the_job(job: Path) -> None:
