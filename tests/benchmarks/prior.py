@@ -12,11 +12,9 @@ by our own studies are simulated on it. The regret of a search is the surface's 
 with the highest noisy value. What a search begins from comes from searches of the other datasets, without a prior.
 The first ``--shared`` datasets have the same photographs, of which each gets its own to train and to validate on.
 
-``published``    the published settings alone
-``rate``         after the published settings, these at the best learning rate of the best other loss of the dataset
-``prior``        as shipped: after the published settings, others' best ones, in at most a quarter of the trials
-``interleaved``  the two best settings of each other dataset, every second trial
-``normal``       trial n is drawn around one of these with probability 4 / (4 + n), by a tenth of each range
+``published``  the published settings alone
+``rate``       after the published settings, these at the best learning rate of the best other loss of the dataset
+``prior``      as shipped: after the published settings, others' best ones, in at most a quarter of the trials
 """
 
 import argparse
@@ -44,7 +42,7 @@ from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import PriorPoint, Trial, TrialState
 from orchestrator.studies.prior import SHARE
 from orchestrator.studies.study import Study
-from search_spaces import Range, Values
+from search_spaces import Values
 from tests.benchmarks.roots import roots_of
 from tests.benchmarks.rows import Row
 from trainables.config import TrialConfig
@@ -277,17 +275,6 @@ class Surface:
         """Return the mean value of a setting."""
         return float(self._means(np.array([self.place(params)]))[0])
 
-    def near(self, params: Setting, draw: random.Random) -> dict[str, Any]:
-        """Return a setting near another one: normal with a tenth of each range, within the range."""
-        found = dict(params)
-        for name, bound in self._bounds.items():
-            if isinstance(bound, Range) and name in params:
-                share = -1.0
-                while not 0 <= share <= 1:
-                    share = draw.gauss(bound.share_of(params[name]), 0.1)
-                found[name] = min(max(bound.at(share), bound.low), bound.high)
-        return found
-
     def _means(self, points: np.ndarray) -> np.ndarray:
         return self._kernel(points, self._points) @ self._alpha * self._scale + self._mean
 
@@ -344,8 +331,6 @@ def search(
     trials: int = BUDGETS[-1],
     *,
     prior: Sequence[Setting] = (),
-    alternate: Sequence[Setting] = (),
-    around: Sequence[Setting] = (),
 ) -> list[Tried]:
     """Search a surface, one trial after the other, each trained to its end.
 
@@ -355,22 +340,14 @@ def search(
         seed: Of the suggestions and of the luck.
         trials: Of the study.
         prior: Settings right after the published ones.
-        alternate: Settings that every second trial after the published ones takes, as long as there are any.
-        around: Settings around which some trials are drawn.
     """
     cell = replace(surface.cell, seed=seed)
     experiment = make_experiment(*surface.key, trials)
     study = Study(cell, experiment.search, trials, prior=[PriorPoint(params, "benchmark") for params in prior])
-    published, left, draw = len(cell.space.first_points()), list(alternate), random.Random(seed)
     luck = np.random.default_rng(seed).normal(0, noise, trials)
     found = []
     for number in range(trials):
-        if number >= published and left and (number - published) % 2 == 0:
-            params, suggestion = impose(study, left.pop(0))
-        elif number >= published and around and draw.random() < 4 / (4 + number):
-            params, suggestion = impose(study, surface.near(draw.choice(around), draw))
-        else:
-            params, suggestion = study.ask()
+        params, suggestion = study.ask()
         mean = surface.at(params)
         tried = Tried(dict(params), mean + float(luck[number]), mean)
         trial = Trial(f"s-{number:04d}", cell.name, number, params, experiment.suggested(cell, suggestion), 0.0)
@@ -378,13 +355,6 @@ def search(
         study.add(trial)
         found.append(tried)
     return found
-
-
-def impose(study: Study, params: Setting) -> Any:
-    """Return a setting as the next suggestion of a study."""
-    study._asked += 1
-    study._drawn = []
-    return study._ask_for(params)
 
 
 def best_of(trials: Sequence[Tried]) -> Tried:
@@ -429,14 +399,12 @@ class Comparison:
         """Yield each kind of search with its regrets after 4, 8 and 16 trials."""
         plain, surface = self._plain[key, seed], self._surfaces[key]
         published = len(surface.cell.space.first_points())
-        first, second = self._elsewhere(key, seed, 0), self._elsewhere(key, seed, 1)
+        first = self._elsewhere(key, seed)
         yield "tpe", self._after(key, plain)
         yield "published", (surface.best - best_of(plain[:published]).mean,) * len(BUDGETS)
         yield "rate", self._after(key, self._search(key, seed, prior=[self._rate(key, seed)]))
         shipped = [self._search(key, seed, trials, prior=first[: max(1, trials // SHARE)]) for trials in BUDGETS]
         yield "prior", tuple(surface.best - best_of(trials).mean for trials in shipped)
-        yield "interleaved", self._after(key, self._search(key, seed, alternate=[*first, *second]))
-        yield "normal", self._after(key, self._search(key, seed, around=first))
 
     def _search(self, key: tuple[str, str], seed: int, trials: int = BUDGETS[-1], **begin: Any) -> list[Tried]:
         return search(self._surfaces[key], self._noise[key[1]], 7919 * seed + 11, trials, **begin)
@@ -444,17 +412,16 @@ class Comparison:
     def _after(self, key: tuple[str, str], trials: Sequence[Tried]) -> tuple[float, ...]:
         return tuple(self._surfaces[key].best - best_of(trials[:count]).mean for count in BUDGETS)
 
-    def _elsewhere(self, key: tuple[str, str], seed: int, rank: int = 0) -> list[Setting]:
-        """Return the setting of a rank from a search of each other dataset, in an order that the seed draws."""
+    def _elsewhere(self, key: tuple[str, str], seed: int) -> list[Setting]:
+        """Return the best setting of a search of each other dataset, in an order that the seed draws."""
         dataset, loss = key
         if self._journals is not None:
-            return list(best_of_journals(self._journals, self._surfaces[key])) if rank == 0 else []
+            return list(best_of_journals(self._journals, self._surfaces[key]))
         others = [other for other in self._surfaces if other[1] == loss and other[0] != dataset]
         others = [other for other in others if self._sources is None or other[0] in self._sources]
         random.Random(seed).shuffle(others)
         # Another seed than that of the search itself, whose luck is its own.
-        searches = [self._plain[other, (seed + 1) % self.seeds] for other in others]
-        return [sorted(trials, key=lambda trial: -trial.value)[rank].params for trials in searches]
+        return [best_of(self._plain[other, (seed + 1) % self.seeds]).params for other in others]
 
     def _rate(self, key: tuple[str, str], seed: int) -> Setting:
         """Return the published setting at the best rate of the best other loss of the dataset."""
