@@ -28,7 +28,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations.lists import list_mutations
+from tests.mutations.mutation import list_mutations
 from tests.mutations.runner import RefusedError, run_mutations
 
 ROOT = Path(__file__).parent.parent

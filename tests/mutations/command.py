@@ -8,13 +8,11 @@ The lists are in tests/mutations/AREA.py. After a test was changed, run the muta
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutations.lists import list_mutations
-from tests.mutations.mutation import Mutation
+from tests.mutations.mutation import Mutation, list_mutations
 from tests.mutations.runner import RefusedError, Result, run_mutations
 
 ROOT = Path(__file__).parent.parent.parent
@@ -25,10 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     chosen = choose(list_mutations(), options.only)
     if options.list:
-        print_list(chosen, options.json)
+        for mutation in chosen:
+            print(f"{mutation.name:60} {mutation.file}\n    {mutation.tests}")
         return
     try:
-        results = show_results(chosen, ROOT, is_json=options.json)
+        results = show_results(chosen, ROOT)
     except RefusedError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -42,7 +41,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these mutations, not all")
     parser.add_argument("--list", action="store_true", help="print the mutations and run nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON, and the table as it grows on standard error")
     return parser.parse_args(arguments)
 
 
@@ -58,29 +56,14 @@ def choose(mutations: Sequence[Mutation], names: Sequence[str] | None) -> list[M
     return [by_name[name] for name in names]
 
 
-def print_list(mutations: Sequence[Mutation], is_json: bool) -> None:
-    """Print what would be run."""
-    if is_json:
-        print(json.dumps([vars(mutation) for mutation in mutations], indent=1))
-        return
-    for mutation in mutations:
-        print(f"{mutation.name:60} {mutation.file}\n    {mutation.tests}")
-
-
-def show_results(mutations: Sequence[Mutation], root: Path, *, is_json: bool) -> list[Result]:
-    """Run mutations and print a line for each as it comes, then a summary or, in the end, all of them as JSON."""
+def show_results(mutations: Sequence[Mutation], root: Path) -> list[Result]:
+    """Run mutations and print a line for each as it comes, then how many there were of each verdict."""
     results: list[Result] = []
     for result in run_mutations(mutations, root):
         results.append(result)
-        print(line_of(result), file=sys.stderr if is_json else sys.stdout, flush=True)
+        print(line_of(result), flush=True)
     counts = {verdict: sum(one.verdict == verdict for one in results) for verdict in ("killed", "SURVIVED", "error")}
-    if is_json:
-        rows = [
-            {**vars(one.mutation), "verdict": one.verdict, "seconds": one.seconds, "note": one.note} for one in results
-        ]
-        print(json.dumps({"mutations": rows, "counts": counts}, indent=1))
-    else:
-        print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return results
 
 

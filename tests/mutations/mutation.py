@@ -1,7 +1,8 @@
-"""A mutation: a small fault that is planted on purpose, to see whether a test notices it."""
+"""A mutation: a small fault that is planted on purpose, to see whether a test notices it; and the list of all."""
 
 import ast
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 
@@ -44,3 +45,10 @@ class Mutation:
         """Change the file under ``root``, where the mutation fits."""
         path = root / self.file
         path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
+
+
+def list_mutations() -> tuple[Mutation, ...]:
+    """Return ``MUTATIONS`` of every module of this folder that has such a tuple, modules by the alphabet."""
+    names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py") if not path.stem.startswith("test_"))
+    modules = [import_module(f"tests.mutations.{name}") for name in names]
+    return tuple(mutation for module in modules for mutation in getattr(module, "MUTATIONS", ()))
