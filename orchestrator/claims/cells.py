@@ -1,16 +1,15 @@
 """Cells for claims: the experiment that trains them, its confirmation, and the papers' tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
-
-import numpy as np
 
 from orchestrator.claims.claims import Claims, setting_of
 from orchestrator.claims.engine import Cells
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.trial import Trial
 from orchestrator.reference.other_papers import other_rows
 from orchestrator.reference.published import (
     BLEEKER,
@@ -21,8 +20,9 @@ from orchestrator.reference.published import (
     PublishedRow,
     published_rows,
 )
-from orchestrator.results.confirmation import metrics_of
-from orchestrator.results.statistics import Measure, measure
+from orchestrator.results.candidates import Candidate
+from orchestrator.results.confirmation import Confirmation, confirmations
+from orchestrator.results.statistics import Measure
 from trainables.errors import ConfigError
 
 BATCHES = 227
@@ -94,7 +94,7 @@ def _shares(values: Mapping[str, Measure], queries: Mapping[str, int]) -> dict[s
     return shares
 
 
-def confirmed_cells(histories: Iterable[History], losses: Iterable[str]) -> Cells:
+def confirmed_cells(histories: Iterable[History], losses: Sequence[str]) -> Cells:
     """Return the cells of confirmations: test metrics and COCOS of each loss over the seeds of one setting.
 
     Args:
@@ -102,59 +102,57 @@ def confirmed_cells(histories: Iterable[History], losses: Iterable[str]) -> Cell
         losses: Losses with their settings, see ``claims.setting_of``. Of a loss without a setting the published
             setting counts, or without it the best of its search.
     """
-    wanted = list(losses)
     cells: dict[tuple[str, str], dict[str, dict[str, Measure]]] = {}
     for history in histories:
         published = {cell.name: list(cell.space.published_points()) for cell in experiment_of(history).cells()}
-        for study, candidates in _candidates(history).items():
-            config = candidates[0][0].config
-            cell = cells.setdefault((PurePath(config.dataset).name, config.model), {})
-            by_preference = sorted(candidates, key=lambda trials: not _is_one_of(published.get(study, ()), trials[0]))
-            for name in wanted:
-                loss, setting = setting_of(name)
-                fitting = candidates if setting is not None else by_preference
-                chosen = [trials for trials in fitting if trials[0].config.loss == loss]
-                chosen = [trials for trials in chosen if _is_one_of([setting or {}], trials[0])]
-                if chosen:
-                    cell.setdefault(name, _measures([numbers_of(trial, history) for trial in chosen[0]]))
+        for confirmation in confirmations(history).values():
+            for name in losses:
+                for one in _fitting(name, confirmation, published):
+                    cell = cells.setdefault((PurePath(one.dataset).name, one.model), {})
+                    if name not in cell:
+                        cell[name] = _measures(one, confirmation)
     return cells
 
 
-def _candidates(history: History) -> dict[str, list[list[Trial]]]:
-    """Return study -> the evaluated repeats of each of its candidates, the best of the search first."""
-    repeats: dict[str, list[Trial]] = {}
-    for trial in history.stage(Stage.CONFIRM):
-        if trial.state is TrialState.FINISHED and trial.id in history.tests and trial.candidate is not None:
-            repeats.setdefault(trial.candidate, []).append(trial)
-    planned = [name for plan in history.plans.values() for name in plan.candidates]
-    studies: dict[str, list[list[Trial]]] = {}
-    for candidate in dict.fromkeys([*planned, *repeats]):
-        if candidate in repeats:
-            studies.setdefault(history.trials[candidate].study, []).append(repeats[candidate])
-    return studies
+def _fitting(
+    name: str, confirmation: Confirmation, published: Mapping[str, Sequence[Mapping[str, object]]]
+) -> list[Candidate]:
+    """Return the candidates that a loss with its setting means, the preferred first.
+
+    Args:
+        name: The loss, with or without a setting.
+        confirmation: The confirmation of a dataset.
+        published: Study -> the published settings of its loss.
+    """
+    loss, setting = setting_of(name)
+    trials = confirmation.history.trials
+    # A plan begins with the best of the search.
+    planned = () if confirmation.plan is None else confirmation.plan.candidates
+    candidates = {one.label: one for one in confirmation.candidates if one.values and one.loss == loss}
+    ordered = [candidates[label] for label in dict.fromkeys([*planned, *candidates]) if label in candidates]
+    if setting is None:
+        return sorted(ordered, key=lambda one: not _has(published.get(trials[one.label].study, ()), trials[one.label]))
+    return [one for one in ordered if _has([setting], trials[one.label])]
 
 
-def _is_one_of(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
+def _has(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
     """Whether a trial has all parameters of one of some settings."""
     parameters = {**trial.config.loss_parameters, **trial.params}
     return any(setting.items() <= parameters.items() for setting in settings)
 
 
-def numbers_of(trial: Trial, history: History) -> dict[str, float]:
-    """Return a training's test metrics and COCOS counts without prefixes, with shares of queries without gradient."""
-    values = metrics_of(trial, history)
-    numbers = {name.partition("/")[2]: value for name, value in values.items() if name.startswith(("test/", "cocos/"))}
-    first = trial.epochs[min(trial.epochs)] if trial.epochs else {}
-    batch = trial.config.training.batch_size
-    captions = trial.config.training.captions_per_image if trial.config.training.batches == "images" else 1
-    for prefix, place, metrics in (("", "cocos", values), ("start_", "cocos_start", first)):
-        for way, queries in (("i2t", batch), ("t2i", batch * captions)):
-            without = metrics.get(f"{place}/{way}_queries_without_gradient")
-            if without is not None:
-                numbers[f"{prefix}{way}_share_without_gradient"] = without / queries
-    return {name: value for name, value in numbers.items() if "/" not in name}
-
-
-def _measures(runs: list[dict[str, float]]) -> dict[str, Measure]:
-    names = [name for name in runs[0] if all(name in run for run in runs)]
-    return {name: measure(np.array([run[name] for run in runs])) for name in names}
+def _measures(candidate: Candidate, confirmation: Confirmation) -> dict[str, Measure]:
+    """Return test metrics and COCOS counts without prefixes, with shares of queries without gradient."""
+    trials = [one for one in confirmation.repeats if one.candidate == candidate.label and one.epochs]
+    training = trials[0].config.training
+    captions = training.captions_per_image if training.batches == "images" else 1
+    queries = {"i2t": training.batch_size, "t2i": training.batch_size * captions}
+    found = {
+        name.partition("/")[2]: one
+        for name, one in candidate.measures().items()
+        if name.startswith(("test/", "cocos/")) and name.count("/") == 1
+    }
+    # Counts of the first steps are in the first epoch alone.
+    first = replace(candidate, values={one.config.seed: one.epochs[min(one.epochs)] for one in trials}).measures()
+    start = {name.removeprefix("cocos_start/"): one for name, one in first.items() if name.startswith("cocos_start/")}
+    return found | _shares(found, queries) | {f"start_{name}": one for name, one in _shares(start, queries).items()}
