@@ -47,7 +47,7 @@ def digest_of(values: Any) -> str:
 
 
 def fix_questions(claims: Claims, experiment: Experiment, folder: Path) -> Experiment:
-    """Write the questions into the folder of their experiment, or check that they are those that were fixed there.
+    """Write the questions into the folder of their experiment, or check that the same questions were fixed there.
 
     Returns:
         The experiment, with the SHA-256 of the questions' file in its description.

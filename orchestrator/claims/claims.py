@@ -1,4 +1,4 @@
-"""Claims of a paper, read from YAML: what each says, its place in the paper, and its form over cells.
+"""Claims of a paper, read from YAML: statement, place in the paper, and form over cells.
 
 A cell is a dataset, a model and a loss; a claim is about metrics of cells. Its form is a list of parts that must all
 hold. A part compares, in every group (dataset and model) that it selects and in every metric that it names,
@@ -125,7 +125,7 @@ class Claim(BaseModel):
         id: Short name, unique in the file.
         number: Number in the file, from 1.
         statement: The claim in our words, one sentence.
-        where: Where it stands in the paper.
+        where: Its place in the paper.
         holds_if: The parts that must all hold.
         note: What a reader must know, such as an error of the paper's counter; may be empty.
     """

@@ -81,10 +81,10 @@ class Test:
 
 @dataclass(frozen=True)
 class Missing:
-    """What a claim needs and no cell has.
+    """A number that a claim needs and no cell has.
 
     Attributes:
-        group: Dataset and model; the named ones where there is no such group at all.
+        group: Dataset and model; as the claim names them where there is no such group at all.
         loss: The loss with its setting; empty where the group is missing.
         metric: The metric; empty where the group is missing.
         why: ``lacks``, or ``has a single run of``, which has no spread.

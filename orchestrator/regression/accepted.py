@@ -74,7 +74,7 @@ class CellRuns(msgspec.Struct, frozen=True, omit_defaults=True):
         return mine.data_digest == theirs.data_digest and _whole(mine.config) == _whole(theirs.config)
 
     def is_identical(self, other: "CellRuns") -> bool:
-        """Whether there are seeds that both runs have, and each of them gave the same numbers.
+        """Whether there are seeds that both runs have, all with the same numbers.
 
         Training is deterministic, so one equal seed says that nothing changed which a further seed could show: that
         seed would only add the spread between seeds, which is no change.
@@ -189,7 +189,7 @@ def _code(old: str | None, new: str | None) -> str:
 
 
 def _commits_between(old: str | None, new: str | None) -> list[str]:
-    """Return the titles of the commits between two revisions, newest first; empty where git cannot tell."""
+    """Return the titles of the commits between two revisions, newest first; empty where git does not know them."""
     if old is None or new is None:
         return []
     root = Path(__file__).resolve().parent.parent.parent

@@ -1,4 +1,4 @@
-"""What a rerun says to others: JUnit XML for CI systems, and one message to a chat or a pager when it ends badly.
+"""Messages of a rerun: JUnit XML for CI systems, and one message to a chat or a pager when it ends badly.
 
 A message that cannot be delivered is reported, and changes nothing else. The address is a secret and comes from an
 environment variable, so that no file and no list of processes shows the address.

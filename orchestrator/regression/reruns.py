@@ -1,4 +1,4 @@
-"""Reruns of suites and of claims: what is asked, their folders, what is written when they end, and what is read again.
+"""Reruns of suites and of claims: request, folders, outcome, and the files that are written and read again.
 
 A rerun has a folder in the output folder of its suite, named by its start. It is finished, unfinished (and resumed) or
 dated in the future. A folder with a summary is a rerun that has ended.
@@ -118,7 +118,7 @@ def read_summary(directory: Path) -> dict[str, Any]:
 
 
 def read_nights(finished: Sequence[Path]) -> dict[str, dict[str, CellRuns]]:
-    """Return name of each of the newest finished reruns -> cell -> its runs; without cells of which a seed failed.
+    """Return name of a finished rerun -> cell -> its runs, for the newest; without cells of which a seed failed.
 
     Raises:
         UserError: If a summary is damaged.
