@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from typing import Protocol
 import psutil
 import ray
 from ray.exceptions import AuthenticationError
+from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 import orchestrator
 import search_spaces
@@ -316,7 +317,7 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
     try:
         with kept_sigterm_handler():
             if address is None:
-                _start(scratch)
+                _start(scratch, before)
             else:
                 _join(address)
         started = [process for process in psutil.Process().children() if process not in before]
@@ -325,17 +326,31 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
         ray.shutdown()
 
 
-def _start(scratch: Path) -> None:
+STARTS = 3
+"""Times that Ray is started where the machine is busy: Ray gives its own processes 30 s to start, and then gives up."""
+
+
+def _start(scratch: Path, before: Collection[psutil.Process]) -> None:
+    """Start Ray; ``before`` are the children that this process has already."""
+    busy = retry_if_exception(lambda error: "timed out" in str(error).lower())
     with _Startup():
-        ray.init(
-            address="local",
-            include_dashboard=False,
-            configure_logging=False,
-            log_to_driver=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            # Ray opens its folder to all users, while a scratch directory must be closed to prove that it is ours.
-            _temp_dir=str(scratch / "r"),
-        )
+        for attempt in Retrying(stop=stop_after_attempt(STARTS), retry=busy, reraise=True):
+            with attempt:
+                # The processes of a start that failed would go on, and keep the machine busy.
+                for process in set(psutil.Process().children()) - set(before):
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
+                        process.wait()
+                ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    configure_logging=False,
+                    log_to_driver=False,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    # Ray opens its folder to all users, while a scratch directory must be closed to prove that it is
+                    # ours.
+                    _temp_dir=str(scratch / "r"),
+                )
 
 
 class _Startup:

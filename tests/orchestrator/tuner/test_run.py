@@ -37,6 +37,21 @@ def test_a_ray_that_does_not_start_is_told_in_one_line(
         pytest.fail("there is no Ray to run on")
 
 
+def test_a_ray_that_a_busy_machine_starts_too_slowly_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    starts: list[Exception | None] = [Exception("The current node timed out during startup."), None]
+
+    def start(**ignored: Any) -> None:
+        if error := starts.pop(0):
+            raise error
+
+    monkeypatch.setattr(runtime.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(runtime.ray, "init", start)
+    with runtime.ray_runtime(tmp_path):
+        assert starts == []
+
+
 SAYING = """
 from orchestrator.tuner import runtime
 from ray._private.worker import print_to_stdstream
