@@ -52,6 +52,11 @@ TEST_SCORE = "test/rsum"
 Nights = Mapping[str, Mapping[str, CellRuns]]
 """Name of a past rerun -> name of a cell -> its runs, oldest first; without cells of which a seed failed."""
 
+NO_NIGHTS: Nights = MappingProxyType({})
+
+Levels = tuple[float, float, float | None]
+"""Levels of a single test of scores, of gradients, and of drift; the last is ``None`` where no drift is tested."""
+
 
 @dataclass(frozen=True)
 class CellResult:
@@ -104,8 +109,7 @@ class SuiteResult:
         finding: The worst finding of the cells.
         cells: The findings about each cell, in the order of the suite.
         false_alarms: Rate, over the whole suite, at which noise alone is called a regression.
-        levels: Levels of a single test of scores, of gradients, and of drift; the last level is ``None`` where no drift
-            is tested.
+        levels: See ``Levels``.
         causes: Each condition that changed for all cells with an alarm.
     """
 
@@ -113,7 +117,7 @@ class SuiteResult:
     finding: Finding
     cells: tuple[CellResult, ...]
     false_alarms: float
-    levels: tuple[float, float, float | None]
+    levels: Levels
     causes: tuple[str, ...]
 
     def counts(self) -> dict[str, int]:
@@ -124,9 +128,6 @@ class SuiteResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values for JSON."""
         return asdict(self)
-
-
-NO_NIGHTS: Nights = MappingProxyType({})
 
 
 def judge_suite(
@@ -156,7 +157,7 @@ def judge_suite(
     )
 
 
-def _levels(suite: Suite, runs: Mapping[str, CellRuns], reference: Accepted) -> tuple[float, float, float | None]:
+def _levels(suite: Suite, runs: Mapping[str, CellRuns], reference: Accepted) -> Levels:
     """Divide the suite's false-alarm rate equally between the groups, and in each group between its tests."""
     looks = 2 if suite.max_seeds > suite.seeds else 1
     known, first = reference.cells, reference.first
@@ -174,7 +175,7 @@ def _judge_cell(
     new: CellRuns,
     reference: Accepted,
     nights: Nights,
-    levels: tuple[float, float, float | None],
+    levels: Levels,
 ) -> CellResult:
     old, first = reference.cells.get(name), reference.first.get(name)
     is_identical = old is not None and old.is_identical(new)
@@ -212,7 +213,7 @@ def _judge_cell(
 
 
 def _against_accepted(
-    suite: Suite, old: CellRuns, new: CellRuns, levels: tuple[float, float, float | None], is_identical: bool
+    suite: Suite, old: CellRuns, new: CellRuns, levels: Levels, is_identical: bool
 ) -> tuple[MeanChange | None, tuple[MeanChange, ...]]:
     """Compare score and gradients with the accepted run; of an identical cell only the seeds that both runs have."""
     if is_identical:

@@ -4,8 +4,10 @@ import dataclasses
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
+from scipy import stats
 
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.reference.published import RETRIEVAL, published_row
@@ -264,6 +266,29 @@ def test_every_cell_of_the_published_suites_has_its_row_and_settings(name: str, 
 def test_a_suite_that_is_wrong_is_refused(settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_suite("scenes-quick", settings)
+
+
+@pytest.mark.proof
+def test_whole_suites_without_any_change_raise_no_more_alarms_than_stated() -> None:
+    """Scores and counts of four cells, drawn alike for reference, rerun and past; every difference matters."""
+    rng, suites, alarms = np.random.default_rng(3), 600, 0
+    cells = [{"dataset": f"pets{number}", "loss": "nt_xent"} for number in range(4)]
+    suite = make_suite(cells=cells, matters=1e-9, gradients_matter=1e-9, false_alarms=0.1)
+
+    def draw(seeds: range) -> dict[str, CellRuns]:
+        values = rng.normal([400.0, 2.0, 30.0, 30.0], [3.0, 0.1, 2.0, 2.0], (len(cells), len(seeds), 4))
+        names = ("val/rsum", "last/train/loss", "first/cocos/negatives", "last/cocos/negatives")
+        rows = [
+            {seed: dict(zip(names, row, strict=True)) for seed, row in zip(seeds, one, strict=True)} for one in values
+        ]
+        return {cell.title: CellRuns(CONDITIONS, one) for cell, one in zip(suite.cells, rows, strict=True)}
+
+    for _ in range(suites):
+        first, known, newest = draw(range(6)), draw(range(10, 16)), draw(range(20, 23))
+        reference = Accepted("quick", "ada", "2026-01-02T03:04:05Z", "right", known, first)
+        nights = {str(night): draw(range(20, 23)) for night in range(2)}
+        alarms += judge_suite(suite, newest, reference, nights).finding in (Finding.REGRESSION, Finding.CHANGED)
+    assert alarms <= stats.binom.ppf(0.999, suites, suite.false_alarms)
 
 
 def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() -> None:
