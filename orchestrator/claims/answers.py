@@ -49,15 +49,14 @@ def answers_of(claims: Claims, results: Sequence[ClaimResult], cells: int) -> li
 
 def sentence_of(result: ClaimResult) -> str:
     """Return the answer to a claim in a sentence, with the test that decides it."""
-    said, weakest = f"Claim {result.claim.number} {WORDS[result.outcome][0]}", result.weakest
-    if weakest is None:
+    said, test = f"Claim {result.claim.number} {WORDS[result.outcome][0]}", result.deciding
+    if test is None:
         return f"{said}: {_lacks(result.missing)[0]}."
     if result.outcome is Outcome.HOLDS:
         return f"{said} in {count_text(len(result.tests), 'test')}, {p_equals(result.p or 0.0)}."
     if result.outcome is Outcome.CONTRADICTED:
-        weakest = min(result.tests, key=lambda test: test.p_against)
-        return f"{said}: {_evidence(weakest)}, {p_equals(result.p_against or 0.0)}."
-    return f"{said}: {_evidence(weakest)}, {p_equals(weakest.p)} before the correction."
+        return f"{said}: {_evidence(test)}, {p_equals(result.p_against or 0.0)}."
+    return f"{said}: {_evidence(test)}, {p_equals(test.p)} before the correction."
 
 
 def loss_name(name: str) -> str:
@@ -124,7 +123,7 @@ def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answ
         Column("where", "in the paper", hidden=True),
         Column("verdict", "answer"),
         Column("p", "p", unit="p"),
-        Column("decides", "weakest test"),
+        Column("decides", "deciding test"),
         Column("tests", "tests", unit="count"),
     ]
     rows: list[Sequence[Cell]] = [
@@ -134,8 +133,8 @@ def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answ
             one.claim.statement,
             one.claim.where,
             str(one.outcome),
-            one.p,
-            "" if one.weakest is None else _number(one.weakest),
+            one.p_of_answer,
+            "" if one.deciding is None else _number(one.deciding),
             len(one.tests) or None,
         )
         for one in results
@@ -149,6 +148,7 @@ def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answ
         table=table_of(columns, rows),
         notes=(
             "A claim holds where every test of its form is significant; p is Holm-adjusted over the claims.",
+            "The p of a contradicted claim is that of its opposite.",
             f"A page without any true claim calls one of them true in at most {share_text(claims.level)} of pages.",
         ),
     )

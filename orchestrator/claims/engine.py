@@ -117,9 +117,16 @@ class ClaimResult:
     missing: tuple[Missing, ...] = ()
 
     @property
-    def weakest(self) -> Test | None:
-        """The test with the largest p-value, which decides; ``None`` without tests."""
+    def deciding(self) -> Test | None:
+        """The test that decides: of a contradicted claim the one most against it, else the weakest; or ``None``."""
+        if self.outcome is Outcome.CONTRADICTED:
+            return min(self.tests, key=lambda test: test.p_against)
         return max(self.tests, key=lambda test: test.p, default=None)
+
+    @property
+    def p_of_answer(self) -> float | None:
+        """The corrected p-value of the answer: of a contradicted claim that of its opposite."""
+        return self.p_against if self.outcome is Outcome.CONTRADICTED else self.p
 
 
 def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[ClaimResult]:

@@ -183,7 +183,8 @@ def compare_certificates(
     rows: list[Sequence[Cell]] = []
     for claim in claims.claims:
         answer = now[claim.id]
-        verdict = (str(findings[claim.id]), before.get(claim.id), answer["answer"], answer["p"])
+        p = answer["p_against"] if answer["answer"] == Outcome.CONTRADICTED else answer["p"]
+        verdict = (str(findings[claim.id]), before.get(claim.id), answer["answer"], p)
         rows.append((claim.number, claim.statement, *verdict))
     about = Answer(
         key="claims",

@@ -44,12 +44,16 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     claims, paper = answerable_claims(), truth_of_the_paper()
     cells = published_cells(claims)
     found, count = len(held(claims, cells)), len(claims.claims)
-    yield Row("the paper's tables: claims that hold", "", found, count, "claims that the paper draws from its tables")
+    yield Row(
+        "the paper's tables: claims that hold", "claims", found, count, "claims that the paper draws from its tables"
+    )
     generator = np.random.default_rng([options.seed, 1])
     compare = {claim.id for claim in claims.claims if claim.holds_if[0].kind in COMPARISONS}
     left = [len(held(claims, shuffled(cells, generator)) & compare) for _ in range(options.shuffles)]
     note = f"at most {max(left)} on a page"
-    yield Row("exchanged rows: claims that hold", "", float(np.mean(left)), len(compare), "claims of losses", note=note)
+    yield Row(
+        "exchanged rows: claims that hold", "claims", float(np.mean(left)), len(compare), "claims of losses", note=note
+    )
     for number, (case, truth) in enumerate(truths(paper).items(), start=2):
         generator = np.random.default_rng([options.seed, number])
         false, right = false_holds(claims, truth, options.pages, generator)
