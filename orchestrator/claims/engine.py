@@ -30,7 +30,7 @@ import numpy as np
 
 from orchestrator.claims.claims import Claim, Claims, Part
 from orchestrator.reference.published import study_dataset
-from orchestrator.results.statistics import Measure, holm
+from orchestrator.results.statistics import Measure, Variances, holm
 
 RELABELLINGS = 9999
 """Random relabellings of the losses from which the p-value of ``opposed`` is taken."""
@@ -215,9 +215,12 @@ def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells, seed: int)
 def _tests_of_pair(part: Part, group: Group, metric: str, subject: str, pair: tuple[Measure, ...]) -> Iterator[Test]:
     """Yield the tests of a part on the difference of two means, or on a single mean."""
     gap = pair[0].mean - sum(one.mean for one in pair[1:])
-    variances = [(one.sample_std or 0.0) ** 2 / one.seeds for one in pair]
-    below = sum(variance**2 / (one.seeds - 1) for variance, one in zip(variances, pair, strict=True))
-    error, freedom = math.sqrt(sum(variances)), sum(variances) ** 2 / below if below else 1.0
+    # A bound that is compared with a mean has no error.
+    first, second = [((one.sample_std or 0.0) ** 2 / one.seeds, one.seeds) for one in pair] + [(0.0, 2)] * (
+        2 - len(pair)
+    )
+    variances = Variances((first[0], second[0]), (0.0, 0.0), (first[1], second[1]), first[0] + second[0])
+    error, freedom = math.sqrt(variances.total), variances.freedom if variances.total else 1.0
     measures = "difference" if len(pair) > 1 else "mean"
     for bound, sign in _bounds(part):
         distance = sign * (gap - bound)
