@@ -135,7 +135,10 @@ def _of_suite(
     )
 
 
-def _compared(change: MeanChange) -> tuple[Quantity, float, float]:
+def _compared(change: MeanChange) -> tuple[Quantity, float | None, float]:
+    if change.finding is Finding.IDENTICAL:
+        # Equal numbers leave nothing to test.
+        return Quantity(change.difference), None, change.detectable
     interval = around(change.difference, change.error, change.freedom)
     return Quantity(change.difference, None, interval.low, interval.high), change.p, change.detectable
 

@@ -81,7 +81,10 @@ def test_a_cell_with_equal_shared_seeds_is_identical_whatever_further_seeds_say(
     assert {cell.finding for cell in result.cells} == {result.finding} == {Finding.IDENTICAL}
     assert all(cell.needed is None and not cell.is_alarm for cell in result.cells)
     assert all(cell.score is None or cell.score.difference == 0 for cell in result.cells)
-    text = all_text(said(result, new(nt_xent=rerun, triplet=rerun)))
+    answers = said(result, new(nt_xent=rerun, triplet=rerun))
+    text = all_text(answers)
+    assert answers[0].table is not None
+    assert all("p" not in row or row["p"] is None for row in answers[0].table.to_dict()["rows"])
     assert f"identical to the accepted runs in {shared} of {shared} shared seeds" in text
     assert "inconclusive" not in text
 
