@@ -139,11 +139,7 @@ class Analyses:
             trends: See ``trends_of``.
             judged: See ``judged_verdicts``.
         """
-        standing, best = verdict and verdict.winner, find_winning_points(self.history).get(dataset)
-        if standing is not None:
-            winner = (standing.candidate.model, standing.candidate.loss)
-        else:
-            winner = (best.first.config.model, best.first.config.loss) if best is not None else None
+        winner = _winner_of(verdict) or _searched_best(self.history, dataset)
         answers = (
             self._front(dataset),
             *band_answers(dataset, list(_of_dataset(self.bands, self._trials(dataset)).values()), winner),
@@ -497,6 +493,18 @@ def log_ranges(history: History) -> Mapping[str, Mapping[str, bool]]:
         cell.name: {name: bound.log for name, bound in cell.space.bounds().items() if isinstance(bound, Range)}
         for cell in cells
     }
+
+
+def _winner_of(verdict: DatasetVerdict | None) -> tuple[str, str] | None:
+    """Return model and loss of a verdict's winner."""
+    standing = verdict.winner if verdict is not None else None
+    return None if standing is None else (standing.candidate.model, standing.candidate.loss)
+
+
+def _searched_best(history: History, dataset: str) -> tuple[str, str] | None:
+    """Return model and loss of the best setting of a dataset's search."""
+    best = find_winning_points(history).get(dataset)
+    return None if best is None else (best.first.config.model, best.first.config.loss)
 
 
 def goals_of(history: History) -> tuple[Objective, ...]:

@@ -1,7 +1,7 @@
 """Runs benchmarks by name: one in this process, or all of them, each in a process of its own.
 
 A benchmark is a module here with two functions: ``add_options(parser)`` and ``run(options) -> Iterator[Row]``; of the
-options, ``json`` is everyone's. Its docstring is its manual.
+options, ``json`` is everyone's, and ``device`` of those that run on a GPU as well. Its docstring is its manual.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.rows import COLUMNS, Row, load, write_json
+from trainables.errors import ConfigError
 
 BENCHMARKS = {
     "installed": "what the core and the extras weigh, beside an installation of everything",
@@ -24,6 +25,7 @@ BENCHMARKS = {
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",
     "fused": "trials as one stacked model, beside one after another and a process each",
+    "gpu": "trainings on a GPU beside its CPU: time, agreement, determinism, bf16, memory",
     "heads": "a step of stacked heads beside a plain matrix product: the share of the machine's peak",
     "many_trials": "trials that sleep for a second, sixteen at a time, beside plain Ray Tune: 10,000 in 700 s",
     "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
@@ -35,6 +37,13 @@ BENCHMARKS = {
     "bands": "how often the set of best settings holds the true optimum, beside a box around three best, simulated",
 }
 """Each by its module's name, with what it measures, in the order in which all are run."""
+
+
+ON_GPU = ("epoch", "evaluation", "fused")
+"""Those that take ``--device cuda``; the others measure what a GPU has no part in, or the memory of processes."""
+
+GPU_ALONE = ("gpu",)
+"""Those that need a GPU."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -57,12 +66,14 @@ def parse_all(given: Sequence[str]) -> argparse.Namespace:
         description=f"Runs all benchmarks, or one: NAME --help tells its options.\n\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_json(parser)
+    add_shared_options(parser, has_device=True)
     return parser.parse_args(given)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the option that every benchmark takes."""
+def add_shared_options(parser: argparse.ArgumentParser, has_device: bool) -> None:
+    """Add what every benchmark takes, or every one that runs on a GPU as well."""
+    if has_device:
+        parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, load, versions and rows there")
 
 
@@ -74,7 +85,7 @@ def run_one(name: str, given: Sequence[str]) -> list[Row]:
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_json(parser)
+    add_shared_options(parser, name in ON_GPU)
     module.add_options(parser)
     options = parser.parse_args(given)
     started, before = time.monotonic(), load()
@@ -91,12 +102,16 @@ def run_one(name: str, given: Sequence[str]) -> list[Row]:
 
 
 def run_all(options: argparse.Namespace) -> None:
-    """Run all benchmarks one after the other; exit with an error if one failed, after the others."""
+    """Run all benchmarks of a device one after the other; exit with an error if one failed, after the others.
+
+    Raises:
+        SystemExit: With a sentence, also where there is no such device.
+    """
     rows: dict[str, list[Row]] = {}
     seconds: dict[str, float] = {}
     loads, failed = [load()], []
-    for name in BENCHMARKS:
-        report = run_apart(name)
+    for name in names_on(options.device):
+        report = run_apart(name, options.device)
         loads.append(load())
         if report is None:
             failed.append(name)
@@ -110,11 +125,25 @@ def run_all(options: argparse.Namespace) -> None:
         sys.exit(f"error: {', '.join(failed)} failed")
 
 
-def run_apart(name: str) -> dict[str, Any] | None:
+def names_on(device: str) -> list[str]:
+    """Return the benchmarks that are run on a device: on a GPU those alone in which it has a part."""
+    if device == "cpu":
+        return [name for name in BENCHMARKS if name not in GPU_ALONE]
+    from trainables.seeding import choose_device
+
+    try:
+        choose_device(device)
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
+    return [name for name in BENCHMARKS if name in (*GPU_ALONE, *ON_GPU)]
+
+
+def run_apart(name: str, device: str) -> dict[str, Any] | None:
     """Run a benchmark with its defaults in a process of its own, and return its report; ``None`` if it failed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "tests.benchmarks", name, "--json", str(report)]
+        on = ["--device", device] if name in ON_GPU else []
+        command = [sys.executable, "-m", "tests.benchmarks", name, *on, "--json", str(report)]
         if subprocess.run(command).returncode:
             return None
         found: dict[str, Any] = json.loads(report.read_text())

@@ -38,7 +38,6 @@ BLOCK = 8
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--data-root", type=Path, help="holds flickr8k; generated numbers of its shape otherwise")
     parser.add_argument("--images", type=int, help="generate so many instead")
     parser.add_argument("--embedding-size", type=int, default=256)

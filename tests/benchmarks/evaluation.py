@@ -25,7 +25,6 @@ ROUNDS = 3
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 5000], help="images")
     parser.add_argument("--embedding-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)

@@ -59,7 +59,6 @@ ALONE = 2
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--data-root", type=Path, help="holds flickr8k; generated numbers of its shape otherwise")
     parser.add_argument("--images", type=int, help="generate so many instead")
     parser.add_argument("--cases", nargs="+", metavar="MODEL:SIZE:LOSS", help="by default what fits the device")

@@ -1,5 +1,6 @@
 """Every benchmark runs at a tiny size and gives rows that can be true; what they are is the machine's business."""
 
+import argparse
 import json
 import math
 import subprocess
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import command
-from tests.benchmarks.command import BENCHMARKS, main, read_row
+from tests.benchmarks import command, gpu
+from tests.benchmarks.command import BENCHMARKS, GPU_ALONE, main, read_row
 from tests.benchmarks.rows import Row, write_json
+from tests.support.simulated_gpu import simulated_gpu
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -50,7 +52,20 @@ NEEDS = {"many_trials": MEMORY, "throughput": MEMORY}
 
 
 def test_every_benchmark_has_a_tiny_size() -> None:
-    assert TINY.keys() == BENCHMARKS.keys()
+    assert TINY.keys() | set(GPU_ALONE) == BENCHMARKS.keys()
+
+
+def test_what_needs_a_gpu_runs_on_a_simulated_one() -> None:
+    cases = ["--cases", "vsepp:8:triplet_sh", "wsabie:8:warp", "--images", "24", "--steps", "2"]
+    parser = argparse.ArgumentParser()
+    gpu.add_options(parser)
+    with simulated_gpu():
+        rows = list(gpu.run(parser.parse_args(cases)))
+    assert [row.unit for row in rows] == ["ms", "ms", "ms", "MiB"] * 2
+    assert all("twice the same: yes" in row.note for row in rows[::4])
+    assert command.names_on("cpu") == [name for name in BENCHMARKS if name != "gpu"]
+    with pytest.raises(SystemExit, match="this machine has 0 GPUs"):
+        command.names_on("cuda")
 
 
 @pytest.mark.proof
@@ -102,8 +117,8 @@ def test_all_are_run_though_one_fails(tmp_path: Path, monkeypatch: pytest.Monkey
     row = Row("a step", "ms", 50.0, 170.0, "the published loop", needed=1.8)
     write_json(tmp_path / "one.json", {"epoch": [row]}, {"epoch": 3.0}, [0.1, 0.2])
     reports = {"epoch": json.loads((tmp_path / "one.json").read_text()), "heads": None}
-    monkeypatch.setattr(command, "BENCHMARKS", dict.fromkeys(("heads", "epoch"), ""))
-    monkeypatch.setattr(command, "run_apart", lambda name: reports[name])
+    monkeypatch.setattr(command, "BENCHMARKS", dict.fromkeys(("heads", "epoch", "gpu"), ""))
+    monkeypatch.setattr(command, "run_apart", lambda name, device: reports[name])
     with pytest.raises(SystemExit, match="heads failed"):
         main(["--json", str(tmp_path / "all.json")])
     report = json.loads((tmp_path / "all.json").read_text())
@@ -113,7 +128,7 @@ def test_all_are_run_though_one_fails(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.proof
 def test_what_fails_in_its_own_process_has_no_report() -> None:
-    assert command.run_apart("nothing") is None
+    assert command.run_apart("nothing", "cpu") is None
 
 
 def test_an_unknown_name_is_refused() -> None:
