@@ -27,6 +27,7 @@ from search_spaces.space import (
     ALL,
     COUNT,
     COUNT_OR_ALL,
+    COUNT_OR_NONE,
     NEGATIVES,
     NOT_NEGATIVE,
     NUMBER,
@@ -102,13 +103,17 @@ CIRCLE = LossSpace(
 RANK_WEIGHTS = ("harmonic", "constant", "top_k")
 
 
-def _weighted(space: LossSpace, asked: Asked) -> LossSpace:
-    """Return the space of WARP for a study, which searches the weight of a rank only if the study asks for that."""
+def _with_choices(space: LossSpace, asked: Asked) -> LossSpace:
+    """Return the space of WARP for a study, which searches the weight of a rank, and a bank, only where asked to."""
     space = by_version(space, asked)
-    if "rank_weight" not in asked.names or "rank_weight" in asked.fixed:
-        return space
-    published = tuple({**point, "rank_weight": "harmonic"} for point in space.published)
-    return replace(space, bounds={**space.bounds, "rank_weight": Values(RANK_WEIGHTS)}, published=published)
+    choices = {"rank_weight": Values(RANK_WEIGHTS), "bank": Range(1, 16384, log=True, whole=True)}
+    published = {"rank_weight": "harmonic", "bank": 0}
+    searched = [name for name in choices if name in asked.names and name not in asked.fixed]
+    return replace(
+        space,
+        bounds={**space.bounds, **{name: choices[name] for name in searched}},
+        published=tuple({**point, **{name: published[name] for name in searched}} for point in space.published),
+    )
 
 
 # 1.0 was published for scores without a bound [Weston2011]; cosines differ by 2 at most, so these bounds are lower.
@@ -120,8 +125,9 @@ WARP = LossSpace(
         "direction": one_of("both", "i2t", "t2i"),
         "rank_weight": one_of(*RANK_WEIGHTS),
         "top": COUNT,
+        "bank": COUNT_OR_NONE,
     },
-    adapt=_weighted,
+    adapt=_with_choices,
 )
 
 

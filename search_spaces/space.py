@@ -395,6 +395,9 @@ def is_count(value: Any) -> bool:
 
 
 COUNT = Domain("a whole number of at least 1", is_count, is_count=True)
+COUNT_OR_NONE = Domain(
+    "a whole number of at least 0", lambda value: (is_number(value) and value == 0) or is_count(value), is_count=True
+)
 COUNT_OR_ALL = Domain(
     f"a whole number of at least 1, or {ALL!r}", lambda value: value == ALL or is_count(value), is_count=True
 )

@@ -95,7 +95,7 @@ LEVELS = (
     {"judgements", "cocos"},
     {"models", "dataset_description"},
     {"evaluation", "optimizers"},
-    {"trial", "serving"},
+    {"trial", "training_steps", "serving"},
     {"fused"},
     {"cost", "contracts"},
 )

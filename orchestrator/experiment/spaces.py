@@ -11,7 +11,7 @@ from orchestrator.experiment.values import SAMPLERS, ListedValues, check_trainin
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values
 from search_spaces.space import Asked, check_name
 from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL
-from trainables.config import REGION_PARAMETERS, TrainingConfig
+from trainables.config import REGION_PARAMETERS, TrainingConfig, check_bank
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 
@@ -125,6 +125,9 @@ def check_beside(space: StudySpace, model: str) -> None:
         for end in bound.ends():
             check = partial(check_model_parameters, model, {name: end})
             mistakes.of(refuse_as, f"search.model_parameters.{name}", check)
+    for loss, part in space.losses.items():
+        for end in part.bounds["bank"].ends() if "bank" in part.bounds else ():
+            mistakes.of(refuse_as, f"search.space.{loss}", partial(check_bank, model, loss, end))
     mistakes.refuse()
 
 

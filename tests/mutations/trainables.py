@@ -53,6 +53,20 @@ MUTATIONS = (
         tests="tests/trainables/test_trial.py::test_of_epochs_that_are_equally_good_the_first_is_kept",
     ),
     Mutation(
+        name="the captions of a query's own image come out of the bank",
+        file="trainables/training_steps.py",
+        old="[:, None] != self.groups",
+        new="[:, None] >= 0 * self.groups",
+        tests="tests/trainables/test_training_steps.py::test_a_bank_of_earlier_batches_has_the_losses_and_gradients_of_a_double_loop",
+    ),
+    Mutation(
+        name="a full bank keeps its oldest embeddings",
+        file="trainables/training_steps.py",
+        old="_Kept(latest.vectors[-self._size :], latest.groups[-self._size :])",
+        new="_Kept(latest.vectors[: self._size], latest.groups[: self._size])",
+        tests="tests/trainables/test_training_steps.py::test_a_bank_of_earlier_batches_has_the_losses_and_gradients_of_a_double_loop",
+    ),
+    Mutation(
         name="norm_before_reasoning is ignored",
         file="trainables/models/vsrn.py",
         old="        if self.norm_before_reasoning:\n",
@@ -152,14 +166,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="a model is trained in eval mode",
-        file="trainables/trial.py",
+        file="trainables/training_steps.py",
         old="    model.train()\n",
         new="    model.eval()\n",
         tests="tests/trainables/test_training_steps.py::test_a_step_takes_the_gradient_of_its_own_batch_in_training_mode",
     ),
     Mutation(
         name="gradients add up over the steps",
-        file="trainables/trial.py",
+        file="trainables/training_steps.py",
         old="        optimizer.zero_grad(set_to_none=True)\n",
         new="",
         tests="tests/trainables/test_training_steps.py::test_a_step_takes_the_gradient_of_its_own_batch_in_training_mode",

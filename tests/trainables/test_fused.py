@@ -329,8 +329,24 @@ def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
         config(model="wsabie"),
         config(length_buckets=2),
         config(batches="images"),
+        config("warp", loss_parameters={"bank": 8}),
     ):
         assert shape(each) != same
+
+
+def test_a_trial_with_a_bank_trains_beside_others_as_alone(data: Dataset) -> None:
+    configs = {str(bank): config("warp", loss_parameters={"bank": bank}) for bank in (0, 8, 64)}
+    group = FusedTrials("cpu")
+    for name, one in configs.items():
+        group.add(name, one, data)
+    outcomes = group.run_epoch(configs)
+    losses = {}
+    for name, one in configs.items():
+        report = outcomes[name]
+        assert isinstance(report, EpochReport)
+        losses[name] = report.metrics["train/loss"]
+        assert losses[name] == pytest.approx(next(iter(run_trial(one, data, device="cpu"))).metrics["train/loss"])
+    assert len(set(losses.values())) == 3
 
 
 def test_models_of_different_words_are_not_stacked(data: Dataset) -> None:

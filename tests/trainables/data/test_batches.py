@@ -63,6 +63,9 @@ def test_pairs_hold_every_caption_once_with_its_image(distinct: Split, buckets: 
     expected = [(image, tuple(words)) for image in range(30) for words in captions_of(distinct, image)]
     assert sorted(seen) == sorted(expected)
     assert all(torch.equal(batch.positives, torch.eye(len(batch.lengths), dtype=torch.bool)) for batch in got)
+    groups = [(batch.image_groups.tolist(), batch.caption_groups.tolist()) for batch in got]
+    assert all(images == captions for images, captions in groups)
+    assert [image for image, _ in seen] == [image for images, _ in groups for image in images]
 
 
 def test_captions_are_padded_with_zeros(split: Split) -> None:
@@ -141,6 +144,8 @@ def test_images_come_once_with_their_own_captions(distinct: Split) -> None:
             assert sorted(caption(batch, column) for column in columns) == sorted(captions_of(distinct, image))
             seen.append(image)
         assert (batch.positives.sum(0) == 1).all()
+        assert torch.equal(batch.image_groups[:, None] == batch.caption_groups, batch.positives)
+        assert batch.image_groups.tolist() == seen[-len(batch.images) :]
     assert sorted(seen) == list(range(30))
 
 
