@@ -3,8 +3,11 @@
 A loss with a bank compares the queries of a batch with the embeddings of earlier batches of the same epoch too. WSABIE
 draws its negatives from the whole train split [Weston2011]. To encode the whole split in every step would take too
 long, so the bank keeps the embeddings that the earlier steps computed [Wang2020, section 3]. They are a few steps old.
-They are constants: a bank's negative moves the query and not itself. The bank is empty when an epoch begins, so that a
-trial resumed after any epoch has the numbers of an undisturbed trial.
+They are constants, and so are the batch's own candidates where there is a bank: the gradient moves the query alone. If
+positives moved as well, and the bank's negatives could not, each triplet would attract twice and repel once, and all
+embeddings would drift together: with linear heads on Flickr8k and a bank of 512, the mean cosine rose to 0.48 in an
+epoch, and not to 0.02. The bank is empty when an epoch begins, so that a trial resumed after any epoch has the numbers
+of an undisturbed trial.
 
 The losses of an epoch's steps are read from the device several at a time, so that no step waits for its loss.
 
@@ -24,7 +27,7 @@ from trainables.data.batches import Batch
 from trainables.errors import ConfigError, DivergedError
 from trainables.evaluation import encode
 from trainables.losses import Loss, NotANumberError, bank_size
-from trainables.losses.directions import FurtherNegatives
+from trainables.losses.directions import ConstantCandidates
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import RetrievalModel
@@ -81,14 +84,28 @@ class StepLosses:
 
 
 class _Kept(NamedTuple):
-    """Embeddings of earlier batches, shape (N, E), without gradient, and their groups, shape (N,), see ``Batch``."""
+    """Embeddings of earlier batches, shape (B, E), without gradient, and their groups, shape (B,), see ``Batch``."""
 
     vectors: Tensor
     groups: Tensor
 
+    @classmethod
+    def nothing(cls, vectors: Tensor) -> "_Kept":
+        """Return no embeddings, of the width and on the device of some vectors."""
+        return cls(vectors.detach()[:0], torch.empty(0, dtype=torch.int64, device=vectors.device))
+
+    def after(self, vectors: Tensor) -> Tensor:
+        """Return the embeddings of a batch, shape (N, E), and then these, all without gradient."""
+        return torch.cat([vectors.detach(), self.vectors])
+
     def others(self, groups: Tensor) -> Tensor:
-        """Return which embeddings are of another group than each query, shape (Q, N), bool."""
+        """Return which embeddings are of another group than each query, shape (Q, B), bool."""
         return groups.to(self.groups.device, non_blocking=True)[:, None] != self.groups
+
+    def latest(self, vectors: Tensor, groups: Tensor, most: int) -> "_Kept":
+        """Return the latest ``most`` of these embeddings and those of a batch."""
+        groups = groups.to(self.groups.device, non_blocking=True)
+        return _Kept(torch.cat([self.vectors, vectors.detach()])[-most:], torch.cat([self.groups, groups])[-most:])
 
 
 class Bank:
@@ -103,31 +120,26 @@ class Bank:
         self._images: _Kept | None = None
         self._captions: _Kept | None = None
 
-    def negatives(
+    def candidates(
         self, model: RetrievalModel, images: Tensor, captions: Tensor, batch: Batch
-    ) -> tuple[FurtherNegatives, FurtherNegatives] | None:
-        """Return the bank's captions for the images of a batch, and its images for the captions; ``None`` if empty.
+    ) -> tuple[ConstantCandidates, ConstantCandidates]:
+        """Return the candidates of the images, and of the captions, of a batch: the batch's own, then the bank's.
 
         Images (I, E) and captions (C, E) are the encoded batch. No query has a negative of its own group.
         """
-        if self._images is None or self._captions is None:
-            return None
-        i2t, t2i = model.compare(images, self._captions.vectors), model.compare(self._images.vectors, captions).mT
+        past_images, past_captions = self._images or _Kept.nothing(images), self._captions or _Kept.nothing(captions)
+        i2t = model.compare(images, past_captions.after(captions))
+        t2i = model.compare(past_images.after(images), captions).mT
         return (
-            FurtherNegatives(i2t, self._captions.others(batch.image_groups)),
-            FurtherNegatives(t2i, self._images.others(batch.caption_groups)),
+            ConstantCandidates(i2t, past_captions.others(batch.image_groups)),
+            ConstantCandidates(t2i, past_images.others(batch.caption_groups)),
         )
 
     def add(self, images: Tensor, captions: Tensor, batch: Batch) -> None:
         """Keep the embeddings of a batch; where the bank is full, the oldest embeddings leave it."""
-        self._images = self._with(self._images, images, batch.image_groups)
-        self._captions = self._with(self._captions, captions, batch.caption_groups)
-
-    def _with(self, kept: _Kept | None, vectors: Tensor, groups: Tensor) -> _Kept:
-        latest = _Kept(vectors.detach(), groups.to(vectors.device, non_blocking=True))
-        if kept is not None:
-            latest = _Kept(torch.cat([kept.vectors, latest.vectors]), torch.cat([kept.groups, latest.groups]))
-        return _Kept(latest.vectors[-self._size :], latest.groups[-self._size :])
+        past_images, past_captions = self._images or _Kept.nothing(images), self._captions or _Kept.nothing(captions)
+        self._images = past_images.latest(images, batch.image_groups, self._size)
+        self._captions = past_captions.latest(captions, batch.caption_groups, self._size)
 
 
 def make_bank(loss: Loss, model: RetrievalModel) -> Bank | None:
@@ -171,9 +183,9 @@ def train_epoch(
             similarity = model.compare(images, captions)
             if watch is not None:
                 watch(similarity, batch)
-            further = () if bank is None else (bank.negatives(model, images, captions, batch),)
+            constant = () if bank is None else (bank.candidates(model, images, captions, batch),)
             compute: Callable[..., Tensor] = learned.in_force(loss)
-            value = compute(similarity, batch.positives, batch.ignore, *further)
+            value = compute(similarity, batch.positives, batch.ignore, *constant)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, epoch, steps) from error
         losses.add(value)

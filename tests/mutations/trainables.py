@@ -60,10 +60,17 @@ MUTATIONS = (
         tests="tests/trainables/test_training_steps.py::test_a_bank_of_earlier_batches_has_the_losses_and_gradients_of_a_double_loop",
     ),
     Mutation(
+        name="beside a bank the batch's own candidates have a gradient",
+        file="trainables/training_steps.py",
+        old="torch.cat([vectors.detach(), self.vectors])",
+        new="torch.cat([vectors, self.vectors])",
+        tests="tests/trainables/test_training_steps.py::test_a_bank_of_earlier_batches_has_the_losses_and_gradients_of_a_double_loop",
+    ),
+    Mutation(
         name="a full bank keeps its oldest embeddings",
         file="trainables/training_steps.py",
-        old="_Kept(latest.vectors[-self._size :], latest.groups[-self._size :])",
-        new="_Kept(latest.vectors[: self._size], latest.groups[: self._size])",
+        old="vectors.detach()])[-most:], torch.cat([self.groups, groups])[-most:])",
+        new="vectors.detach()])[:most], torch.cat([self.groups, groups])[:most])",
         tests="tests/trainables/test_training_steps.py::test_a_bank_of_earlier_batches_has_the_losses_and_gradients_of_a_double_loop",
     ),
     Mutation(

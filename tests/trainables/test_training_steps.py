@@ -291,26 +291,20 @@ def warp_with_bank(vectors: dict[str, np.ndarray], size: int, margin: float, rat
             uniform = torch.rand(2, len(pairs), dtype=torch.float64).numpy()
             for (q, c), first, second in zip(pairs, *uniform, strict=True):
                 query, positive = vectors[side][numbers[side][q]], vectors[facing][numbers[facing][c]]
-                candidates = [
-                    (number, vectors[facing][number])
-                    for number, other in zip(numbers[facing], owners[facing], strict=True)
-                    if other != owners[side][q]
-                ]
-                candidates += [(-1, vector) for owner, vector in bank[facing] if owner != owners[side][q]]
-                violators = [one for one in candidates if query @ one[1] > query @ positive - margin]
+                own = list(zip(owners[facing], vectors[facing][numbers[facing]], strict=True))
+                # Of the batch, the captions of the query's image are positives or ignored; the bank has others' alone.
+                candidates = [vector for owner, vector in own + bank[facing] if owner != owners[side][q]]
+                violators = [n for n, vector in enumerate(candidates) if query @ vector > query @ positive - margin]
                 chance = len(violators) / len(candidates)
                 found = [n for n in range(1, len(candidates) + 1) if (1 - chance) ** n < 1 - first]
                 if not found:
                     continue
-                number, negative = violators[int(second * len(violators))]
+                chosen = violators[int(second * len(violators))]
                 weight = sum(1 / j for j in range(1, len(candidates) // found[0] + 1)) / len(pairs)
-                loss += weight * (margin - query @ positive + query @ negative)
-                slopes[side][numbers[side][q]] += weight * (negative - positive)
-                slopes[facing][numbers[facing][c]] -= weight * query
-                if number >= 0:
-                    slopes[facing][number] += weight * query
-                else:
-                    from_bank += 1
+                loss += weight * (margin - query @ positive + query @ candidates[chosen])
+                # The query alone moves.
+                slopes[side][numbers[side][q]] += weight * (candidates[chosen] - positive)
+                from_bank += chosen >= sum(owner != owners[side][q] for owner, _ in own)
         losses.append(loss)
         for side, table in vectors.items():
             seen = [(owner, table[n].copy()) for owner, n in zip(owners[side], numbers[side], strict=True)]

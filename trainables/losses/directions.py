@@ -94,26 +94,28 @@ class Direction(NamedTuple):
         return self.positives.sum(-1)
 
 
-class FurtherNegatives(NamedTuple):
-    """Candidates from outside of the batch for the queries of one direction; none of them is a positive.
+class ConstantCandidates(NamedTuple):
+    """Candidates without gradient of the queries of one direction: those of the batch, then those of a bank.
 
     Attributes:
-        scores: Similarities of queries to them, shape (..., Q, B).
-        negatives: Which of them are negatives of a query, shape (Q, B), bool; the others are ignored.
+        scores: Similarities of queries to them, shape (..., Q, M + B); their gradient goes to the queries alone.
+        negatives: Which of the bank's are negatives of a query, shape (Q, B), bool; the others are ignored.
     """
 
     scores: Tensor
     negatives: Tensor
 
-    def beside(self, direction: Direction) -> Direction:
-        """Return a direction with these candidates after its own."""
+    def instead(self, direction: Direction) -> Direction:
+        """Return a direction with these candidates in the place of its own."""
         outside = torch.zeros_like(self.negatives)
-        own = torch.zeros_like(direction.positives) if direction.ignored is None else direction.ignored
+        ignored = torch.zeros_like(direction.positives) if direction.ignored is None else direction.ignored
+        scores = self.scores.to(direction.scores.dtype)
         return direction._replace(
-            scores=torch.cat([direction.scores, self.scores.to(direction.scores.dtype)], -1),
+            scores=scores,
             positives=torch.cat([direction.positives, outside], -1),
             negatives=torch.cat([direction.negatives, self.negatives], -1),
-            ignored=torch.cat([own, ~self.negatives], -1),
+            ignored=torch.cat([ignored, ~self.negatives], -1),
+            positive=direction.of_pairs(scores),
         )
 
 
@@ -121,7 +123,7 @@ def directions(
     similarity: Tensor,
     positives: Tensor,
     ignore: Tensor | None = None,
-    further: tuple[FurtherNegatives, FurtherNegatives] | None = None,
+    candidates: tuple[ConstantCandidates, ConstantCandidates] | None = None,
 ) -> tuple[Direction, Direction]:
     """Check a batch and return its two retrieval tasks, i2t and t2i.
 
@@ -130,7 +132,7 @@ def directions(
             precision is computed in float32.
         positives: Shape (I, C), bool; every row and every column has at least one True.
         ignore: Shape (I, C), bool: pairs that are neither positive nor negative. A positive is never ignored.
-        further: Further candidates of the images, and of the captions, as queries.
+        candidates: Candidates of the images, and of the captions, that take the place of those of the batch.
 
     Raises:
         ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is NaN; see the
@@ -147,7 +149,7 @@ def directions(
     ignored = None if ignore is None else ignore & ~positives
     i2t = _direction("i2t", scores, positives, ignored, one_each)
     t2i = _direction("t2i", scores.mT, positives.mT, None if ignored is None else ignored.mT, one_each)
-    return (i2t, t2i) if further is None else (further[0].beside(i2t), further[1].beside(t2i))
+    return (i2t, t2i) if candidates is None else (candidates[0].instead(i2t), candidates[1].instead(t2i))
 
 
 class TwoDirections(ABC):

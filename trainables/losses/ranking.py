@@ -26,8 +26,8 @@ The mean over all pairs of a query and a positive is taken. With one positive ea
 [Usunier2009] and [Weston2011, section 3.1] say which measure of the ranking each choice of alpha bounds; with ``top`` 1
 every rank has weight 1.
 
-WSABIE draws from the whole train split. With a bank, M counts the embeddings of earlier batches too
-(``trainables.training_steps``), and their gradient goes to the query alone.
+WSABIE draws from the whole train split. With a bank, M counts the embeddings of earlier batches too, and the gradient
+goes to the query alone (``trainables.training_steps``).
 
 The sequence of draws is not simulated: with V of M negatives violating, N is geometric with success probability V / M,
 and the violator is uniform among the V. One number is drawn for N and one for the violator, which gives the exact joint
@@ -53,9 +53,9 @@ from torch import Tensor
 
 from trainables.errors import ConfigError
 from trainables.losses.directions import (
+    ConstantCandidates,
     Contributions,
     Direction,
-    FurtherNegatives,
     directions,
     require_negatives,
 )
@@ -151,7 +151,7 @@ class WARP:
         rank_weight: ``harmonic`` (as published), ``constant`` or ``top_k``: how a rank weighs.
         top: With ``top_k``, the ranks beyond which a rank weighs no more, >= 1; a number or shape (...).
         bank: Largest number of images, and of captions, of an epoch's earlier batches among which negatives are drawn
-            too, >= 0; 0 draws from the batch alone. The training gives them as ``further``.
+            too, >= 0; 0 draws from the batch alone. The training gives them as ``candidates``.
     """
 
     margin: Parameter = 1.0
@@ -174,10 +174,10 @@ class WARP:
         similarity: Tensor,
         positives: Tensor,
         ignore: Tensor | None = None,
-        further: tuple[FurtherNegatives, FurtherNegatives] | None = None,
+        candidates: tuple[ConstantCandidates, ConstantCandidates] | None = None,
     ) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore, further)
+        i2t, t2i = directions(similarity, positives, ignore, candidates)
         if self.direction == "both":
             return self._mean(i2t) + self._mean(t2i)
         return self._mean(i2t if self.direction == "i2t" else t2i)
