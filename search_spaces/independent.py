@@ -106,7 +106,10 @@ RANK_WEIGHTS = ("harmonic", "constant", "top_k")
 def _with_choices(space: LossSpace, asked: Asked) -> LossSpace:
     """Return the space of WARP for a study, which searches the weight of a rank, and a bank, only where asked to."""
     space = by_version(space, asked)
-    choices = {"rank_weight": Values(RANK_WEIGHTS), "bank": Range(1, 16384, log=True, whole=True)}
+    choices: dict[str, Range | Values] = {
+        "rank_weight": Values(RANK_WEIGHTS),
+        "bank": Range(1, 16384, log=True, whole=True),
+    }
     published = {"rank_weight": "harmonic", "bank": 0}
     searched = [name for name in choices if name in asked.names and name not in asked.fixed]
     return replace(
