@@ -29,22 +29,17 @@ from search_spaces.space import (
     COUNT_OR_ALL,
     COUNT_OR_NONE,
     NEGATIVES,
-    NOT_NEGATIVE,
-    NUMBER,
-    POSITIVE,
     Asked,
-    Domain,
     LossSpace,
     Range,
     SpaceError,
     Values,
     by_version,
-    is_number,
-    one_of,
     or_learned,
     or_null,
     with_negatives,
 )
+from trainables.feasibility import NOT_NEGATIVE, NUMBER, POSITIVE, Domain, domain_like, is_number, one_of
 
 
 def _twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
@@ -197,22 +192,11 @@ def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[
     return LossSpace(
         bounds=bounds,
         published=({name: defaults[name] for name in bounds},),
-        parameters={name: _domain_of(default, bounds.get(name)) for name, default in defaults.items()},
+        parameters={name: _domain(default, bounds.get(name)) for name, default in defaults.items()},
     )
 
 
-def _domain_of(default: Any, bound: Range | Values | None) -> Domain:
-    """Return the domain of a parameter: values of the type of its default, above 0 if its scale is logarithmic."""
-    if isinstance(default, bool):
-        return Domain("true or false", lambda value: isinstance(value, bool))
-    if isinstance(default, list | tuple):
-        return Domain("a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(is_number, value)))
-    if isinstance(default, str):
-        words = bound.values if isinstance(bound, Values) else ()
-        rule = "one of " + ", ".join(map(repr, words)) if words else "a word"
-        return Domain(rule, lambda value: value in words if words else isinstance(value, str))
-    if isinstance(default, int):
-        return Domain("a whole number", lambda value: is_number(value) and float(value).is_integer())
-    if isinstance(bound, Range) and bound.log:
-        return POSITIVE
-    return Domain("a number", is_number)
+def _domain(default: Any, bound: Range | Values | None) -> Domain:
+    """Return the domain of a parameter; a number is above 0 if its scale is logarithmic."""
+    words = bound.values if isinstance(bound, Values) else ()
+    return domain_like(default, words, whole=True, positive=isinstance(bound, Range) and bound.log)

@@ -15,6 +15,7 @@ from orchestrator.workload.evaluation import JudgedEvaluation, measure_checkpoin
 from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 from trainables.cocos import Spread
 from trainables.errors import ConfigError
+from trainables.judgements import count_sentences
 
 CURVE = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Values of epsilon of ``--curve``."""
@@ -158,7 +159,7 @@ def print_judged(judged: "JudgedEvaluation") -> None:
     sums = [
         f"{metrics[f'rsum{ending}']:.1f} {words}" for ending, words in READINGS.items() if f"rsum{ending}" in metrics
     ]
-    table = Table(title=f"{judged.judgements.title}: rsum {', '.join(sums)}", title_justify="left")
+    table = Table(title=f"{judged.judgements['title']}: rsum {', '.join(sums)}", title_justify="left")
     table.add_column("direction")
     table.add_column("pairs")
     for heading in columns.values():
@@ -172,7 +173,7 @@ def print_judged(judged: "JudgedEvaluation") -> None:
     say(
         "annotated: an image's own captions, or a caption's own image, are right; judged: candidates that people "
         "judged to fit are right too, and candidates that nobody judged are wrong",
-        *judged.judgements.sentences(),
+        *count_sentences(judged.judgements),
         *_known(metrics),
     )
 

@@ -99,7 +99,7 @@ def list_models() -> list[ListedName]:
             _first_line(inspect.getmodule(model) if name in ours else model),
             {
                 "features": FEATURES[name],
-                "parameters": "\n".join(f"{key}: {accepted}" for key, accepted in MODEL_PARAMETERS[name].items()),
+                "parameters": "\n".join(f"{key}: {domain.rule}" for key, domain in MODEL_PARAMETERS[name].items()),
             },
         )
         for name in FEATURES

@@ -35,7 +35,7 @@ from orchestrator.text.wording import (
     share_text,
 )
 from search_spaces import Range, StudySpace, Values
-from search_spaces.space import is_number
+from trainables.feasibility import is_number
 
 BEST_SETTINGS, EFFECTS = "best_settings", "effects"
 """Keys of the answers."""
