@@ -92,7 +92,7 @@ class SafeConsole(Console):
 def make_table(
     headings: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str = "", *, texts: int | None = None
 ) -> Table:
-    """Return a table; its first column keeps its texts on one line, the others fold them.
+    """Return a table; the first column of a table of texts keeps them on one line, all other columns fold them.
 
     Args:
         headings: Heading of each column.
@@ -108,8 +108,8 @@ def make_table(
         show_lines=any("\n" in cell.plain for row in rows for cell in row),
     )
     for place, heading in enumerate(headings):
-        is_number = texts is not None and place >= texts
-        table.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold", no_wrap=place == 0)
+        is_number, is_name = texts is not None and place >= texts, texts is None and place == 0
+        table.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold", no_wrap=is_name)
     for row in rows:
         table.add_row(*row)
     return table
