@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides, Plugins
 from orchestrator.text.terminal import make_console, say, typed_program
-from orchestrator.text.values import count_text, values_text
+from orchestrator.text.values import clock_text, count_text, values_text
 from orchestrator.workload.single import TrainingStart, directory_of, read_config, read_history
 from orchestrator.workload.single import train as begin
 from trainables.checkpoint import EpochReport
@@ -149,5 +148,5 @@ def _line(config: TrialConfig, report: EpochReport) -> str:
         f"epoch {report.epoch:3d}/{config.training.total_epochs}  loss {metrics['train/loss']:10.4f}  "
         f"val rsum {metrics['val/rsum']:6.1f}{' *' if report.is_best else '  '}  "
         f"{values_text(learned)}{'  ' if learned else ''}"
-        f"{metrics['time/epoch_seconds']:5.1f} s  ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"
+        f"{metrics['time/epoch_seconds']:5.1f} s  ETA {clock_text(left)}"
     )

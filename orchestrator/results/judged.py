@@ -12,13 +12,14 @@ over both directions with the weights of the metric. The mean of y_i is the metr
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.answer import Answer, Column, table_of
 from orchestrator.results.candidates import DatasetVerdict, weakest
+from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.statistics import Sample
 from orchestrator.text.wording import number_text, share_text
 from trainables.judgements import TITLES
@@ -31,9 +32,6 @@ from trainables.judgements.judged_metrics import (
     parts_of,
     query_values,
 )
-
-if TYPE_CHECKING:
-    from orchestrator.results.confirmation import Confirmation
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class JudgedVerdict:
         }
 
 
-def judged_verdicts(confirmation: "Confirmation") -> list[JudgedVerdict]:
+def judged_verdicts(confirmation: Confirmation) -> list[JudgedVerdict]:
     """Return the verdicts by each source of judgements with which all candidates were evaluated.
 
     Args:
@@ -90,7 +88,7 @@ def judged_verdicts(confirmation: "Confirmation") -> list[JudgedVerdict]:
     ]
 
 
-def _judge(confirmation: "Confirmation", ranks: Mapping[str, JudgedRanks]) -> JudgedVerdict:
+def _judge(confirmation: Confirmation, ranks: Mapping[str, JudgedRanks]) -> JudgedVerdict:
     one, verdict = next(iter(ranks.values())), confirmation.verdict
     metrics = [counterpart(verdict.metric), "map_r"]
     metrics += [f"{metric}{CONDENSED}" for metric in metrics] if one.i2t.known.size else []

@@ -34,14 +34,13 @@ from orchestrator.search.time_left import (
     PlannedWork,
     TimeLeft,
     blended_rate,
-    clock_text,
     evaluation_seconds,
     work_left,
     work_of,
 )
 from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
-from orchestrator.text.values import count_text
+from orchestrator.text.values import clock_text, count_text
 from orchestrator.text.wording import metric_meaning, number_text, printed, setting_text
 from orchestrator.views.terminal import screen
 

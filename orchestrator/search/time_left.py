@@ -22,6 +22,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import Point
 from orchestrator.journal.records import Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.text.values import clock_text
 
 SPENT = ("hours", "gpu_hours")
 """Limits that leave a search unfinished; a search that reaches a target or a plateau counts as finished."""
@@ -264,9 +265,3 @@ def evaluation_seconds(history: History) -> float:
         if metrics.keys() >= {"time/epoch_seconds", "time/train_seconds"}
     ]
     return VAL_AND_TEST * fmean(evaluations) if evaluations else 0.0
-
-
-def clock_text(seconds: float) -> str:
-    """Return seconds as hours, minutes and seconds; a day is 24:00:00."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"

@@ -100,17 +100,17 @@ def make_table(
         title: Title above the table, on one line.
         texts: Columns at the left that hold texts; further columns hold numbers. ``None``: all hold texts.
     """
-    rows = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    shown = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     table = Table(
         title=Text(title) if title else None,
         title_justify="left",
         min_width=len(title) or None,
-        show_lines=any("\n" in cell.plain for row in rows for cell in row),
+        show_lines=any("\n" in cell.plain for row in shown for cell in row),
     )
     for place, heading in enumerate(headings):
         is_number, is_name = texts is not None and place >= texts, texts is None and place == 0
         table.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold", no_wrap=is_name)
-    for row in rows:
+    for row in shown:
         table.add_row(*row)
     return table
 

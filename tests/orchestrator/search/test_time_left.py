@@ -15,7 +15,8 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.search import display, time_left
 from orchestrator.search.display import EvaluationProgress, Progress, evaluation_displayed
 from orchestrator.search.status import EvaluationStatus, Followed, read_status
-from orchestrator.search.time_left import PlannedWork, TimeLeft, blended_rate, clock_text
+from orchestrator.search.time_left import PlannedWork, TimeLeft, blended_rate
+from orchestrator.text.values import clock_text
 from orchestrator.watch.experiments import stages_of
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append
