@@ -96,7 +96,7 @@ class _Shown:
 
     def __init__(self, config: TrialConfig, bar: Progress | None) -> None:
         self._config, self._steps, self._epochs = config, 1, 0
-        self._bar = bar or Progress(disable=True)
+        self._bar = bar or Progress(console=make_console(), disable=True)
         about = escape(f"{config.dataset} {config.model} {config.loss}")
         self._task = self._bar.add_task(about, total=config.training.total_epochs)
 
