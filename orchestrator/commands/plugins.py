@@ -81,7 +81,7 @@ def check_plugin(
         print(json.dumps({"plugin": checked.name, "digest": checked.digest, "offers": offers}, indent=2))
     else:
         for kind, name, place, found in checked.offers:
-            rows = [[one.check, Text(one.status, STYLES[one.status]), one.message] for one in found]
+            rows = [(Text(one.check), Text(one.status, STYLES[one.status]), Text(one.message)) for one in found]
             table = make_table(["check", "", "what was found"], rows, f"{place} {name} ({kind})")
             make_console(plain_width=160).print(table)
     if any(finding.status == "fail" for *_, found in checked.offers for finding in found):

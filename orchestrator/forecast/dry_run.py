@@ -245,8 +245,8 @@ def dry_run(
     firsts = {cell.dataset: cell.name for cell in reversed(cells)}
     evaluated = confirmations if experiment.confirm else dict.fromkeys(firsts.values(), 1)
     plans = tuple(
-        _plan(experiment, cell, *each, confirmations[cell.name], evaluated.get(cell.name, 0))
-        for cell, *each in zip(cells, paces, slower, priors, strict=True)
+        _plan(experiment, cell, timed, factor, points, confirmations[cell.name], evaluated.get(cell.name, 0))
+        for cell, timed, factor, points in zip(cells, paces, slower, priors, strict=True)
     )
     return DryRun(
         experiment=experiment.name,
