@@ -65,8 +65,7 @@ def candidate(
 
 def verdict_of(candidates: Sequence[Candidate], baseline: str | None = None) -> DatasetVerdict:
     over_images = all(one.images for one in candidates)
-    (verdict,) = judge(candidates, baseline=baseline, over_images=over_images, resamples=50)
-    return verdict
+    return judge(candidates, baseline=baseline, over_images=over_images)
 
 
 NT = candidate("a", "nt_xent", 197.8, temperature=0.1)

@@ -26,62 +26,16 @@ References:
     [Owen2007] Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 386-411.
 """
 
-import math
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.results.statistics import Interval, Variances, around, two_sided
+from orchestrator.results.statistics import DifferenceTest, Variances
 
 Runs = NDArray[np.float64]
 """The values of a candidate's runs, shape (S, I): one row per seed, one column per image."""
 
 
-@dataclass(frozen=True)
-class CrossedTest:
-    """The difference of two candidates with its error over seeds and images.
-
-    Attributes:
-        difference: Mean of the first candidate minus mean of the second, in the metric's unit.
-        variances: V in its parts: of the seeds alone, of the images alone, and of both together.
-    """
-
-    difference: float
-    variances: Variances
-
-    @cached_property
-    def freedom(self) -> float:
-        """Degrees of freedom of V."""
-        return self.variances.freedom
-
-    @cached_property
-    def error(self) -> float:
-        """The standard error of the difference."""
-        parts = self.variances
-        return math.sqrt(parts.seed_variance + parts.image_variance + parts.joint_variance)
-
-    @cached_property
-    def interval(self) -> Interval:
-        """The 95 % interval of the difference."""
-        return around(self.difference, self.error, self.freedom)
-
-    @cached_property
-    def p(self) -> float:
-        """The two-sided p-value: probability of so large a difference if the candidates did not differ."""
-        return two_sided(self.difference / self.error, self.freedom)
-
-    def probability_beyond(self, least: float) -> float:
-        """Return the probability that the first candidate is better than the second by at least ``least``.
-
-        It is the one-sided confidence, which equals the posterior probability under an uninformative prior.
-        """
-        away = two_sided((self.difference - least) / self.error, self.freedom) / 2
-        return 1 - away if self.difference > least else away
-
-
-def crossed_test(first: Runs, second: Runs, parts_of_first: tuple[float, float] | None = None) -> CrossedTest | None:
+def crossed_test(first: Runs, second: Runs, parts_of_first: tuple[float, float] | None = None) -> DifferenceTest | None:
     """Compare two candidates over their seeds and the images on which both were evaluated.
 
     Args:
@@ -104,7 +58,7 @@ def crossed_test(first: Runs, second: Runs, parts_of_first: tuple[float, float] 
         return None
     joint = (parts[0][1], parts[1][1])
     counts = (len(first), len(second))
-    return CrossedTest(float(per_image.mean()), Variances((seeds[0], seeds[1]), joint, counts, variance, images))
+    return DifferenceTest(float(per_image.mean()), Variances((seeds[0], seeds[1]), joint, counts, variance, images))
 
 
 def own_parts(runs: Runs) -> tuple[float, float]:

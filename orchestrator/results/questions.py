@@ -31,8 +31,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
-from orchestrator.results.crossed import CrossedTest, crossed_test
-from orchestrator.results.statistics import POWER, WelchTest, best_of_p, holm, needed_seeds, welch_test
+from orchestrator.results.statistics import POWER, best_of_p, holm, needed_seeds
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     BRIEF,
@@ -89,11 +88,6 @@ class Contest:
         return Verdict.BETTER if comparison.difference > 0 else Verdict.WORSE
 
 
-def deciding_p(comparison: Comparison) -> float | None:
-    """Return the unadjusted p-value of the test that decides; ``None`` where there was no test."""
-    return comparison.welch_p if comparison.over_images is None else comparison.over_images.p
-
-
 def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], chances: int, level: float) -> Contest:
     """Return how the winner compares with all candidates of a question.
 
@@ -110,7 +104,7 @@ def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], ch
     adjusted = {
         comparison.label: leads[comparison.label] if comparison.difference > 0 else min(1.0, p * len(comparisons))
         for comparison in comparisons
-        if (p := deciding_p(comparison)) is not None
+        if (p := comparison.p) is not None
     } | dict(zip(tested, holm(list(tested.values())), strict=True))
     contest = Contest(Verdict.UNTESTED, None, None, adjusted, chances)
     if not comparisons:
@@ -139,7 +133,7 @@ def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], ch
 
 def _of_luckiest(comparison: Comparison, chances: int) -> float | None:
     """Return the p-value that decides, of a lead corrected for the choice of the winner; ``None`` without a test."""
-    p = deciding_p(comparison)
+    p = comparison.p
     return p if p is None or comparison.difference <= 0 else max(p, best_of_p(p, chances))
 
 
@@ -287,8 +281,8 @@ class Questions:
             "low": interval.low if interval else None,
             "high": interval.high if interval else None,
             "p": contest.p,
-            "p_unadjusted": deciding_p(closest),
-            "probability_on_new_images": images.probability if images else None,
+            "p_unadjusted": closest.p,
+            "probability_on_new_images": images.probability_beyond(0.0) if images else None,
             **self._power(contest, closest),
         }
         return replace(answer, numbers=numbers, closest=closest.label)
@@ -405,14 +399,7 @@ class Questions:
 
     def _power(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
         """Return the smallest difference that the test detects, and the seeds of each that detect a measured lead."""
-        assert self._winner is not None
-        other, metric = self._standings[closest.label].candidate, self.verdict.metric
-        test: CrossedTest | WelchTest | None = None
-        if closest.over_images is not None:
-            test = crossed_test(self._winner.image_runs(), other.image_runs())
-        elif closest.welch_p is not None:
-            exact = (not self._winner.has_seeds, not other.has_seeds)
-            test = welch_test(self._winner.sample(metric), other.sample(metric), exact)
+        test = closest.test
         if test is None:
             return {"smallest_detectable_difference": None, "seeds_needed": None}
         # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
@@ -486,11 +473,12 @@ class Questions:
         images = closest.over_images
         sentence = (
             f"On new test images of this kind the winner is better with probability "
-            f"{probability_text(images.probability)}"
+            f"{probability_text(images.probability_beyond(0.0))}"
         )
-        if images.smallest_difference > 0:
-            smallest = f"{images.smallest_difference:g} {metric_name(self.verdict.metric)}"
-            sentence += f", by at least {smallest} with probability {probability_text(images.probability_of_smallest)}"
+        least = self.verdict.smallest_difference
+        if least > 0:
+            smallest, chance = f"{least:g} {metric_name(self.verdict.metric)}", images.probability_beyond(least)
+            sentence += f", by at least {smallest} with probability {probability_text(chance)}"
         return (f"{sentence}.",)
 
     def _limits(self) -> tuple[str, ...]:
@@ -515,9 +503,9 @@ class Questions:
         said = f"{first} against {second}: the smallest detectable difference is {number_text(smallest, metric)}"
         if comparison.difference <= 0:
             return f"{said}."
-        gap, images = number_text(comparison.difference, metric), comparison.over_images
-        if images is not None and images.share_of_images >= MOSTLY:
-            share = share_text(images.share_of_images)
+        gap = number_text(comparison.difference, metric)
+        if comparison.share_of_images >= MOSTLY:
+            share = share_text(comparison.share_of_images)
             return f"{said}; {share} of the uncertainty comes from the test images, not from the seeds."
         seeds = answer.numbers["seeds_needed"]
         if seeds is None:

@@ -1,4 +1,4 @@
-"""Statistics of few seeds: means, intervals, tests, effect sizes and power for two to ten values a candidate.
+"""Statistics of few seeds: means, intervals, tests and power for two to ten values a candidate.
 
 References:
     [Welch1947] Welch, The generalization of Student's problem when several different population variances are
@@ -6,16 +6,13 @@ References:
     [Holm1979] Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statistics 6, 65-70.
     [Sidak1967] Sidak, Rectangular confidence regions for the means of multivariate normal distributions, J. American
         Statistical Association 62, 626-633.
-    [Hedges1981] Hedges, Distribution theory for Glass's estimator of effect size, J. Educational Statistics 6, eq. 6.
     [Satterthwaite1946] Satterthwaite, An approximate distribution of estimates of variance components, Biometrics 2.
-    [Polansky1997] Polansky and Schucany, Kernel smoothing to improve bootstrap confidence intervals, J. R. Statist.
-        Soc. B 59, 821-838.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +21,6 @@ Sample = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 """Level of every interval."""
-
-FEWEST = 3
-"""Fewest values for a bootstrap: of two values, the kernel alone makes an interval of some 22 standard deviations."""
 
 POWER = 0.8
 """Share of studies in which a difference must be found to be called detectable."""
@@ -79,23 +73,6 @@ class Interval:
     def within(self, low: float, high: float) -> "Interval":
         """Return the part of the interval in which a mean can lie; the coverage of the mean does not change."""
         return Interval(max(self.low, low), min(self.high, high))
-
-
-@dataclass(frozen=True)
-class WelchTest:
-    """The comparison of two means by Welch's test.
-
-    Attributes:
-        difference: Mean of the first sample minus mean of the second.
-        interval: 95 % interval of the difference.
-        p: Two-sided p-value: probability of so large a difference if the true means were equal.
-        variances: The variance of the difference in parts.
-    """
-
-    difference: float
-    interval: Interval
-    p: float
-    variances: "Variances"
 
 
 @dataclass(frozen=True)
@@ -180,6 +157,48 @@ class Variances:
         )
 
 
+@dataclass(frozen=True)
+class DifferenceTest:
+    """The test of a difference of two means, with Student's distribution.
+
+    Attributes:
+        difference: Mean of the first candidate minus mean of the second, in the metric's unit.
+        variances: The variance of the difference in its parts.
+    """
+
+    difference: float
+    variances: Variances
+
+    @cached_property
+    def freedom(self) -> float:
+        """Degrees of freedom of the variance."""
+        return self.variances.freedom
+
+    @cached_property
+    def error(self) -> float:
+        """The standard error of the difference."""
+        parts = self.variances
+        return math.sqrt(parts.seed_variance + parts.image_variance + parts.joint_variance)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """The 95 % interval of the difference."""
+        return around(self.difference, self.error, self.freedom)
+
+    @cached_property
+    def p(self) -> float:
+        """The two-sided p-value: probability of so large a difference if the true means were equal."""
+        return two_sided(self.difference / self.error, self.freedom)
+
+    def probability_beyond(self, least: float) -> float:
+        """Return the probability that the first candidate is better than the second by at least ``least``.
+
+        It is the one-sided confidence, which equals the posterior probability under an uninformative prior.
+        """
+        away = two_sided((self.difference - least) / self.error, self.freedom) / 2
+        return 1 - away if self.difference > least else away
+
+
 def needed_seeds(difference: float, variances: Variances, level: float) -> int | None:
     """Return the smallest number of seeds of each candidate with which a true difference is detectable.
 
@@ -223,47 +242,7 @@ def t_interval(values: Sample) -> Interval | None:
     return around(float(values.mean()), _standard_error(values), len(values) - 1)
 
 
-def bootstrap_interval(values: Sample, *, seed: int, resamples: int = 9999) -> Interval | None:
-    """Return the smoothed bootstrap-t interval of the mean.
-
-    Resampled values stay in the range of the n values, which contains the true mean in 1 - 2^(1-n) of all samples: 75 %
-    for n = 3, 94 % for n = 5. Percentile and BCa intervals cover 75 and 72 % at n = 3, 83 and 84 % at n = 5 (normal
-    values). So each resampled value is smoothed by a normal kernel of width s / sqrt(n) [Polansky1997], so that no
-    resample lacks spread, and the studentised mean is resampled instead of the mean. This interval covers 95 to 96 % at
-    n = 3, 4 and 5, and 90 to 91 % for exponential values, where Student's interval covers 87 to 88 %.
-
-    Args:
-        values: Values of the seeds, shape (n,), finite.
-        seed: Seed of the resampling; equal values in an equal order give an equal interval.
-        resamples: Number of resamples, >= 1000 for two stable digits.
-
-    Returns:
-        The 95 % interval, ``None`` for fewer than ``FEWEST`` values; a point where the values have no spread.
-    """
-    n = len(values)
-    if n < FEWEST:
-        return None
-    mean, error = float(values.mean()), _standard_error(values)
-    if not has_spread(values):
-        return Interval(mean, mean)
-    places, noise = _resampling(seed, n, resamples)
-    drawn = values[places] + error * noise
-    studentised = (drawn.mean(axis=1) - mean) / (drawn.std(axis=1, ddof=1) / math.sqrt(n))
-    low, high = np.quantile(studentised, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(mean - float(high) * error, mean - float(low) * error)
-
-
-@lru_cache(maxsize=4)
-def _resampling(seed: int, n: int, resamples: int) -> tuple[NDArray[np.int64], Sample]:
-    """Return places of the drawn values and standard normal noise, shape (resamples, n), the same for all candidates.
-
-    Drawing them takes longer than the rest of the interval, and a verdict has an interval of each candidate.
-    """
-    generator = np.random.default_rng(seed)
-    return generator.integers(0, n, (resamples, n)), generator.standard_normal((resamples, n))
-
-
-def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False, False)) -> WelchTest | None:
+def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False, False)) -> DifferenceTest | None:
     """Compare two means without assuming equal spreads [Welch1947].
 
     Args:
@@ -280,13 +259,9 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
         return None
     if not any(has_spread(values) for values, _ in sides):
         return None
-    variances = np.array([0.0 if len(values) < 2 else _standard_error(values) ** 2 for values, _ in sides])
-    freedoms = np.array([max(1, len(values) - 1) for values, _ in sides])
-    freedom = variances.sum() ** 2 / (variances**2 / freedoms).sum()
-    difference, error = float(first.mean() - second.mean()), math.sqrt(variances.sum())
-    of_seeds = (float(variances[0]), float(variances[1]))
-    parts = Variances(of_seeds, (0.0, 0.0), (len(first), len(second)), float(variances.sum()))
-    return WelchTest(difference, around(difference, error, freedom), two_sided(difference / error, freedom), parts)
+    of_seeds = tuple(0.0 if len(values) < 2 else _standard_error(values) ** 2 for values, _ in sides)
+    parts = Variances((of_seeds[0], of_seeds[1]), (0.0, 0.0), (len(first), len(second)), sum(of_seeds))
+    return DifferenceTest(float(first.mean() - second.mean()), parts)
 
 
 def welch_p(first: Measure, second: Measure) -> float | None:
@@ -314,17 +289,6 @@ def lead_p(difference: float, p: float | None) -> float:
     return p if p is not None and difference > 0 else 1.0
 
 
-def paired_p(differences: Sample) -> float | None:
-    """Return the two-sided p of Student's test on the differences of runs with equal seeds.
-
-    Returns:
-        A probability; ``None`` for fewer than two pairs, or differences without spread.
-    """
-    if len(differences) < 2 or not has_spread(differences):
-        return None
-    return two_sided(float(differences.mean()) / _standard_error(differences), len(differences) - 1)
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return corrected p-values: rejecting all <= a level makes any error with at most this probability [Holm1979]."""
     corrected = [0.0] * len(p_values)
@@ -346,19 +310,6 @@ def best_of_p(p: float, candidates: int) -> float:
         candidates: Number of candidates that could have been the winner, >= 1.
     """
     return -math.expm1(candidates * math.log1p(-p / 2))
-
-
-def hedges_g(first: Sample, second: Sample) -> float | None:
-    """Return the difference of the means in pooled standard deviations, without its small-sample bias [Hedges1981].
-
-    Returns:
-        The effect size; ``None`` for fewer than three values in all, or without spread.
-    """
-    freedom = len(first) + len(second) - 2
-    if freedom < 1 or not (has_spread(first) or has_spread(second)):
-        return None
-    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in (first, second))
-    return float(first.mean() - second.mean()) / math.sqrt(squares / freedom) * (1 - 3 / (4 * freedom - 1))
 
 
 def _standard_error(values: Sample) -> float:

@@ -19,7 +19,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a lead over the baseline does not pay for the other candidates",
-        file="orchestrator/results/comparisons.py",
+        file="orchestrator/results/verdict.py",
         old="lucky = best_of_p(test.p, chances[label]) if test.difference > 0 else 0.0",
         new="lucky = 0.0",
         tests="tests/orchestrator/results/test_verdict.py",
@@ -40,7 +40,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a lead over the rival does not pay for the winner's kind",
-        file="orchestrator/results/comparisons.py",
+        file="orchestrator/results/verdict.py",
         old="return sum((one.model, one.loss) == (winner.model, winner.loss) for one in ranked)",
         new="return int(winner is not None)",
         tests="tests/orchestrator/results/test_verdict.py",
@@ -96,23 +96,23 @@ MUTATIONS = (
     ),
     Mutation(
         name="the winner need not beat the candidates that nobody named",
-        file="orchestrator/results/comparisons.py",
-        old="if closest is not None and leads[closest.label] > rules.level and closest.label not in named:",
+        file="orchestrator/results/verdict.py",
+        old="if closest is not None and leads[closest.label] > level and closest.label not in named:",
         new="if closest is None:",
         tests="tests/orchestrator/results/test_verdict.py::test_a_winner_has_to_beat_every_candidate",
     ),
     Mutation(
         name="a winner that beats every candidate is corrected by Holm as well",
-        file="orchestrator/results/comparisons.py",
-        old="corrected[label] = largest if largest <= rules.level < p else p",
+        file="orchestrator/results/verdict.py",
+        old="corrected[label] = largest if largest <= level < p else p",
         new="corrected[label] = p",
         tests="tests/orchestrator/results/test_verdict.py::test_a_winner_that_beats_every_candidate_needs_no_correction",
     ),
     Mutation(
         name="Welch's test is on val instead of test",
-        file="orchestrator/results/comparisons.py",
+        file="orchestrator/results/verdict.py",
         old="            ranked[0].sample(metric), one.sample(metric), (not",
-        new="            ranked[0].sample(rules.selection), one.sample(rules.selection), (not",
+        new='            ranked[0].sample("val/rsum"), one.sample("val/rsum"), (not',
         tests="tests/orchestrator/results/test_verdict.py::test_welchs_test_is_on_the_metric_that_decides",
     ),
     Mutation(

@@ -118,7 +118,7 @@ def test_the_arrays_that_rates_are_simulated_with_follow_the_race(lead: float) -
             Candidate("pets", "vsepp", f"c{k}", {}, f"c{k}", _metrics(scores[number, k, :count]), given=count)
             for k, count in enumerate(done.seeds.values())
         ]
-        (verdict,) = judge(rows, metric=METRIC, resamples=1, level=LEVEL)
+        verdict = judge(rows, metric=METRIC, level=LEVEL)
         assert verdict.winner is not None
         assert verdict.winner.candidate.label == f"c{outcome.winner[number]}"
         assert (verdict.verdict is Verdict.BETTER) == outcome.better[number]

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.journal.ledger import Ledger
 from orchestrator.reference.published import published_rows
 from orchestrator.results.answer import Answer, Quantity
+from orchestrator.results.candidates import Candidate
 from orchestrator.results.questions import Questions
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary
@@ -24,7 +25,7 @@ from orchestrator.results.tables import (
     rows_of,
     tables_of,
 )
-from orchestrator.results.verdict import Candidate, judge
+from orchestrator.results.verdict import judge
 from tests.support.confirmed_experiments import write
 from tests.support.experiments import make_experiment, start
 from tests.support.rows import ROWS, row
@@ -164,7 +165,7 @@ def confirmed(label: str, level: float) -> Candidate:
 
 def test_rows_of_a_verdict_have_the_verdicts_of_its_answers() -> None:
     candidates = [confirmed("triplet", 250.0), confirmed("warp", 299.5), confirmed("triplet_sh", 300.0)]
-    (verdict,) = judge(candidates, baseline="triplet", resamples=10)
+    verdict = judge(candidates, baseline="triplet")
     rows = rows_of(verdict, Questions(verdict).answers())
     assert [(one.loss, one.number, one.verdict) for one in rows] == [
         ("triplet_sh", "1", "winner"),
@@ -180,7 +181,7 @@ def test_rows_of_a_verdict_have_the_verdicts_of_its_answers() -> None:
 
 
 def test_on_val_the_rows_show_val() -> None:
-    (verdict,) = judge([confirmed("a", 300.0)], metric="val/rsum", resamples=10)
+    verdict = judge([confirmed("a", 300.0)], metric="val/rsum")
     (shown,) = rows_of(verdict, [])
     assert shown.measures["rsum"].mean == 300
     assert "i2t_r1" not in shown.measures

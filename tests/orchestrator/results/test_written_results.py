@@ -11,18 +11,15 @@ from orchestrator.results.candidates import (
     Candidate,
     Comparison,
     DatasetVerdict,
-    Detectable,
-    OverImages,
     Standing,
     Verdict,
 )
 from orchestrator.results.judged import JudgedVerdict
 from orchestrator.results.race import Race, Round
-from orchestrator.results.statistics import Interval, Measure
+from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Variances
 from tests.support.experiments import add_trial, make_experiment, start
 
-IMAGES = OverImages(Interval(1.0, 3.0), 0.01, 0.99, 1.0, 0.9, Verdict.TIE, 0.2, 0.5, 0.6, 0.3)
-POWER = Detectable(1.1, 1.0, 0.8, 12)
+IMAGES = DifferenceTest(2.0, Variances((0.0, 0.0), (0.0, 0.0), (2, 2), 1.0, 100))
 ANSWERED = DatasetVerdict(
     dataset="pets",
     metric="test/rsum",
@@ -34,19 +31,19 @@ ANSWERED = DatasetVerdict(
             rank=1,
             selected_by=4.0,
             result=Measure(2.0, 1.0, 2),
-            bootstrap=None,
             student=Interval(1.0, 3.0),
             measures={"val/rsum": Measure(4.0, None, 1)},
         ),
     ),
     comparisons=(
         Comparison(
-            "b", ("runner_up", "baseline"), 2.0, None, 0.1, 0.2, None, 2, 1.5, Verdict.BETTER, "", IMAGES, POWER
+            "test/rsum", "b", ("runner_up", "baseline"), 2.0, None, IMAGES, 0.2, Verdict.BETTER, "", Verdict.TIE, 0.2
         ),
     ),
     warnings=("beware",),
     level=0.04,
     decided_by="seeds_and_images",
+    smallest_difference=1.0,
 )
 WRITTEN_ANSWER: dict[str, Any] = {
     "dataset": "pets",
@@ -62,26 +59,22 @@ WRITTEN_ANSWER: dict[str, Any] = {
             "roles": ["runner_up", "baseline"],
             "difference": 2.0,
             "interval": None,
-            "welch_p": 0.1,
+            "welch_p": None,
             "holm_p": 0.2,
-            "paired_p": None,
-            "pairs": 2,
-            "effect": 1.5,
             "verdict": "better",
             "reason": "",
             "over_images": {
-                "interval": {"low": 1.0, "high": 3.0},
-                "p": 0.01,
-                "probability": 0.99,
+                "interval": {"low": IMAGES.interval.low, "high": IMAGES.interval.high},
+                "p": IMAGES.p,
+                "probability": IMAGES.probability_beyond(0.0),
                 "smallest_difference": 1.0,
-                "probability_of_smallest": 0.9,
+                "probability_of_smallest": IMAGES.probability_beyond(1.0),
                 "on_this_test_set": "tie",
                 "on_this_test_set_p": 0.2,
-                "error": 0.5,
-                "share_of_images": 0.6,
-                "share_of_seeds": 0.3,
+                "error": 1.0,
+                "share_of_images": 1.0,
+                "share_of_seeds": 0.0,
             },
-            "detectable": {"smallest": 1.1, "with_twice_the_seeds": 1.0, "on_twice_the_images": 0.8, "seeds": 12},
         }
     ],
     "standings": [
@@ -97,7 +90,6 @@ WRITTEN_ANSWER: dict[str, Any] = {
             "rank": 1,
             "selected_by": 4.0,
             "result": {"mean": 2.0, "std": 1.0, "seeds": 2, "sample_std": 2**0.5},
-            "bootstrap": None,
             "student": {"low": 1.0, "high": 3.0},
             "measures": {"val/rsum": {"mean": 4.0, "std": None, "seeds": 1}},
         }
