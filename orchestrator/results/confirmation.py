@@ -34,7 +34,7 @@ from orchestrator.results.confirmation_plan import (
 )
 from orchestrator.results.per_image import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
-from orchestrator.results.race import Entrant, Race, most_seeds, run_race
+from orchestrator.results.race import Race, most_seeds, run_race
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import judge
 from orchestrator.text.wording import listed, parameter_names, printed, setting_text
@@ -88,7 +88,7 @@ class Confirmation:
             return self._older_race(plan)
         trainings = first * count if plan.trainings is None else plan.trainings
         seeds = fresh_seeds(self.history.seed, most_seeds(first, trainings, count))
-        return run_race(tuple(map(self._entrant, plan.candidates)), first, trainings, tuple(seeds))
+        return run_race({label: self._ended(label) for label in plan.candidates}, first, trainings, seeds)
 
     def _older_race(self, plan: ConfirmationPlan) -> Race:
         """Return a race that an older version ran, which is over where test was opened; its rounds are not known."""
@@ -97,13 +97,11 @@ class Confirmation:
         seeds = {name: len(repeats) for name, repeats in trials.items()}
         return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
 
-    def _entrant(self, label: str) -> Entrant:
-        """Return a candidate of a race: its ended trainings, with the metric on val alone."""
+    def _ended(self, label: str) -> dict[int, float | None]:
+        """Return the ended trainings of a candidate of a race, with the metric on val alone."""
         metric = self.history.metric
         ended = [trial for trial in self._trained if trial.candidate == label and trial.has_ended]
-        values = {trial.config.seed: _at_best(trial)[metric] for trial in ended if _has_finished(trial)}
-        lost = frozenset(trial.config.seed for trial in ended if not _has_finished(trial))
-        return Entrant(label, tuple(sorted(values.items())), lost)
+        return {trial.config.seed: _at_best(trial)[metric] if _has_finished(trial) else None for trial in ended}
 
     @cached_property
     def trainings(self) -> list[PlannedTrial]:

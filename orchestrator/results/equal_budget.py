@@ -35,6 +35,8 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 Json = dict[str, Any]
 """Plain values, as in ``Answer.data`` and ``summary.json``."""
 
+GPU_HOURS = "GPU hours"
+
 UNITS = ("trials", "epochs", "hours")
 """Units in which a budget is counted."""
 
@@ -248,7 +250,7 @@ def equal_budgets(history: History) -> dict[str, Json]:
         if losses:
             found[dataset] = {
                 "metric": metric,
-                "hours_are": "GPU hours" if gpus else "trial hours",
+                "hours_are": GPU_HOURS if gpus else "trial hours",
                 "losses": [loss.points() for loss in losses],
                 "comparisons": [_compare(losses[0], other) for other in losses[1:]],
             }

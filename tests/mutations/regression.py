@@ -146,8 +146,8 @@ MUTATIONS = (
     Mutation(
         name="one metric that agrees is enough to survive",
         file="orchestrator/results/judged.py",
-        old="survives=all(",
-        new="survives=any(",
+        old="survives = all(",
+        new="survives = any(",
         tests="tests/orchestrator/results/test_judged.py::test_a_verdict_survives_only_if_every_metric_agrees",
     ),
     Mutation(

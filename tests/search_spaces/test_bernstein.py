@@ -91,7 +91,7 @@ def test_the_weight_curve_of_a_suggestion_can_be_drawn_and_is_nowhere_negative(n
     point = {"offset": 0.3, "degree": 4} | {key: 0.5 * (index % 4) for index, key in enumerate(list(bounds)[2:])}
     parameters = SLOPES[name].suggest(FixedPoint(point), bounds)
     curves = weight_curves(name, parameters)
-    assert curves and all((curve.weights >= -1e-9).all() for curve in curves)
+    assert curves and all((weights >= -1e-9).all() for weights in curves.values())
 
 
 def experiment(**search: Any) -> Experiment:

@@ -18,7 +18,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results import confirmation
-from orchestrator.results.answers import analyses_of, summarise
+from orchestrator.results.answers import Summary, analyses_of, summarise
 from orchestrator.results.candidates import Verdict
 from orchestrator.results.confirmation import (
     OLDER_LEVEL,
@@ -34,7 +34,6 @@ from orchestrator.results.confirmation import (
 from orchestrator.results.confirmation_plan import RESERVE, fresh_seeds, level_of_plan, repeat
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds, race_outcome, run_race
-from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import LEVEL, judge
 from orchestrator.search.display import PlainDisplay, Progress, race_lines
 from orchestrator.search.resuming import confirm_experiment

@@ -28,24 +28,26 @@ def test_counts_and_leads_are_those_of_a_loop() -> None:
         ]
         pairs = list(zip(*medians, strict=True))
         for depth, counts in zip(DEPTHS, found.found, strict=True):
-            assert counts.depth == depth
-            assert counts.both == sum(a <= depth and b <= depth for a, b in pairs)
-            assert counts.only_first == sum(a <= depth < b for a, b in pairs)
-            assert counts.only_second == sum(b <= depth < a for a, b in pairs)
-            assert counts.neither == sum(a > depth and b > depth for a, b in pairs)
+            assert counts == (
+                depth,
+                sum(a <= depth and b <= depth for a, b in pairs),
+                sum(a <= depth < b for a, b in pairs),
+                sum(b <= depth < a for a, b in pairs),
+                sum(a > depth and b > depth for a, b in pairs),
+            )
         for shown, sign in ((found.gained, 1), (found.lost, -1)):
             assert len(shown) <= SHOWN
-            leads = [sign * math.log(one.second / one.first) for one in shown]
+            leads = [sign * math.log(second / first) for _, first, second in shown]
             assert leads == sorted(leads, reverse=True)
             best = sorted((sign * math.log(b / a) for a, b in pairs if sign * (b - a) > 0), reverse=True)
             assert leads == pytest.approx(best[:SHOWN])
-            assert [(one.first, one.second) for one in shown] == [pairs[one.query] for one in shown]
+            assert [ranks for _, *ranks in shown] == [list(pairs[query]) for query, *_ in shown]
 
 
 def test_equal_ranks_are_neither_gained_nor_lost() -> None:
     i2t, t2i = compare_queries([ranks_of(1)], [ranks_of(1)])
     assert (i2t.gained, i2t.lost, t2i.gained, t2i.lost) == ((), (), (), ())
-    assert all(one.only_first == one.only_second == 0 for one in (*i2t.found, *t2i.found))
+    assert all(only_first == only_second == 0 for _, _, only_first, only_second, _ in (*i2t.found, *t2i.found))
 
 
 def test_ranks_of_other_queries_are_refused() -> None:

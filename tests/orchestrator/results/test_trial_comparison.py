@@ -12,7 +12,7 @@ from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.results.trial_comparison import NoSuchTrialError, Side, compare_trials, which_is_better
+from orchestrator.results.trial_comparison import NoSuchTrialError, Side, compare_trials, find_side, which_is_better
 from orchestrator.tracking.address import default_uri, refuse_default_password
 from orchestrator.tracking.sync import deliver
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
@@ -38,20 +38,22 @@ def output(tmp_path: Path) -> Path:
 
 
 def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:
-    found = compare_trials("one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000", output)
-    assert found.settings == {
-        "loss": ("nt_xent", "triplet_sh"),
-        "loss_parameters.margin": (None, 0.2),
-        "loss_parameters.temperature": (0.1, None),
-    }
-    assert list(found.metrics) == ["val/rsum", "val/i2t_r1", "train/loss"]
-    assert found.metrics["val/rsum"] == (120.0, 120.0)
+    sides = (find_side(name, output) for name in ("one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"))
+    _, settings, metrics = compare_trials(*sides)
+    assert settings.table is not None and metrics.table is not None
+    assert settings.table.rows == (
+        ("loss", "nt_xent", "triplet_sh"),
+        ("loss_parameters.margin", None, "0.2"),
+        ("loss_parameters.temperature", "0.1", None),
+    )
+    assert [row[0] for row in metrics.table.rows] == ["val/rsum", "val/i2t_r1", "train/loss"]
+    assert metrics.table.rows[0] == ("val/rsum", 120.0, 120.0, 0.0)
 
 
 def test_an_experiment_stands_for_its_best_trial(output: Path) -> None:
-    found = compare_trials("one", "two", output)
-    assert [found.first.trial.id, found.second.trial.id] == ["pets-vsepp-nt_xent-0000"] * 2
-    assert found.settings == {}
+    sides = [find_side(name, output) for name in ("one", "two")]
+    assert [side.trial.id for side in sides] == ["pets-vsepp-nt_xent-0000"] * 2
+    assert compare_trials(*sides)[1].headline == "No setting differs."
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_only_what_can_win_stands_for_an_experiment(
         ]
         if len(done) > 2:
             open_test(ledger, done)
-    side = compare_trials("one", f"one/{trials[0].id}", tmp_path).first
+    side = find_side("one", tmp_path)
     assert (side.trial.id, side.why) == (trials[winner].id, why)
 
 
@@ -101,7 +103,7 @@ def test_an_experiment_without_one_winner_stands_for_no_trial(tmp_path: Path) ->
         ("two", "two/birds-.*, two/pets-.*name one"),
     ):
         with pytest.raises(NoSuchTrialError, match=message):
-            compare_trials(name, name, tmp_path)
+            find_side(name, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_an_experiment_without_one_winner_stands_for_no_trial(tmp_path: Path) ->
 )
 def test_a_name_that_is_not_clear_is_refused(output: Path, name: str, message: str) -> None:
     with pytest.raises(NoSuchTrialError, match=message):
-        compare_trials(name, "one", output)
+        find_side(name, output)
 
 
 def test_sync_delivers_once_and_leaves_nothing_running(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,8 +206,7 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
             for seed in range(3)
         ]
         open_test(ledger, repeats)
-    names = [f"one/{trials[place].id}" for place in order]
-    said = compare_trials(*names, tmp_path).better
+    said = which_is_better(*(find_side(f"one/{trials[place].id}", tmp_path) for place in order))
     assert said.startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
 

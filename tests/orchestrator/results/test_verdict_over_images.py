@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.results.answers import dataset_answers
+from orchestrator.results.answers import Summary, dataset_answers
 from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
 from orchestrator.results.confirmation import BEGUN_BEFORE, verdicts_of
 from orchestrator.results.questions import Questions
-from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import LEVEL, judge
 from orchestrator.search.preparation import start as start_experiment
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs

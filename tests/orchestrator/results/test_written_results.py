@@ -14,7 +14,7 @@ from orchestrator.results.candidates import (
     Standing,
     Verdict,
 )
-from orchestrator.results.judged import JudgedVerdict
+from orchestrator.results.judged import judged_answer
 from orchestrator.results.race import Race, Round
 from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Variances
 from tests.support.experiments import add_trial, make_experiment, start
@@ -118,21 +118,17 @@ WRITTEN_RACE = {
     [
         pytest.param(ANSWERED, WRITTEN_ANSWER, id="verdict"),
         pytest.param(RACE, WRITTEN_RACE, id="race"),
-        pytest.param(
-            JudgedVerdict("eccv", True, {"rsum": ANSWERED}, 0.5),
-            {
-                "name": "eccv",
-                "title": "ECCV Caption",
-                "survives": True,
-                "known": 0.5,
-                "verdicts": {"rsum": WRITTEN_ANSWER},
-            },
-            id="judged",
-        ),
     ],
 )
 def test_a_result_is_written_as_before(result: Any, written: dict[str, Any]) -> None:
     assert json.dumps(result.to_dict()) == json.dumps(written)
+
+
+def test_a_judged_verdict_is_written_as_before() -> None:
+    answer = judged_answer(ANSWERED, {"eccv": {"rsum": ANSWERED}})
+    assert answer is not None
+    about = {"name": "eccv", "title": "ECCV Caption", "survives": True, "known": None}
+    assert answer.data == {"judged": [{**about, "verdicts": {"rsum": WRITTEN_ANSWER}}]}
 
 
 def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
