@@ -184,7 +184,6 @@ BUDGET: Json = {
             "probability": 0.92,
             "crossings": {"trials": [], "epochs": [], "hours": []},
             "further_trials": 6,
-            "chance": 0.5,
         }
     ],
 }

@@ -32,7 +32,7 @@ from orchestrator.results.confirmation_plan import (
     share_runs,
     wanted_plans,
 )
-from orchestrator.results.per_image import image_values
+from orchestrator.results.crossed import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import Race, most_seeds, run_race
 from orchestrator.results.statistics import Sample

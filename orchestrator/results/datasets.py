@@ -76,7 +76,7 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
     """Test whether the differences between losses are the same on all datasets.
 
     Args:
-        values: Dataset -> loss -> values of its runs, shape (S, I), see ``per_image``: a row a seed, S >= 1, and a
+        values: Dataset -> loss -> values of its runs, shape (S, I), see ``crossed``: a row a seed, S >= 1, and a
             column an image. The images of a dataset are the same, in the same order, for all its losses.
 
     Returns:

@@ -166,11 +166,6 @@ def crossings(first: Curve, second: Curve, costs: tuple[float, float], points: i
     return [now for before, now in pairwise(signs) if before[1] is not now[1]]
 
 
-def chance_to_improve(trials: int, further: int) -> float:
-    """Return how likely further trials surpass the best of the trials so far: each is equally likely to be the best."""
-    return further / (trials + further)
-
-
 def _chosen(fewest: int, chosen: int, count: int, drawn: int) -> Values:
     """Return C(a, chosen) / C(count, drawn) for a = fewest, ..., fewest + count - 1; 0 where a < chosen."""
     logs = _log_factorials(count)
@@ -317,7 +312,6 @@ def _compare(first: SearchedLoss, other: SearchedLoss) -> Json:
         "crossings": crossed,
         # The best of twice as many trials is among the new trials with probability 1/2, for any distribution.
         "further_trials": further,
-        "chance": chance_to_improve(further, further),
     }
 
 

@@ -7,7 +7,7 @@ missing annotations.
 
 The crossed test needs a value of each of the I images. With n queries of a direction, n_i of them of image i, and m the
 mean of the queries' values q, the value is y_i = m + (I / n) (sum of q - n_i m) over the queries of the image, summed
-over both directions with the weights of the metric. The mean of y_i is the metric (as in ``per_image``).
+over both directions with the weights of the metric. The mean of y_i is the metric (as in ``crossed``).
 """
 
 from collections.abc import Mapping, Sequence

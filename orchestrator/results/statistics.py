@@ -123,13 +123,16 @@ class Variances:
         squares += rest**2 / (self.images - 1) if self.images else 0.0
         return (sum(weighed) + rest) ** 2 / squares
 
-    def resized(self, *, seeds: float = 1, images: float = 1) -> "Variances":
-        """Return the variances to expect with given multiples of the seeds and of the images."""
-        return self._of_size((seeds * self.counts[0], seeds * self.counts[1]), images)
-
     def with_seeds(self, seeds: int) -> "Variances":
-        """Return the variances to expect with the same number of seeds of each candidate."""
-        return self._of_size((seeds, seeds), 1)
+        """Return the variances to expect with a number of seeds of each candidate, on the same images."""
+        fewer = [old / seeds for old in self.counts]
+        shared = [part * less for part, less in zip(self.joint, fewer, strict=True)]
+        alone = [part * less - both for part, less, both in zip(self.seeds, fewer, shared, strict=True)]
+        # Where the measured C are larger than what V leaves for them, they shrink from that.
+        joint = self.joint_variance * sum(shared) / sum(self.joint) if any(self.joint) else 0.0
+        first, second = (max(0.0, part + both) for part, both in zip(alone, shared, strict=True))
+        total = max(0.0, sum(alone)) + joint + self.image_variance
+        return Variances((first, second), (shared[0], shared[1]), (seeds, seeds), total, self.images)
 
     def detectable(self, level: float) -> float:
         """Return the smallest true difference that a test at a level finds in ``POWER`` of the studies of this size.
@@ -140,21 +143,6 @@ class Variances:
 
         beyond = float(stdtrit(self.freedom, 1 - level / 2))
         return float(nctdtrinc(self.freedom, 1 - POWER, beyond)) * math.sqrt(self.total)
-
-    def _of_size(self, counts: tuple[float, float], images: float) -> "Variances":
-        fewer = [old / new for old, new in zip(self.counts, counts, strict=True)]
-        shared = [part * less for part, less in zip(self.joint, fewer, strict=True)]
-        alone = [part * less - both for part, less, both in zip(self.seeds, fewer, shared, strict=True)]
-        # Where the measured C are larger than what V leaves for them, they shrink from that.
-        joint = self.joint_variance * sum(shared) / sum(self.joint) if any(self.joint) else 0.0
-        first, second = (max(0.0, part + both / images) for part, both in zip(alone, shared, strict=True))
-        return Variances(
-            (first, second),
-            (shared[0] / images, shared[1] / images),
-            (round(counts[0]), round(counts[1])),
-            max(0.0, sum(alone)) + joint / images + self.image_variance / images,
-            round(self.images * images) if self.images else None,
-        )
 
 
 @dataclass(frozen=True)
@@ -279,9 +267,9 @@ def welch_p(first: Measure, second: Measure) -> float | None:
         return None
     if max(first_std, second_std) <= SAME * max(1.0, abs(first.mean), abs(second.mean)):
         return None
-    variances = first_std**2 / first.seeds, second_std**2 / second.seeds
-    freedom = sum(variances) ** 2 / (variances[0] ** 2 / (first.seeds - 1) + variances[1] ** 2 / (second.seeds - 1))
-    return two_sided((first.mean - second.mean) / math.sqrt(sum(variances)), freedom)
+    of_seeds = first_std**2 / first.seeds, second_std**2 / second.seeds
+    parts = Variances(of_seeds, (0.0, 0.0), (first.seeds, second.seeds), sum(of_seeds))
+    return DifferenceTest(first.mean - second.mean, parts).p
 
 
 def lead_p(difference: float, p: float | None) -> float:

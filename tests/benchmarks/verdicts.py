@@ -23,8 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
-from orchestrator.results.crossed import crossed_test
-from orchestrator.results.per_image import image_values
+from orchestrator.results.crossed import crossed_test, image_values
 from orchestrator.results.statistics import DifferenceTest
 from orchestrator.results.verdict import LEVEL, judge
 from tests.benchmarks.closed_form import Pairs, fit, read_pairs
