@@ -13,7 +13,7 @@ import numpy as np
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.analyses import describe_early_epochs, describe_optimism, equal_budget_answer
+from orchestrator.results.analyses import describe_early_epochs, equal_budget_answer, optimism_answer
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, analyses_of, over_datasets, unconfirmed
 from orchestrator.results.bands import band_answers
@@ -214,9 +214,11 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         yield budget, when, answer.sentences
     optimism = "How optimistic was the search?"
     pair = [{"trial": "a", "search": 261.1, "fresh": 257.6}, {"trial": "b", "search": 255.0, "fresh": 256.0}]
-    optimistic: Json = {"metric": "val/rsum", "candidates": pair, "excess": 1.25}
-    yield optimism, "the winner is known", describe_optimism(optimistic, "a")
-    yield optimism, "the confirmation goes on", describe_optimism({**optimistic, "excess": -1.25}, None)
+    optimistic: Json = {"metric": "val/rsum", "candidates": pair}
+    for when, excess, label in (("the winner is known", 1.25, "a"), ("the confirmation goes on", -1.25, None)):
+        answer = optimism_answer("flickr8k", {**optimistic, "excess": excess}, label)
+        assert answer is not None
+        yield optimism, when, answer.sentences
     early = "Do early epochs rank trials like the last epoch?"
     cases = (
         ("early stopping began late enough", _early(0.62, 3)),

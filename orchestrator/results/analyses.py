@@ -88,7 +88,21 @@ def optimism_answer(dataset: str, found: Json | None, winner: str | None) -> Ans
     """
     if found is None or found["excess"] is None:
         return None
-    headline, *notes = describe_optimism(found, winner)
+    metric, unit = found["metric"], metric_words(found["metric"])
+
+    def changed(who: str, excess: float, ends: str = "") -> str:
+        verb = "lost" if excess >= 0 else "gained"
+        return f"From the search to fresh seeds {who} {verb} {number_text(abs(excess), metric)} {unit}{ends}."
+
+    said = []
+    candidates = {one["trial"]: one for one in found["candidates"]}
+    if winner in candidates:
+        search, fresh = candidates[winner]["search"], candidates[winner]["fresh"]
+        ends = f" ({number_text(search, metric)} to {number_text(fresh, metric)})"
+        said.append(changed("the winner", search - fresh, ends))
+    if len(candidates) > 1 or not said:
+        said.append(changed(f"{count_text(len(candidates), 'candidate')}", found["excess"], " on average"))
+    headline, *notes = said
     return Answer(
         "optimism",
         dataset,
@@ -214,30 +228,6 @@ def _crossings(comparison: Json, found: Json, names: Mapping[str, str]) -> Itera
         further = f" ({', '.join(others)})" if others else ""
         before_that = "the lead changes" if is_repeated else f"{names[pair[ahead]]} leads"
         yield f"{names[ahead]} leads from {first}{further} on; with less, {before_that}."
-
-
-def describe_optimism(found: Json, winner: str | None) -> list[str]:
-    """Return sentences about the optimism of a search whose ``excess`` is known.
-
-    Args:
-        found: See ``optimism_of``.
-        winner: Label of the winner, where there is a verdict.
-    """
-    metric, unit = found["metric"], metric_words(found["metric"])
-
-    def changed(who: str, excess: float, ends: str = "") -> str:
-        verb = "lost" if excess >= 0 else "gained"
-        return f"From the search to fresh seeds {who} {verb} {number_text(abs(excess), metric)} {unit}{ends}."
-
-    said = []
-    candidates = {one["trial"]: one for one in found["candidates"]}
-    if winner in candidates:
-        search, fresh = candidates[winner]["search"], candidates[winner]["fresh"]
-        ends = f" ({number_text(search, metric)} to {number_text(fresh, metric)})"
-        said.append(changed("the winner", search - fresh, ends))
-    if len(candidates) > 1 or not said:
-        said.append(changed(f"{count_text(len(candidates), 'candidate')}", found["excess"], " on average"))
-    return said
 
 
 def rank_correlations(settings: Iterable[Point]) -> tuple[int, dict[int, float]]:

@@ -70,6 +70,7 @@ class Contest:
             ``None`` where there is no other candidate.
         adjusted: Label -> adjusted p-value of each candidate that was tested.
         chances: Number of candidates of which the luckiest could have been the winner, >= 1.
+        is_whole: Whether the winner lost no seed; a winner that did, as all candidates then, beats nobody.
     """
 
     verdict: Verdict
@@ -77,15 +78,18 @@ class Contest:
     closest: Comparison | None
     adjusted: Mapping[str, float]
     chances: int = 1
+    is_whole: bool = True
 
     def outcome(self, comparison: Comparison, level: float) -> Verdict:
         """Return how the winner compares with a shown candidate."""
         p = self.adjusted.get(comparison.label)
         if p is None:
-            return comparison.verdict
-        if p > level:
-            return Verdict.TIE
-        return Verdict.BETTER if comparison.difference > 0 else Verdict.WORSE
+            outcome = comparison.verdict
+        elif p > level:
+            outcome = Verdict.TIE
+        else:
+            outcome = Verdict.BETTER if comparison.difference > 0 else Verdict.WORSE
+        return outcome if self.is_whole or outcome is Verdict.WORSE else Verdict.UNTESTED
 
 
 def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], chances: int, level: float) -> Contest:
@@ -272,7 +276,7 @@ class Questions:
         return Answer(key, self.verdict.dataset, question, headline, str(verdict))
 
     def _of_contest(self, key: str, question: str, headline: str, contest: Contest) -> Answer:
-        answer, closest = self._answer(key, question, headline, self._outcome(contest)), contest.closest
+        answer, closest = self._answer(key, question, headline, contest.verdict), contest.closest
         if closest is None:
             return answer
         images, interval = closest.over_images, closest.deciding_interval
@@ -290,7 +294,11 @@ class Questions:
     def _contest(self, others: Sequence[Candidate], shown: Mapping[str, int], *, chances: int) -> Contest:
         tested = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
         compared = {label: count for label, count in shown.items() if label in self._comparisons}
-        return hold_contest(tested, compared, chances, self.verdict.level)
+        contest = hold_contest(tested, compared, chances, self.verdict.level)
+        if self._winner is None or not self._winner.missing:
+            return contest
+        verdict = contest.verdict if contest.verdict is Verdict.WORSE else Verdict.UNTESTED
+        return replace(contest, verdict=verdict, is_whole=False)
 
     def _loss_contest(self, others: Sequence[Candidate], shown: Sequence[Candidate]) -> Contest:
         sizes = Counter(map(self._kind, self._candidates))
@@ -311,16 +319,7 @@ class Questions:
 
     def _row_outcome(self, contest: Contest, other: Candidate) -> Verdict:
         comparison = self._comparisons.get(other.label)
-        outcome = Verdict.UNTESTED if comparison is None else contest.outcome(comparison, self.verdict.level)
-        return self._unless_lost(outcome)
-
-    def _outcome(self, contest: Contest) -> Verdict:
-        return self._unless_lost(contest.verdict)
-
-    def _unless_lost(self, outcome: Verdict) -> Verdict:
-        """Return an outcome, untested where the winner, as all candidates, lost seeds: it then beats nobody."""
-        lost = self._winner is not None and self._winner.missing
-        return Verdict.UNTESTED if lost and outcome is not Verdict.WORSE else outcome
+        return Verdict.UNTESTED if comparison is None else contest.outcome(comparison, self.verdict.level)
 
     def _every(self, what: str, shown: Sequence[Candidate]) -> str:
         """Return what a winner beats that beats all; empty where it was compared with a single candidate."""
@@ -361,7 +360,7 @@ class Questions:
         first, closest = names[self._winner.label], contest.closest
         if closest is None:
             return f"{first} could not be compared: the other candidates lost their seeds."
-        second, outcome = names[closest.label], self._outcome(contest)
+        second, outcome = names[closest.label], contest.verdict
         if outcome is Verdict.UNTESTED and self._winner.missing:
             return f"{first} leads, and every candidate lost a seed: the remaining seeds may flatter it."
         gap = number_text(abs(closest.difference), self.verdict.metric)
@@ -459,7 +458,7 @@ class Questions:
     def _choice(self, contest: Contest) -> tuple[str, ...]:
         """Say why a tie has an interval without 0, if it has one."""
         closest = contest.closest
-        if closest is None or self._outcome(contest) is not Verdict.TIE:
+        if closest is None or contest.verdict is not Verdict.TIE:
             return ()
         interval = closest.deciding_interval
         if interval is None or interval.low <= 0 <= interval.high:

@@ -14,8 +14,8 @@ from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmation import verdicts_of
-from orchestrator.results.winner import find_winners
+from orchestrator.results.confirmation import confirmations, verdicts_of
+from orchestrator.results.winner import winners_of
 from orchestrator.text.wording import interval_text, metric_words, number_text, setting_text
 from trainables.errors import UserError
 from trainables.ranks import Ranks
@@ -194,18 +194,15 @@ def _winner(history: History, name: str) -> tuple[Trial, str]:
     Raises:
         NoSuchTrialError: If no trial has finished, or there is a winner on each of several datasets.
     """
-    found = {
-        dataset: (trial, "the best of the search, unconfirmed") for dataset, trial in find_winners(history).items()
-    }
-    for dataset, verdict in verdicts_of(history).items():
-        if verdict.winner is not None:
-            found[dataset] = (history.trials[verdict.winner.candidate.label], "the winner of the confirmation")
+    found = list(winners_of(history, confirmations(history)).values())
     if not found:
         raise NoSuchTrialError(f"{name}: no trial of its search has finished, so name a trial")
     if len(found) > 1:
-        places = ", ".join(f"{name}/{trial.id}" for trial, _ in found.values())
+        places = ", ".join(f"{name}/{winner.setting.id}" for winner in found)
         raise NoSuchTrialError(f"{name}: has several datasets with a winner each: {places}; name one of them so")
-    return next(iter(found.values()))
+    (winner,) = found
+    why = "the winner of the confirmation" if winner.confirmed else "the best of the search, unconfirmed"
+    return winner.setting, why
 
 
 def _values(side: Side) -> dict[str, float]:
