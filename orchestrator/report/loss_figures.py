@@ -24,7 +24,7 @@ from orchestrator.report.figures import (
 )
 from orchestrator.report.space import rank_correlation
 from orchestrator.report.studies import Study, by_dataset, leaders_of
-from orchestrator.results.weight_curves import POINTS, weight_curves
+from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
 from orchestrator.text.wording import metric_words, parameter_names, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
@@ -160,8 +160,8 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     drawn.append(_Drawn(f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}", "", *TRIPLET, _TRIPLET_STYLE))
     traces: dict[str, list[Json]] = {}
     for one in drawn:
-        for curve in weight_curves(one.loss, one.parameters):
-            traces.setdefault(curve.of, []).append(_weight_line(one, curve.weights, curve.peak))
+        for of, weights in weight_curves(one.loss, one.parameters).items():
+            traces.setdefault(of, []).append(_weight_line(one, *of_peak(weights)))
     for of in {"positive", "negative"} & set(traces):
         # While its hinge is active, the triplet loss gives positives and negatives weight 1 at any similarity.
         traces[of].append(_weight_line(drawn[-1], np.ones_like(POINTS), 1.0))

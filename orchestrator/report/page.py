@@ -34,8 +34,7 @@ from orchestrator.report.search_figures import (
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, names_of, studies_of
 from orchestrator.results.answer import Answer
-from orchestrator.results.answers import answers_of, chance_of
-from orchestrator.results.summary import Summary
+from orchestrator.results.answers import Summary, chance_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import metric_meaning, metric_name, printed
 
@@ -110,7 +109,7 @@ def build_page(
     studies, summary = studies_of(history), Summary(history)
     names, trials = names_of(studies), list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
-    further = [goal.metric for goal in summary.analyses.objectives[1:]] if history.experiment else []
+    further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
     newest = history.spending.newest
     chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
     makers, rows = figure_makers(summary, studies) if drawn else {}, leaderboard(studies)
@@ -145,15 +144,13 @@ def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Calla
         PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]
         for dataset, verdict in summary.verdicts.items()
     }
-    space = cache(
-        lambda: {figure.key: figure for figure in space_figures(studies, summary.analyses.bands if begun else {})}
-    )
+    space = cache(lambda: {figure.key: figure for figure in space_figures(studies, summary.bands if begun else {})})
     return {
         "front": lambda: front_figure(summary.history, studies),
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
-        "budget": lambda: budget_figure(summary.analyses.equal_budget if begun else {}, studies),
-        "incumbents": lambda: incumbent_figure(summary.analyses.optimism if begun else {}),
+        "budget": lambda: budget_figure(summary.equal_budget if begun else {}, studies),
+        "incumbents": lambda: incumbent_figure(summary.optimism if begun else {}),
         "race": lambda: race_figure(summary.races, summary.history.metric if begun else "val/rsum", names),
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
@@ -172,7 +169,7 @@ def _answers(summary: Summary) -> dict[str, list[Answer]]:
     if not summary.history.trials:
         return {}
     groups: dict[str, list[Answer]] = {"": []}
-    for answer in answers_of(summary):
+    for answer in summary.answers:
         groups.setdefault(answer.dataset, []).append(answer)
     return {dataset: sorted(group, key=lambda answer: answer.key == CAVEATS) for dataset, group in groups.items()}
 

@@ -8,7 +8,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage
 from orchestrator.report.queries import Item, Pictures
 from orchestrator.results.candidates import Comparison, DatasetVerdict
-from orchestrator.results.trial_comparison import DirectionComparison, QueryRanks, compare_queries
+from orchestrator.results.trial_comparison import DirectionComparison, compare_queries
 from orchestrator.text.values import count_text
 from trainables.ranks import Ranks
 
@@ -100,8 +100,8 @@ def with_pictures(compared: ComparedQueries, history: History, split: "Split", s
     shown = [
         replace(
             direction,
-            gained=[_pair(one, split, pictures, of_images) for one in direction.compared.gained],
-            lost=[_pair(one, split, pictures, of_images) for one in direction.compared.lost],
+            gained=[_pair(*one, split, pictures, of_images) for one in direction.compared.gained],
+            lost=[_pair(*one, split, pictures, of_images) for one in direction.compared.lost],
         )
         for direction, of_images in zip(compared.directions, (True, False), strict=True)
     ]
@@ -122,11 +122,11 @@ def _ranks(history: History, candidate: str) -> list[Ranks]:
     return [Ranks.from_text(history.test_ranks[trial.id]) for trial in trials if trial.id in history.test_ranks]
 
 
-def _pair(ranks: QueryRanks, split: "Split", pictures: Pictures, of_images: bool) -> Pair:
+def _pair(number: int, first: float, second: float, split: "Split", pictures: Pictures, of_images: bool) -> Pair:
     if of_images:
-        image, caption = ranks.query, int((split.image_of_caption == ranks.query).argmax())
+        image, caption = number, int((split.image_of_caption == number).argmax())
     else:
-        image, caption = int(split.image_of_caption[ranks.query]), ranks.query
+        image, caption = int(split.image_of_caption[number]), number
     items = [pictures.item(image), Item(split.captions[caption])]
     query, answer = items if of_images else items[::-1]
-    return Pair(query, answer, f"{ranks.first:g}", f"{ranks.second:g}")
+    return Pair(query, answer, f"{first:g}", f"{second:g}")

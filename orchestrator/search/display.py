@@ -25,10 +25,9 @@ from orchestrator.journal.records import (
     has_ended,
 )
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.results.answers import chance_of, dataset_answers, over_datasets
+from orchestrator.results.answers import Summary, chance_of, dataset_answers, over_datasets
 from orchestrator.results.confirmation import race_names, races_of
 from orchestrator.results.race import describe_race, describe_round
-from orchestrator.results.summary import Summary
 from orchestrator.search.heartbeat import EpochClock, Heartbeat, spinner
 from orchestrator.search.time_left import (
     PlannedWork,

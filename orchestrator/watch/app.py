@@ -23,7 +23,7 @@ from orchestrator.journal.directory import read_error
 from orchestrator.report.page import figure_makers
 from orchestrator.report.render import plain_rows, plotly_source
 from orchestrator.report.studies import studies_of
-from orchestrator.results.summary import Summary
+from orchestrator.results.answers import Summary
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched
 from orchestrator.watch.guard import Guard
