@@ -39,6 +39,9 @@ PIXEL_MODELS = ("vsepp",)
 PAIR_MODELS = ("scan",)
 """The models that compare sets of vectors, of which no bank of embeddings is kept."""
 
+NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
+"""What a model of ``PAIR_MODELS``, or such a model of a plug-in, answers to a bank."""
+
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """Value of a hyper-parameter: a number, a word, or coefficients."""
 
@@ -210,7 +213,7 @@ def check_tokenizer(name: str | None) -> None:
 def check_bank(model: str, loss: str, bank: object) -> None:
     """Refuse a bank of embeddings of a model that has none (``ConfigError``); 0 and ``None`` are no bank."""
     if model in PAIR_MODELS and loss == "warp" and bank:
-        raise ConfigError(f"warp.bank: {model} compares sets of vectors, of which no bank is kept; leave bank out")
+        raise ConfigError(NO_BANK.format(model))
 
 
 def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:

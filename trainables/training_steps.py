@@ -23,6 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trainables.config import NO_BANK
 from trainables.data.batches import Batch
 from trainables.errors import ConfigError, DivergedError
 from trainables.evaluation import encode
@@ -150,8 +151,7 @@ def make_bank(loss: Loss, model: RetrievalModel) -> Bank | None:
     """
     size = bank_size(loss)
     if size and isinstance(model, PairModel):
-        name = type(model).__name__
-        raise ConfigError(f"warp.bank: {name} compares sets of vectors, of which no bank is kept; leave bank out")
+        raise ConfigError(NO_BANK.format(type(model).__name__))
     return Bank(size) if size else None
 
 

@@ -76,12 +76,7 @@ def compare_trials(first: Side, second: Side) -> list[Answer]:
     values, others = (_values(side) for side in sides)
     deciding = first.trial.metric
     metrics = [
-        (
-            name,
-            values.get(name),
-            others.get(name),
-            others[name] - values[name] if name in values and name in others else None,
-        )
+        (name, values.get(name), others.get(name), _difference(values, others, name))
         for name in sorted({*values, *others}, key=lambda metric: (metric != deciding, *_order(metric)))
     ]
     of_settings = (Column("setting", "setting"), Column("a", "A"), Column("b", "B"))
