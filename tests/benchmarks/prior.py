@@ -6,11 +6,12 @@
     python -m tests.benchmarks prior --data-root DATA --datasets flickr8k flickr8k_zh flickr8k_ar scenes \\
         --shared 3 --losses nt_xent ... --seeds 10 --output runs/prior      # resumes where it was interrupted
 
-For each dataset and loss, real trainings of short linear heads at points of a Sobol sequence, and further seeds of the
-best of them, give a surface (a Gaussian process over coefficients and learning rate) and the noise of a seed. Searches
-by our own studies are simulated on it. The regret of a search is the surface's maximum minus the surface at the setting
-with the highest noisy value. What a search begins from comes from searches of the other datasets, without a prior.
-The first ``--shared`` datasets have the same photographs, of which each gets its own to train and to validate on.
+For each dataset and loss, real trainings of short linear heads (or of WSABIE, ``--model``) at points of a Sobol
+sequence, and further seeds of the best of them, give a surface (a Gaussian process over coefficients and learning
+rate) and the noise of a seed. Searches by our own studies are simulated on it. The regret of a search is the surface's
+maximum minus the surface at the setting with the highest noisy value. What a search begins from comes from searches of
+the other datasets, without a prior. The first ``--shared`` datasets have the same photographs, of which each gets its
+own to train and to validate on.
 
 ``published``  the published settings alone
 ``rate``       after the published settings, these at the best learning rate of the best other loss of the dataset
@@ -73,6 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--datasets", nargs="+", default=["scenes", "scenes_1"], help="at least two")
     parser.add_argument("--shared", type=int, default=0, help="how many of them have the same photographs")
     parser.add_argument("--losses", nargs="+", default=["nt_xent"])
+    parser.add_argument("--model", choices=["head", "wsabie"], default="head", help="of 32 dimensions")
     parser.add_argument("--settings", type=int, default=32, help="trainings of each surface, beside further seeds")
     parser.add_argument("--seeds", type=int, default=5, help="searches of each kind on each surface")
     parser.add_argument("--sources", nargs="+", help="datasets to begin from; by default all others")
@@ -100,7 +102,8 @@ def measure_all(options: argparse.Namespace, root: Path, output: Path) -> Iterat
     output.mkdir(parents=True, exist_ok=True)
     path = output / "trainings.jsonl"
     lines = path.read_text().splitlines() if path.is_file() else []
-    known = {(record["dataset"], record["loss"]): record for record in map(json.loads, lines)}
+    records = [record for record in map(json.loads, lines) if record.setdefault("model", "head") == options.model]
+    known = {(record["dataset"], record["loss"]): record for record in records}
     data: dict[str, Dataset] = {}
     for loss in options.losses:
         for number, dataset in enumerate(options.datasets):
@@ -117,7 +120,7 @@ def measure(
     dataset: str, loss: str, options: argparse.Namespace, root: Path, place: int | None, data: dict[str, Dataset]
 ) -> dict[str, Any]:
     """Train a loss at the points of a Sobol sequence, and the best points with another seed."""
-    experiment = make_experiment(dataset, loss, options.settings, "qmc")
+    experiment = make_experiment(dataset, loss, options.settings, "qmc", options.model)
     (cell,) = experiment.cells()
     study = Study(cell, experiment.search, options.settings)
     asked = [study.ask() for _ in range(options.settings)]
@@ -130,18 +133,19 @@ def measure(
     seeds = [replace(configs[index], seed=1000 + rank) for rank, index in enumerate(again)]
     params = [dict(params) for params, _ in asked]
     repeated = train(seeds, data[dataset])
-    return {"dataset": dataset, "loss": loss, "params": params, "values": values, "again": again, "rep": repeated}
+    where = {"dataset": dataset, "loss": loss, "model": options.model}
+    return {**where, "params": params, "values": values, "again": again, "rep": repeated}
 
 
-def make_experiment(dataset: str, loss: str, trials: int, sampler: str = "tpe") -> Experiment:
-    """Return a search of one study with the learning rate beside the loss; heads of 32 dimensions, three epochs."""
+def make_experiment(dataset: str, loss: str, trials: int, sampler: str = "tpe", model: str = "head") -> Experiment:
+    """Return a search of one study with the learning rate beside the loss; 32 dimensions, three epochs."""
     captions, images = (3, 43) if dataset.endswith("_ar") else (5, 26)
     in_images = {"batches": "images", "captions_per_image": captions, "batch_size": images, "scale_epochs": False}
     training = {"epochs": 3, "batch_size": 128, "embedding_size": 32, "learning_rate_drop_epochs": 2}
     values = {
         "name": "prior",
         "datasets": [dataset],
-        "models": ["head"],
+        "models": [model],
         "losses": [loss],
         "training": {**training, **(in_images if loss == "smooth_ap" else {})},
         "search": {
@@ -228,6 +232,7 @@ class Surface:
 
     Attributes:
         key: Dataset and loss.
+        model: Model of the trainings.
         best: Its maximum.
         noise: Standard deviation of a seed among the best settings, nan where it is not known.
         errors: Value minus the prediction without it, of each training.
@@ -235,8 +240,8 @@ class Surface:
     """
 
     def __init__(self, record: Mapping[str, Any]) -> None:
-        self.key = (record["dataset"], record["loss"])
-        (self.cell,) = make_experiment(*self.key, 16).cells()
+        self.key, self.model = (record["dataset"], record["loss"]), record["model"]
+        (self.cell,) = make_experiment(*self.key, 16, model=self.model).cells()
         self._bounds = self.cell.space.bounds()
         pairs = zip(record["again"], record["rep"], strict=True)
         again = [(index, value) for index, value in pairs if value is not None]
@@ -342,7 +347,7 @@ def search(
         prior: Settings right after the published ones.
     """
     cell = replace(surface.cell, seed=seed)
-    experiment = make_experiment(*surface.key, trials)
+    experiment = make_experiment(*surface.key, trials, model=surface.model)
     study = Study(cell, experiment.search, trials, prior=[PriorPoint(params, "benchmark") for params in prior])
     luck = np.random.default_rng(seed).normal(0, noise, trials)
     found = []
@@ -368,7 +373,7 @@ def best_of_journals(output: Path, surface: Surface) -> Iterator[Setting]:
     for path in sorted(output.glob("*/journal.jsonl")):
         for points in points_by_study(read_history(path.parent).trials.values()).values():
             config, best = points[0].first.config, ranked(points)
-            is_other = (config.model, config.loss) == ("head", loss) and Path(config.dataset).name != dataset
+            is_other = (config.model, config.loss) == (surface.model, loss) and Path(config.dataset).name != dataset
             if best and is_other and surface.cell.space.holds(best[0].first.params):
                 yield best[0].first.params
 
