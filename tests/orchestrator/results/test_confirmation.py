@@ -145,7 +145,7 @@ def test_the_verdict_says_whose_runs_settings_share_and_the_baseline_may_share_r
     other = add_trial(ledger, [10.0, 15.0])
     (plan,) = current_plans(CONFIRM, ledger.history)
     assert (plan.candidates, plan.baseline) == ((best.id, other.id), best.id)
-    append(ledger, "confirmation_planned", **plan.to_dict())
+    ledger.append(plan)
     open_test(
         ledger,
         [

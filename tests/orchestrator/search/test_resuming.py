@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Stage
 from orchestrator.search.resuming import check_folder, extend_experiment, how_to_resume, read_experiment
 from tests.support.experiments import add_trial, make_experiment, start

@@ -13,7 +13,6 @@ from mlflow import MlflowClient
 
 from orchestrator.cli import main
 from orchestrator.doctor.machine import Check
-from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import registry
 from orchestrator.tracking.address import default_uri
@@ -124,7 +123,7 @@ def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Pa
     there = runs.with_name("there")
     runs.rename(there)
     before = content(there)
-    tracker = Tracker(default_uri(there), there, "tiny", read_journal(there / "tiny" / "journal.jsonl"))
+    tracker = Tracker(default_uri(there), there, "tiny", there / "tiny" / "journal.jsonl")
     tracker.start()
     tracker.close(0.1)
     assert tracker.problem is not None and f"keeps its files in {runs}" in tracker.problem
@@ -181,7 +180,7 @@ def test_a_search_whose_experiment_is_deleted_meanwhile_says_how_to_bring_it_bac
     found = client.get_experiment_by_name("tiny")
     assert found is not None
     client.delete_experiment(found.experiment_id)
-    tracker = Tracker(default_uri(runs), runs, "tiny", read_journal(runs / "tiny" / "journal.jsonl"))
+    tracker = Tracker(default_uri(runs), runs, "tiny", runs / "tiny" / "journal.jsonl")
     tracker.start()
     tracker.close(0.1)
     assert tracker.problem is not None
