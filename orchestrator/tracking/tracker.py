@@ -91,7 +91,7 @@ class Tracker:
                 self._turn.close()
 
     def _deliver_until_closed(self) -> None:
-        failures, failed = store_failures(), 0
+        failures, pause = store_failures(), PAUSE
         while True:
             # The deadline is read before the journal: the search writes nothing after ``close``, so the pass that ends
             # the thread has read all.
@@ -99,13 +99,13 @@ class Tracker:
             self._read()
             try:
                 self._deliver(closing=deadline is not None)
-                self.problem, failed = None, 0
+                self.problem, pause = None, PAUSE
             except failures as error:
                 # The store may have carried out a request whose answer was lost. A new ``Store`` reads it again.
                 self._store = None
-                self.problem, failed = first_line(error), failed + 1
+                self.problem, pause = first_line(error), min(LONGEST_PAUSE, 2 * pause)
             if deadline is None:
-                self._is_closing.wait(min(LONGEST_PAUSE, PAUSE * 2**failed) if failed else PAUSE)
+                self._is_closing.wait(pause)
             elif self.problem is None or time.monotonic() > deadline:
                 return
             else:
