@@ -36,11 +36,9 @@ SETTINGS = (
 
 KILLED = """
 import sys
-from orchestrator.journal import ledger
-from tests.faults.driver import DeadlyJournal, Death
+from tests.faults.driver import Death, die
 
-DeadlyJournal.death = Death("epoch", "torn")
-ledger.Journal = DeadlyJournal
+die(Death("epoch", "torn"))
 from orchestrator.cli import main
 main(sys.argv[1:])
 """

@@ -20,8 +20,7 @@ from orchestrator.commands.options import (
     Storage,
     TrackingUri,
 )
-from orchestrator.journal.directory import find_directory
-from orchestrator.journal.reader import read_history
+from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.machines.cluster import Cluster
 from orchestrator.regression.claims import train_cells
 from orchestrator.text.terminal import path_text, say

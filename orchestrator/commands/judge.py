@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator.commands.options import DataRoot, ExperimentName, Json, Output
-from orchestrator.journal.directory import find_directory
-from orchestrator.journal.reader import read_history
+from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.results.answer import Answer
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.confirmation import Confirmation, confirmations

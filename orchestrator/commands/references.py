@@ -14,7 +14,7 @@ from msgspec import structs
 from typer.models import ArgumentInfo, OptionInfo
 
 from orchestrator.commands.config_schema import Key, describe_fields, markdown_table
-from orchestrator.journal.records import KINDS, LEFT_OUT, SHARED, Record, event_fields
+from orchestrator.journal.records import KINDS, LEFT_OUT, SHARED, Record
 
 EXIT_CODES = (
     (0, "done"),
@@ -180,7 +180,7 @@ JSON_TYPES: dict[Any, str] = {
 
 def list_fields(kind: type[Record]) -> list[Key]:
     """Return the fields of a kind of record in the order of the journal, without the fields that all records have."""
-    return _described_fields(kind, event_fields(kind))
+    return _described_fields(kind, kind.__struct_fields__[len(SHARED) :])
 
 
 def meaning_of(kind: type[Record]) -> str:

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Json, Output, TrackingUri
-from orchestrator.journal.directory import find_directory
-from orchestrator.journal.reader import read_history
+from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.report.experiment_report import report_experiment, report_experiments
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary

@@ -19,19 +19,11 @@ from orchestrator.doctor.machine import Check
 from orchestrator.experiment.yaml_text import YamlTextError, parse_yaml
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import (
-    Journal,
-    JournalError,
-    copy_name,
-    is_damaged,
-    keep_copy,
-    read_journal,
-    refuse_taken,
-    torn_bytes,
-)
+from orchestrator.journal.journal import JournalError, JournalReader, copy_name, keep_copy
+from orchestrator.journal.ledger import Ledger, refuse_taken
 from orchestrator.journal.lock import find_holder, find_processes, hold, left_scratch, read_lock
-from orchestrator.journal.reader import salvage
 from orchestrator.journal.records import EpochEnded, Record, has_ended
+from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.storage.checkpoints import Checkpoints
@@ -47,15 +39,10 @@ from orchestrator.storage.set_aside import (
 from orchestrator.storage.stores import FolderStore
 from orchestrator.text.addresses import without_password
 from orchestrator.tracking.connection import ExperimentDeletedError, StoreMovedError, first_line, store_failures
-from orchestrator.tracking.runs import restore
-from orchestrator.tracking.sync import find_differences
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.sync import DeliveryError, deliver, find_differences
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.extras import is_installed
 from trainables.files import write_whole
-
-SYNC_SECONDS = 120.0
-"""How many seconds a repair waits for a tracking store."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +107,16 @@ def find_breaches(directory: Path, uri: str, *, held: bool = False) -> Iterator[
     runs = not held and find_holder(directory) is not None
     if not runs and not held:
         yield from check_lock(directory)
+    reader = JournalReader(directory / JOURNAL_FILE)
     try:
-        records = read_journal(directory / JOURNAL_FILE)
+        records = list(reader.read_on())
     except JournalError as error:
-        yield _salvaged(directory / JOURNAL_FILE, error)
+        yield _salvaged(reader.path, error)
         return
     history = History.of(records)
-    yield from check_journal(directory / JOURNAL_FILE, records, history, runs=runs)
+    if reader.rest and not runs:
+        yield _torn(reader)
+    yield from check_journal(records, history)
     yield from check_passed_over(history)
     if not runs:
         yield from check_unknown(directory, history)
@@ -135,7 +125,7 @@ def find_breaches(directory: Path, uri: str, *, held: bool = False) -> Iterator[
         yield from check_checkpoints(trials, history, runs=runs)
     if not runs:
         yield from check_derived(directory, history)
-        yield from check_tracking(directory, history, records, uri)
+        yield from check_tracking(directory, history, uri)
 
 
 def check_lock(directory: Path) -> Iterator[Breach]:
@@ -150,16 +140,24 @@ def check_lock(directory: Path) -> Iterator[Breach]:
     yield Breach(Check("lock", "fail", found, "--repair, or the next start, clears up"), lambda: "cleared up")
 
 
-def check_journal(path: Path, records: list[Record], history: History, *, runs: bool) -> Iterator[Breach]:
-    """The journal's last record is whole, and each trial has every epoch once and one end."""
-    torn = 0 if runs else torn_bytes(path)
-    if torn:
-        content = path.read_bytes()
-        found = f"{path}: {torn} bytes of a record that was being written when the process was killed"
-        way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path, content).name}"
-        if is_damaged(content, len(content) - torn):
-            found = f"{path}: line {len(records) + 1}, the last: damaged"
-        yield Breach(Check("journal", "fail", found, way_out), _cut(path))
+def _torn(reader: JournalReader) -> Breach:
+    """Describe the end of a journal whose last record is not whole."""
+    path = reader.path
+    found = f"{path}: {len(reader.rest)} bytes of a record that was being written when the process was killed"
+    if reader.rest.endswith(b"\n"):
+        found = f"{path}: line {reader.count + 1}, the last: damaged"
+    way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path).name}"
+
+    def cut() -> str:
+        copy = keep_copy(path)
+        Ledger(path).close()
+        return f"cut off, and its event happens again; the file as it was: {copy}"
+
+    return Breach(Check("journal", "fail", found, way_out), cut)
+
+
+def check_journal(records: list[Record], history: History) -> Iterator[Breach]:
+    """Each trial has every epoch once and one end."""
     way_out = "the journal contradicts itself: restore it from a backup"
     ends = Counter(record.trial for record in records if has_ended(record))
     for trial in history.trials.values():
@@ -246,7 +244,7 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
             yield Breach(Check("file", "fail", found, way_out), _write(directory / name, text))
 
 
-def check_tracking(directory: Path, history: History, records: list[Record], uri: str) -> Iterator[Breach]:
+def check_tracking(directory: Path, history: History, uri: str) -> Iterator[Breach]:
     """MLflow has one run for each trial, in the trial's state, with all epochs, and knows where the run's files are."""
     if not is_installed("tracking"):
         way_out = "pip install 'icr-orchestrator[tracking]'"
@@ -254,7 +252,7 @@ def check_tracking(directory: Path, history: History, records: list[Record], uri
         yield Breach(Check("tracking", "warn", found, way_out))
         return
 
-    shown, mend = without_password(uri), _deliver(directory.resolve(), records, uri)
+    shown, mend = without_password(uri), _deliver(directory.resolve(), uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
     except ExperimentDeletedError as error:
@@ -280,7 +278,7 @@ def _mended(breach: Breach) -> Check:
         return breach.finding
     try:
         done = breach.mend()
-    except OSError as error:
+    except (OSError, DeliveryError) as error:
         return replace(breach.finding, way_out=f"could not be repaired: {error}")
     return replace(breach.finding, state="warn", way_out=f"repaired: {done}")
 
@@ -315,15 +313,6 @@ def _salvaged(path: Path, error: JournalError) -> Breach:
         return f"kept {len(found.kept)} records; the journal as it was: {copy}; resume trains again what is lost"
 
     return Breach(Check("journal", "fail", found.statement, found.way_out), write, hides=True)
-
-
-def _cut(path: Path) -> Callable[[], str]:
-    def cut() -> str:
-        copy = keep_copy(path, path.read_bytes())
-        Journal(path).close()
-        return f"cut off, and its event happens again; the file as it was: {copy}"
-
-    return cut
 
 
 def _set_aside(path: Path) -> Callable[[], str]:
@@ -367,18 +356,10 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
 
 
-def _deliver(directory: Path, records: Iterable[Record], uri: str) -> Callable[[], str]:
-    def deliver() -> str:
-        try:
-            # The user named this experiment, so an MLflow experiment that was deleted is restored before the delivery.
-            restore(uri, directory.parent, directory.name)
-        except store_failures() as error:
-            raise OSError(first_line(error)) from None
-        tracker = Tracker(uri, directory.parent, directory.name, records)
-        tracker.start()
-        tracker.close(SYNC_SECONDS)
-        if tracker.problem is not None:
-            raise OSError(tracker.problem)
+def _deliver(directory: Path, uri: str) -> Callable[[], str]:
+    def mend() -> str:
+        # The user named this experiment, so an MLflow experiment that was deleted is restored.
+        deliver(directory, directory.parent, uri, restores=True, held=True)
         return "delivered"
 
-    return deliver
+    return mend

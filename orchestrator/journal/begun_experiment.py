@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from trainables.plugins.plugin import Plugin
 
 
@@ -100,12 +102,10 @@ class BegunExperiment:
             searched_model=tuple(search.get("model_parameters", ())),
             gpus=float(gpus) if isinstance(gpus, int | float) and gpus > 0 else None,
             limits=values.get("budget") or {},
-            confirm=BegunConfirm(**{name: confirm[name] for name in _CONFIRM if name in confirm}) if confirm else None,
+            confirm=msgspec.convert(confirm, BegunConfirm) if confirm else None,
             plugins=tuple(Plugin(**plugin) for plugin in values.get("plugins", ())),
         )
 
-
-_CONFIRM = ("baseline", "verdict", "smallest_difference", "each_of")
 
 NO_EXPERIMENT = BegunExperiment.of({})
 """The experiment of a journal without the record of a start."""

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.journal.journal import JournalError
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import JournalError, read_journal
 from orchestrator.journal.trial import Trial
 from trainables.files import read_state, write_whole
 
@@ -40,6 +41,16 @@ def find_directory(experiment: str, output: Path) -> Path:
         f"{experiment}: no experiment of that name under {output}, nor a directory with a {JOURNAL_FILE}; "
         f"there are: {', '.join(there) or 'none'}. Name another with --output"
     )
+
+
+def read_history(directory: Path) -> History:
+    """Return the state of an experiment according to its journal, which another process may be writing.
+
+    Raises:
+        JournalError: If there is no journal, any record but the last is damaged, or a newer version wrote the journal.
+    """
+    path = directory / JOURNAL_FILE
+    return History.of(read_journal(path), str(path))
 
 
 def checkpoint_root(directory: Path, trial: Trial) -> Path:

@@ -14,7 +14,6 @@ from orchestrator.journal.records import (
     CheckpointDamaged,
     ConcurrencyLowered,
     ConfirmationPlan,
-    ConfirmationPlanned,
     EpochEnded,
     EvaluatedOnTest,
     ExperimentEnded,
@@ -367,8 +366,8 @@ def _open_test(history: History, record: OpenedTest) -> None:
         history.confirm_looks[dataset] = history.confirm_looks.get(dataset, 0) + 1
 
 
-def _plan(history: History, record: ConfirmationPlanned) -> None:
-    history.plans[record.dataset] = record.plan
+def _plan(history: History, record: ConfirmationPlan) -> None:
+    history.plans[record.dataset] = record.unwritten()
 
 
 def _test(history: History, record: EvaluatedOnTest) -> None:
@@ -400,7 +399,7 @@ _HANDLERS: Mapping[type[Record], Callable[[History, Any], None]] = {
     ConcurrencyLowered: _run_fewer,
     WarmStarted: _warm,
     PriorRead: _read_prior,
-    ConfirmationPlanned: _plan,
+    ConfirmationPlan: _plan,
     OpenedTest: _open_test,
     EvaluatedOnTest: _test,
 }

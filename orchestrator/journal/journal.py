@@ -3,26 +3,22 @@
 One JSON object a line: ``n`` (0, 1, 2 ... without a gap), ``time`` (the date, in seconds since the Unix epoch),
 ``elapsed`` (seconds since this process opened the journal, which no change of the machine's clock affects), ``kind``,
 the fields of the event, and ``crc``, the CRC-32 of the line up to ``crc``. The first line also has ``format``, the
-number of the journal's format; a journal without the number has format 1, else equal to format 2. A record is on the
-disk before ``append`` returns, which costs 0.3 ms on a local disk. A kill can tear only the last line: a torn line is
-cut off, and its event happens again.
+number of the journal's format; a journal without the number has format 1, else equal to format 2. ``ledger.py`` writes
+the lines. A kill can tear only the last line: a torn line is cut off, and its event happens again.
 
 ``records.py`` has the class of each kind of record.
 """
 
 import hashlib
 import json
-import logging
 import os
-import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
-from orchestrator.journal.lock import AlreadyRunningError, take
 from orchestrator.journal.records import CHECKSUM, Record, RecordError, read_record, read_values
 from trainables.errors import UserError
 from trainables.files import write_whole
@@ -30,10 +26,11 @@ from trainables.files import write_whole
 FORMAT = 2
 """Number of the format of new journals, and the highest format that this version reads."""
 
-Line = Mapping[str, Any]
-"""The values of a line by name, without its checksum."""
+PIECE = 8 * 2**20
+"""Bytes that are read at a time, so that a long journal is never in the memory as a whole."""
 
-_log = logging.getLogger(__name__)
+HEAD = 512
+"""Bytes at the beginning that identify a journal: they hold the time of its first start."""
 
 _CHECKSUM = b',"%b":"' % CHECKSUM.encode()
 
@@ -49,115 +46,104 @@ class JournalFormatError(JournalError):
     """A journal that this version does not read: of a newer format, or of population-based training."""
 
 
-class JournalGoneError(JournalError):
-    """A journal that was removed, moved or replaced while this process wrote it."""
-
-    exit_code = 1
+class JournalReplacedError(JournalError):
+    """The journal was replaced by another file, or has become shorter than the part that was read."""
 
 
-class Journal:
-    """A journal opened for writing; one process at a time.
+class JournalReader:
+    """Reads the records that were added since the last reading.
 
-    The process locks the journal itself as well, because a person may remove the lock file (see ``lock.py``) in the
-    belief that its process is dead.
+    The reader leaves an incomplete last record, which is being written or was torn by a kill, for the next reading.
+
+    Args:
+        path: Path of the journal, which may not exist yet.
 
     Attributes:
-        records: The records of the file when it was opened.
-        torn: Whether an incomplete or damaged last record was cut off; before a damaged record is cut off, the file is
-            copied.
+        count: Records read so far.
+        size: Bytes of these records.
+        rest: Bytes behind them at the last reading: an incomplete record or, with its newline, a damaged one.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create a journal, read it, and cut off a torn last record.
+        self.path = path
+        self.count = self.size = 0
+        self.rest = b""
+        self._head = b""
+        self._file: tuple[int, int] | None = None
+        self._looked_at = (0, 0)
+
+    def has_news(self) -> bool:
+        """Say, by one system call, whether the file has changed since the last reading."""
+        status = self._status()
+        return status is not None and (_identity(status) != self._file or _extent(status) != self._looked_at)
+
+    def read_on(self) -> Iterator[Record]:
+        """Yield the new records, oldest first; none where there is no journal yet.
 
         Raises:
-            JournalError: If any record but the last is damaged, or a newer version wrote the journal.
-            AlreadyRunningError: If another process writes it.
+            JournalReplacedError: If the journal is another file than before, or shorter than the part that was read; a
+                new reader can begin at its beginning.
+            JournalError: If a damaged record is followed by others, a record lacks something, or a newer version wrote
+                the journal.
         """
-        self._path = path
-        # Unbuffered: the kernel has each write at once, so a kill of this process loses nothing.
-        self._file = path.open("ab", buffering=0)
+        status = self._status()
+        if status is None:
+            return
+        with self.path.open("rb") as file:
+            head = file.read(HEAD)
+            # Compare contents as well, because a file system may give a new file the number of a removed file.
+            is_known = self._file in (None, _identity(status)) and head.startswith(self._head)
+            if not is_known or status.st_size < self.size:
+                raise JournalReplacedError(f"{self.path}: was replaced or cut while it was read")
+            self._file, self._looked_at = _identity(status), _extent(status)
+            file.seek(self.size)
+            self.rest = b""
+            while piece := file.read(PIECE):
+                records = self._take(self.rest + piece)
+                self._head = head[: self.size]
+                yield from records
+                if b"\n" in self.rest.rstrip(b"\n"):
+                    raise JournalError(
+                        f"{self.path}: line {self.count + 1}: damaged, and records follow it; restore the file from a "
+                        f"backup, or see by `orchestrator doctor {self.path.parent}` what can be kept without it"
+                    )
+
+    def _take(self, content: bytes) -> list[Record]:
+        """Return the whole records at the beginning of a piece of the journal, and keep the rest."""
+        records: list[Record] = []
+        # Views of one line at a time: copies of all lines would take longer than all checksums.
+        whole, view = 0, memoryview(content)
+        while end := content.find(b"\n", whole) + 1:
+            line, number = view[whole:end], self.count + len(records)
+            if not is_whole(line):
+                break
+            try:
+                if number == 0:
+                    check_format(read_values(line), self.path)
+                record = read_record(line)
+            except RecordError as error:
+                raise JournalError(f"{self.path}: line {number + 1}: {error}; restore the file from a backup") from None
+            if record.n != number:
+                break
+            records.append(record)
+            whole = end
+        self.count, self.size, self.rest = self.count + len(records), self.size + whole, content[whole:]
+        return records
+
+    def _status(self) -> os.stat_result | None:
         try:
-            refuse_taken(self._file, path)
-            content = path.read_bytes()
-            self.records, whole = _parse(content, path)
-        except UserError:
-            self._file.close()
-            raise
-        self.torn = whole < len(content)
-        if is_damaged(content, whole):
-            copy = keep_copy(path, content)
-            said = "%s: the last line, %d, is damaged and was cut off; its event happens again; the file as it was: %s"
-            _log.warning(said, path, len(self.records) + 1, copy)
-        self._count, self._size = len(self.records), whole
-        self._opened = time.monotonic()
-        self._file.truncate(whole)
-        os.fsync(self._file.fileno())
-
-    def append(self, kind: str, **fields: Any) -> Record:
-        """Write one event and force the event to the disk.
-
-        Args:
-            kind: What happened, e.g. ``epoch``.
-            fields: JSON values; a NaN is refused.
-
-        Returns:
-            The record as a later reading gives it.
-
-        Raises:
-            ValueError: If a field is NaN or infinite, or the kind of record needs another field.
-            OSError: If the disk is full; the journal then ends as before, or with a torn record.
-            JournalGoneError: If the journal is not, or no longer, the file of its name.
-        """
-        self._check_place()
-        elapsed = round(time.monotonic() - self._opened, 3)
-        number: dict[str, Any] = {"n": 0, "format": FORMAT} if self._count == 0 else {"n": self._count}
-        body = _encode({**number, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields})
-        # Made before the line is written, so that no journal holds a record that cannot be read.
-        line = _seal(body)
-        record = read_record(line)
-        try:
-            self._write(line)
-        except OSError:
-            # Part of a record may be in the file, and no record may follow it, even if the disk has room again.
-            self._file.truncate(self._size)
-            raise
-        self._count, self._size = self._count + 1, self._size + len(line)
-        return record
-
-    def _check_place(self) -> None:
-        try:
-            is_there = os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+            return self.path.stat()
         except FileNotFoundError:
-            is_there = False
-        if not is_there:
-            raise JournalGoneError(
-                f"{self._path}: was removed, moved or replaced while this process wrote it, so this process stops; "
-                f"the former file has all earlier records"
-            )
-
-    def _write(self, line: bytes) -> None:
-        # A disk with room for a part of the line writes that part and reports the error at the next write.
-        while line:
-            line = line[self._file.write(line) :]
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+            return None
 
 
-def refuse_taken(file: IO[Any], path: Path) -> None:
-    """Lock a journal until its file is closed.
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
-    Raises:
-        AlreadyRunningError: If another process writes the journal.
-    """
-    if not take(file):
-        raise AlreadyRunningError(
-            f"{path}: another process writes it, whatever the lock file beside it says; "
-            f"end that process, or wait for its end"
-        )
+
+def _extent(status: os.stat_result) -> tuple[int, int]:
+    # The time too, because a torn record can be replaced by a record of equal length.
+    return status.st_size, status.st_mtime_ns
 
 
 def read_journal(path: Path) -> list[Record]:
@@ -168,67 +154,16 @@ def read_journal(path: Path) -> list[Record]:
     """
     if not path.is_file():
         raise JournalError(f"{path}: no such journal; `orchestrator search` makes one")
-    return _parse(path.read_bytes(), path)[0]
+    return list(JournalReader(path).read_on())
 
 
-def torn_bytes(path: Path) -> int:
-    """Return how many bytes of an incomplete last record a journal ends with.
+def check_format(first: Mapping[str, Any], path: Path) -> None:
+    """Refuse a journal that this version might misread: in a newer format, or of population-based training.
 
-    Raises:
-        JournalError: If any record but the last is damaged.
+    Args:
+        first: The values of the first line by name.
+        path: Path of the journal, for messages.
     """
-    content = path.read_bytes()
-    return len(content) - _parse(content, path)[1]
-
-
-def is_damaged(content: bytes, whole: int) -> bool:
-    """Say whether a damaged record, not an incomplete record, follows the whole records of a journal."""
-    return whole < len(content) and content.endswith(b"\n")
-
-
-def copy_name(path: Path, content: bytes) -> Path:
-    """Return the path of the copy of a damaged journal; equal contents have the same path."""
-    return path.with_name(f"{path.name}.damaged-{hashlib.sha256(content).hexdigest()[:8]}")
-
-
-def keep_copy(path: Path, content: bytes) -> Path:
-    """Copy a damaged journal, and return the path of the copy."""
-    copy = copy_name(path, content)
-    write_whole(copy, content)
-    return copy
-
-
-def read_lines(path: Path) -> list[Line | None]:
-    """Return the values of all lines, even where their numbers are out of order; ``None`` for a damaged line.
-
-    Raises:
-        JournalFormatError: If this version does not read the journal.
-    """
-    content = path.read_bytes().splitlines(keepends=True)
-    lines: list[Line | None] = [read_values(line) if _is_whole(memoryview(line)) else None for line in content]
-    if lines and lines[0] is not None:
-        _check_format(lines[0], path)
-    return lines
-
-
-def rewrite(path: Path, lines: Sequence[Line]) -> None:
-    """Replace a journal by these lines, which are numbered anew."""
-    write_whole(path, b"".join(_seal(_encode({**line, "n": number})) for number, line in enumerate(lines)))
-
-
-def _encode(line: Line) -> str:
-    # Not by msgspec, which writes a NaN as null.
-    return json.dumps(line, separators=(",", ":"), allow_nan=False, ensure_ascii=True, default=msgspec.to_builtins)
-
-
-def _seal(body: str) -> bytes:
-    """Return the line of an encoded record, with its checksum before the closing brace."""
-    content = body.encode()
-    return b'%b%b%08x"}\n' % (content[:-1], _CHECKSUM, zlib.crc32(content))
-
-
-def _check_format(first: Line, path: Path) -> None:
-    """Refuse a journal that this version might misread: in a newer format, or of population-based training."""
     scheduler = (first.get("experiment") or {}).get("scheduler") or {}
     if scheduler.get("name") == "pbt":
         raise JournalFormatError(
@@ -248,49 +183,31 @@ def _check_format(first: Line, path: Path) -> None:
         )
 
 
-def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Record], int]:
-    """Return the whole records at the beginning of a piece of a journal, and how many bytes they take.
-
-    Args:
-        content: Bytes after the first ``known`` records.
-        path: Path of the journal, for messages.
-        known: Number of records before the piece, >= 0.
+def seal(values: Mapping[str, Any]) -> bytes:
+    """Return the line of a record, with its checksum as its last value.
 
     Raises:
-        JournalError: If a whole line is no record of its kind, or a newer version wrote the journal.
+        ValueError: If a value is NaN or infinite.
     """
-    records: list[Record] = []
-    # Views of one line at a time: copies of all lines would take longer than all checksums.
-    whole, view = 0, memoryview(content)
-    while end := content.find(b"\n", whole) + 1:
-        line, number = view[whole:end], known + len(records)
-        if not _is_whole(line):
-            break
-        try:
-            if number == 0:
-                _check_format(read_values(line), path)
-            record = read_record(line)
-        except RecordError as error:
-            raise JournalError(f"{path}: line {number + 1}: {error}; restore the file from a backup") from None
-        if record.n != number:
-            break
-        records.append(record)
-        whole = end
-    return records, whole
+    # Not by msgspec, which writes a NaN as null.
+    body = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=True, default=msgspec.to_builtins)
+    content = body.encode()
+    return b'%b%b%08x"}\n' % (content[:-1], _CHECKSUM, zlib.crc32(content))
 
 
-def _is_whole(line: memoryview) -> bool:
+def is_whole(line: memoryview) -> bool:
     """Say whether a line ends with its checksum."""
     checksum = zlib.crc32(b"}", zlib.crc32(line[:_SEAL_FROM]))
     return line[_SEAL_FROM:] == b'%b%08x"}\n' % (_CHECKSUM, checksum)
 
 
-def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
-    """Return the whole records of a journal and how many bytes they take."""
-    records, whole = whole_records(content, path)
-    if b"\n" in content[whole:].rstrip(b"\n"):
-        raise JournalError(
-            f"{path}: line {len(records) + 1}: damaged, and records follow it; restore the file from a backup, or see "
-            f"by `orchestrator doctor {path.parent}` what can be kept without it"
-        )
-    return records, whole
+def copy_name(path: Path) -> Path:
+    """Return the path of the copy of a damaged journal; equal contents have the same path."""
+    return path.with_name(f"{path.name}.damaged-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}")
+
+
+def keep_copy(path: Path) -> Path:
+    """Copy a damaged journal, and return the path of the copy."""
+    copy = copy_name(path)
+    write_whole(copy, path.read_bytes())
+    return copy

@@ -195,9 +195,11 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
         LockError: If the lock is not a file of its own, but a link.
     """
     with _open(directory / "lock") as file:
-        if not take(file):
-            raise AlreadyRunningError(_refusal(directory, _read(file)))
-        _clear_stale(directory, _read(file), _identity(file))
+        is_free, holder = take(file), _read(file)
+        if not is_free or not (holder is None or holder.is_here):
+            raise AlreadyRunningError(_refusal(directory, holder))
+        if holder is not None and holder.scratch is not None:
+            clear_scratch(Path(holder.scratch), _identity(file))
         _write(file, Holder.of_this_process(scratch))
         mark = None if scratch is None else mark_directory(scratch, _identity(file))
         try:
@@ -248,13 +250,10 @@ def make_scratch() -> Iterator[Path]:
 
 def find_holder(directory: Path) -> Holder | None:
     """Return the process that holds a directory, or ``None`` where no process does."""
-    path = directory / "lock"
-    if not path.is_file():
-        return None
-    with path.open("r", encoding="utf-8") as file:
-        holder = _read(file)
-        if holder is None or not holder.is_here:
-            return holder
+    holder = read_lock(directory)
+    if holder is None or not holder.is_here:
+        return holder
+    with (directory / "lock").open("r", encoding="utf-8") as file:
         return holder if is_taken(file) else None
 
 
@@ -295,16 +294,6 @@ def boot_id() -> str:
     """Return the id of the machine's present boot; empty where the system has none."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text(encoding="ascii").strip() if path.is_file() else ""
-
-
-def _clear_stale(directory: Path, holder: Holder | None, identity: str) -> None:
-    """Clear up after a holder that was killed, or refuse where the holder may live on another machine."""
-    if holder is None:
-        return
-    if not holder.is_here:
-        raise AlreadyRunningError(_refusal(directory, holder))
-    if holder.scratch is not None:
-        clear_scratch(Path(holder.scratch), identity)
 
 
 def _refusal(directory: Path, holder: Holder | None) -> str:

@@ -1,15 +1,9 @@
-"""The records of a journal: typed structs, of which a line names the kind, and the reader of a line.
+"""The records of a journal: typed structs, of which a line names the kind, and the reader of a line."""
 
-The metrics of an epoch are parsed only on access. A long journal consists mostly of them: for 5,000 trials, 60 MB in
-40,000 epochs. Most readers need one number of each epoch, and all numbers of few epochs.
-"""
-
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache, reduce
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from operator import or_
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import msgspec
 from msgspec import structs
@@ -44,40 +38,27 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         """Kind of the record, as in its line."""
         return str(self.__struct_config__.tag)
 
-    def event(self) -> dict[str, Any]:
-        """Return the fields of the event itself, under the names and in the order of the line."""
-        return _present({name: getattr(self, name) for name in event_fields(type(self))})
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the values of the line, without the checksum."""
-        return _present({name: getattr(self, name) for name in SHARED}) | {"kind": self.kind} | self.event()
+        """Return the values of the line by name and in their order, without the checksum."""
+        values = structs.asdict(self)
+        shared = {name: values.pop(name) for name in SHARED}
+        whole = {**shared, "kind": self.kind, **values}
+        return {name: value for name, value in whole.items() if value is not None or name not in LEFT_OUT}
+
+    def unwritten(self) -> Self:
+        """Return the event without its place and its date in the journal."""
+        return structs.replace(self, n=-1, format=None, time=0.0, elapsed=None)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a value of the line, or the default where the line has none of the name."""
         return self.to_dict().get(name, default)
 
-    def keys(self) -> Iterable[str]:
-        """Return the names of the values of the line."""
-        return self.to_dict().keys()
-
     def __getitem__(self, name: str) -> Any:
         return self.to_dict()[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.to_dict()
 
 
 SHARED = Record.__struct_fields__
 """Names of the fields that records of all kinds have, in the order of the line."""
-
-
-def event_fields(kind: type[Record]) -> tuple[str, ...]:
-    """Return the names of the fields that a kind of record has beside ``SHARED``, in the order of the line."""
-    return kind.__struct_fields__[len(SHARED) :]
-
-
-def _present(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None or name not in LEFT_OUT}
 
 
 class TrialRecord(Record, frozen=True, kw_only=True):
@@ -91,22 +72,7 @@ class TrialRecord(Record, frozen=True, kw_only=True):
 
 
 class UnknownRecord(Record, frozen=True, kw_only=True):
-    """A record of a kind that this version does not know, which is ignored.
-
-    Attributes:
-        line: The values of the line by name, without its checksum.
-    """
-
-    line: Mapping[str, Any]
-
-    @property
-    def kind(self) -> str:
-        """Kind of the record, as in its line."""
-        return str(self.line["kind"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values of the line, without the checksum."""
-        return dict(self.line)
+    """A record of a kind that this version does not know, of which only the time counts."""
 
 
 class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_started"):
@@ -239,77 +205,6 @@ class ConcurrencyLowered(Record, frozen=True, kw_only=True, tag="concurrency_low
     trials: int
 
 
-class Metrics(Mapping[str, float]):
-    """Numbers by name, from the text of a JSON object that holds nothing but numbers.
-
-    Args:
-        text: Text of the object, as the journal writes it: without white space, in ASCII.
-    """
-
-    __slots__ = ("_text", "_values")
-
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-        # Of an object or a list inside, which no version writes, ``get`` would find the numbers.
-        is_flat = text.rfind(b"{") == 0 and b"[" not in text
-        self._values: dict[str, float] | None = None if is_flat else msgspec.json.decode(text)
-
-    def __getitem__(self, name: str) -> float:
-        found = self.get(name)
-        if found is None:
-            raise KeyError(name)
-        number: float = found
-        return number
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the number of a name, or the default where the name is missing."""
-        # Read the text first: another thread that parses all numbers sets the values before it drops the text.
-        text, values = self._text, self._values
-        if values is not None:
-            return values.get(name, default)
-        first, later = _keys(name)
-        place = text.find(later)
-        if place >= 0:
-            return _number_at(text, place + len(later))
-        return _number_at(text, len(first)) if text.startswith(first) else default
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.get(name) is not None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
-
-    def __len__(self) -> int:
-        return len(self._read())
-
-    def __repr__(self) -> str:
-        return repr(self._read())
-
-    def _read(self) -> dict[str, float]:
-        """Parse all numbers and drop the text."""
-        text, values = self._text, self._values
-        if values is None:
-            self._values = values = msgspec.json.decode(text)
-            self._text = b""
-        return values
-
-
-def _number_at(text: bytes, start: int) -> float:
-    end = text.find(b",", start)
-    number = text[start : end if end >= 0 else -1]
-    return float(number) if b"." in number or b"e" in number else int(number)
-
-
-@lru_cache(maxsize=256)
-def _keys(name: str) -> tuple[bytes, bytes]:
-    """Return how the text writes a name: as the first name, and after another number.
-
-    Neither text can occur inside another name, because a quotation mark in a name follows a backslash.
-    """
-    written = json.dumps(name).encode() + b":"
-    return b"{" + written, b"," + written
-
-
 class TrialCreated(TrialRecord, frozen=True, kw_only=True, tag="trial_created"):
     """A trial was suggested or planned; the record is written before the trial runs.
 
@@ -354,32 +249,6 @@ class EpochEnded(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
     metrics: Mapping[str, float]
     state: TrialState
 
-    def event(self) -> dict[str, Any]:
-        """Return the fields of the event itself, with all its numbers."""
-        return super().event() | {"metrics": dict(self.metrics)}
-
-
-class EpochLine(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
-    """The line of an ``EpochEnded`` as it is decoded: with the text of its metrics."""
-
-    epoch: int
-    metrics: msgspec.Raw
-    state: TrialState
-
-    @property
-    def record(self) -> EpochEnded:
-        """The record of the line."""
-        return EpochEnded(
-            n=self.n,
-            format=self.format,
-            time=self.time,
-            elapsed=self.elapsed,
-            trial=self.trial,
-            epoch=self.epoch,
-            metrics=Metrics(bytes(self.metrics)),
-            state=self.state,
-        )
-
 
 class TrialRetried(TrialRecord, frozen=True, kw_only=True, tag="trial_retried"):
     """A trial failed and resumes from its newest good checkpoint.
@@ -420,41 +289,10 @@ def has_ended(record: Record) -> TypeGuard[EpochEnded | TrialEnded]:
     return isinstance(record, (EpochEnded, TrialEnded)) and record.state is not TrialState.RUNNING
 
 
-@dataclass(frozen=True)
-class ConfirmationPlan:
-    """The design of the confirmation on one dataset.
-
-    The plan is recorded before its values, because the level of the verdict depends on what had been seen before it.
-
-    Attributes:
-        dataset: Name of the dataset.
-        candidates: Ids of the trials of the search that are trained again, in the order of training.
-        seeds: Seeds of each candidate in a fixed design; ``None`` in a race.
-        trainings: Most trainings of a race; ``None`` in a fixed design.
-        baseline: Label or loss of the baseline; ``None`` where there is none.
-        looks: How often values of this confirmation had been seen when the plan was made: test was opened for repeats
-            on the dataset, or an earlier plan was replaced whose candidates could already be compared on val.
-        first: Seeds of each candidate in the first round of a race; ``None`` in a fixed design, and in a race of an
-            older version, which gave out its trainings by another rule.
-        level: Level of the verdict if nothing had been seen before; ``None`` in a plan of an older version.
-    """
-
-    dataset: str
-    candidates: tuple[str, ...]
-    seeds: int | None
-    trainings: int | None
-    baseline: str | None
-    looks: int
-    first: int | None = None
-    level: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values."""
-        return asdict(self)
-
-
-class ConfirmationPlanned(Record, frozen=True, kw_only=True, tag="confirmation_planned"):
+class ConfirmationPlan(Record, frozen=True, kw_only=True, tag="confirmation_planned"):
     """The trials of a dataset that are trained again were chosen; written before the first of these trainings.
+
+    The level of the verdict depends on the values that had been seen before.
 
     Attributes:
         dataset: Name of the dataset.
@@ -476,16 +314,6 @@ class ConfirmationPlanned(Record, frozen=True, kw_only=True, tag="confirmation_p
     looks: int
     first: int | None = None
     level: float | None = None
-
-    @classmethod
-    def of(cls, plan: ConfirmationPlan) -> "ConfirmationPlanned":
-        """Return the record of a plan."""
-        return cls(**plan.to_dict())
-
-    @property
-    def plan(self) -> ConfirmationPlan:
-        """The plan that the record holds."""
-        return msgspec.convert(self, ConfirmationPlan, from_attributes=True)
 
 
 class OpenedTest(Record, frozen=True, kw_only=True, tag="test_opened"):
@@ -530,7 +358,7 @@ RECORDS: tuple[type[Record], ...] = (
     ConcurrencyLowered,
     TrialRetried,
     TrialEnded,
-    ConfirmationPlanned,
+    ConfirmationPlan,
     OpenedTest,
     EvaluatedOnTest,
     ExperimentEnded,
@@ -540,10 +368,7 @@ RECORDS: tuple[type[Record], ...] = (
 KINDS: dict[str, type[Record]] = {str(record.__struct_config__.tag): record for record in RECORDS}
 """Kind, as in a line -> its class."""
 
-_DECODER: msgspec.json.Decoder[Record] = msgspec.json.Decoder(
-    reduce(or_, (EpochLine if record is EpochEnded else record for record in RECORDS))
-)
-
+_DECODER: msgspec.json.Decoder[Record] = msgspec.json.Decoder(reduce(or_, RECORDS))
 
 CHECKSUM = "crc"
 """Name of the last value of a line."""
@@ -560,45 +385,26 @@ def read_record(line: bytes | memoryview) -> Record:
         RecordError: If the line is no record, a field is missing, or a field has a value that is not allowed.
     """
     try:
-        record = _DECODER.decode(line)
-    except msgspec.DecodeError:
-        return parse(read_values(line))
-    return record.record if isinstance(record, EpochLine) else record
+        return _DECODER.decode(line)
+    except msgspec.DecodeError as error:
+        values = read_values(line)
+        kind = values.get("kind")
+        if not isinstance(kind, str):
+            raise RecordError("a record without a kind") from None
+        if kind in KINDS:
+            raise RecordError(f"a record of kind {kind}: {error}") from None
+        return UnknownRecord(**{name: values[name] for name in SHARED if name in values})
 
 
 def read_values(line: bytes | memoryview) -> dict[str, Any]:
     """Return the values of a line by name, without its checksum.
 
     Raises:
-        RecordError: If the line is no JSON object with a kind.
+        RecordError: If the line is no JSON object.
     """
     try:
-        values: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        values = msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise RecordError(f"no record: {error}") from None
     values.pop(CHECKSUM, None)
     return values
-
-
-def parse(values: Mapping[str, Any]) -> Record:
-    """Return the typed record of the values of a line; fields that the kind does not have are ignored.
-
-    Args:
-        values: The line's values by name, without its checksum.
-
-    Raises:
-        RecordError: If a field is missing, or has a value that is not allowed.
-    """
-    name = values.get("kind")
-    if not isinstance(name, str):
-        raise RecordError("a record without a kind")
-    if name not in KINDS:
-        return UnknownRecord(line=values, **{field: values[field] for field in SHARED if field in values})
-    kind = KINDS[name]
-    required = (field.name for field in structs.fields(kind) if field.required)
-    if missing := [field for field in required if field not in values]:
-        raise RecordError(f"a record of kind {name} without {', '.join(missing)}")
-    try:
-        return msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:
-        raise RecordError(f"a record of kind {name}: {error}") from None

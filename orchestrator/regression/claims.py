@@ -21,9 +21,8 @@ from orchestrator.claims.certificate import (
 from orchestrator.claims.claims import Claims
 from orchestrator.claims.engine import Outcome
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
-from orchestrator.journal.reader import read_history
 from orchestrator.machines.cluster import Cluster, git_revision
 from orchestrator.regression.comparison import ALARMS, Finding, overall
 from orchestrator.regression.reruns import Request, Rerun, find_fresh, name_rerun, past_reruns, write_outcome

@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from orchestrator.journal.directory import checkpoint_root, read_runs
+from orchestrator.journal.directory import checkpoint_root, read_history, read_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
-from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.report.page import Page, build_page
 from orchestrator.report.queries import Queries, retrieve

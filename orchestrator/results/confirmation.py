@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from msgspec import structs
+
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunConfirm
 from orchestrator.journal.history import History
@@ -377,8 +379,8 @@ def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
     if recorded is None:
         return wanted
     before = Confirmation(history, wanted.dataset, recorded)
-    same_design = replace(wanted, looks=recorded.looks, baseline=recorded.baseline)
-    older = replace(same_design, first=recorded.first, level=recorded.level) == recorded
+    same_design = structs.replace(wanted, looks=recorded.looks, baseline=recorded.baseline)
+    older = structs.replace(same_design, first=recorded.first, level=recorded.level) == recorded
     if older and (recorded.first == wanted.first or (before.race.older and before.race.ended is not None)):
         return recorded
     # The test split was opened for every training of the wanted plan, so no further look has to be planned.
@@ -386,7 +388,7 @@ def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
         return recorded
     # Where only the version of the product changed, nobody chose a design for the values.
     seen = 0 if older else _can_be_compared(recorded, history)
-    return replace(wanted, looks=max(wanted.looks, recorded.looks + seen))
+    return structs.replace(wanted, looks=max(wanted.looks, recorded.looks + seen))
 
 
 def _can_be_compared(plan: ConfirmationPlan, history: History) -> bool:

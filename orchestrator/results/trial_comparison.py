@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
-from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Column, Table
 from orchestrator.results.candidates import DatasetVerdict

@@ -15,7 +15,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.records import (
     CheckpointDamaged,
-    ConfirmationPlanned,
+    ConfirmationPlan,
     EpochEnded,
     EvaluatedOnTest,
     LimitNoted,
@@ -210,7 +210,7 @@ class LiveDisplay(Display):
         self._epochs.listen(record)
         if isinstance(record, EpochEnded):
             self._heartbeat.hear()
-        if isinstance(record, ConfirmationPlanned) or has_ended(record):
+        if isinstance(record, ConfirmationPlan) or has_ended(record):
             self._races = race_lines(self._progress.history)
         if isinstance(record, LimitNoted):
             self._limits[record.message] = None

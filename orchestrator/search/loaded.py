@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.directory import find_directory
+from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.journal.history import History
-from orchestrator.journal.reader import read_history
 from orchestrator.results import frames
 from orchestrator.results.answers import summarise
 from orchestrator.results.confirmation import confirmations

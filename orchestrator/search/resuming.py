@@ -11,9 +11,8 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import Document, override, validate
-from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
-from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.results.confirmation_plan import choose_candidates

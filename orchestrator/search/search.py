@@ -12,7 +12,7 @@ from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import ConfirmationPlanned, ExperimentEnded
+from orchestrator.journal.records import ExperimentEnded
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.answers import summarise
@@ -244,7 +244,7 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
         # Recorded before the first training, because the level of the verdict depends on how often the test split had
         # been opened when the confirmation was planned.
         if ledger.history.plans.get(plan.dataset) != plan:
-            ledger.append(ConfirmationPlanned.of(plan))
+            ledger.append(plan)
     if not plans:
         return None
     with stage_displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:

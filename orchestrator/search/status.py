@@ -9,10 +9,9 @@ from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
-from orchestrator.journal.journal import JournalError
+from orchestrator.journal.journal import JournalError, JournalReader, JournalReplacedError
 from orchestrator.journal.lock import Holder, find_holder
 from orchestrator.journal.points import points_of
-from orchestrator.journal.reader import JournalReader, JournalReplacedError
 from orchestrator.journal.records import EpochEnded, ExperimentStarted, Record
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import current_plans, most_trainings, races_of

@@ -10,12 +10,11 @@ from itertools import islice
 from pathlib import Path
 
 from orchestrator.experiment.experiment import Cell, Experiment
-from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import points_by_study, ranked
-from orchestrator.journal.reader import read_history
 from orchestrator.journal.records import PriorRead
 from orchestrator.journal.trial import PriorPoint
 from orchestrator.studies.warm_start import is_alike

@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.experiment.experiment import Cell, Experiment, data_key
-from orchestrator.journal.directory import find_directory
+from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
-from orchestrator.journal.reader import read_history
 from orchestrator.journal.records import WarmStarted
 from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
 from trainables.config import TrialConfig

@@ -176,28 +176,37 @@ def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -
     return os.fdopen(descriptor, "rb")
 
 
-def count_experiments(uri: str) -> int:
-    """Return how many experiments a store holds, after a single attempt of a few seconds.
+@contextmanager
+def asking(uri: str) -> Iterator["MlflowClient"]:
+    """Ask a store within a ``with`` block; each answer has a few seconds, because a person is waiting.
 
     Raises:
-        StoreMovedError: If the folder of the database was moved or copied.
-        ConnectionError: If the store does not answer.
+        StoreMovedError: As the block raises it.
+        ConnectionError: If the store does not answer, or refuses a request.
     """
     hush()
     failures = store_failures()
     from mlflow import MlflowClient
 
+    usual = os.environ[TIMEOUT]
+    os.environ[TIMEOUT] = "5" if TIMEOUT_IS_OURS else usual
     try:
-        with hurried():
-            client = MlflowClient(tracking_uri=uri)
-            experiments = client.search_experiments()
-        for experiment in experiments:
-            refuse_moved(client, experiment, is_writing=False)
-        return len(experiments)
+        yield MlflowClient(tracking_uri=uri)
     except StoreMovedError:
         raise
     except failures as error:
         raise ConnectionError(f"{without_password(uri)}: {first_line(error)}") from None
+    finally:
+        os.environ[TIMEOUT] = usual
+
+
+def count_experiments(uri: str) -> int:
+    """Return how many experiments a store holds; the errors are those of ``asking``."""
+    with asking(uri) as client:
+        experiments = client.search_experiments()
+        for experiment in experiments:
+            refuse_moved(client, experiment, is_writing=False)
+        return len(experiments)
 
 
 def find_run(client: "MlflowClient", experiment_id: str, trial: str) -> "Run | None":
@@ -209,17 +218,3 @@ def find_run(client: "MlflowClient", experiment_id: str, trial: str) -> "Run | N
     pattern = re.sub(r"[^A-Za-z0-9.-]", "_", trial)
     runs = client.search_runs([experiment_id], f"tags.trial LIKE '{pattern}'")
     return next((run for run in runs if run.data.tags["trial"] == trial), None)
-
-
-@contextmanager
-def hurried() -> Iterator[None]:
-    """Wait for answers for a few seconds only, because a person is waiting."""
-    if not TIMEOUT_IS_OURS:
-        yield
-        return
-    usual = os.environ[TIMEOUT]
-    os.environ[TIMEOUT] = "5"
-    try:
-        yield
-    finally:
-        os.environ[TIMEOUT] = usual

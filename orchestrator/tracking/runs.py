@@ -5,7 +5,7 @@ sends its params, its tags and its epochs in one request.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +40,7 @@ class Run:
         best: The epoch whose metrics the run shows as those of the best epoch, 0 for none.
         tested: Whether the run has test metrics.
         described: Whether the run has its params, and so the file of its config, which is sent before them.
-        has_weights: Whether the run has the file of its best model.
-        has_ranks: Whether the run has the files of the ranks of its queries.
+        sent: Which files the run has: ``weights`` of its best model, ``ranks`` of its queries.
         parent: MLflow's id of the run of its study; empty for the run of a study.
     """
 
@@ -52,51 +51,36 @@ class Run:
     best: int = 0
     tested: bool = False
     described: bool = False
-    has_weights: bool = False
-    has_ranks: bool = False
+    sent: set[str] = field(default_factory=set)
     parent: str = ""
 
     @property
-    def fullness(self) -> tuple[int, bool, bool, bool, bool]:
+    def fullness(self) -> tuple[int, bool, int, bool]:
         """Sort key: of two runs of one trial, the run with the greater key holds more."""
-        return self.step, self.tested, self.has_weights, self.has_ranks, self.described
+        return self.step, self.tested, len(self.sent), self.described
 
 
-def restore(uri: str, output: Path, experiment: str) -> None:
-    """Restore an experiment that was deleted in MLflow's pages, with its runs; other experiments stay as they are.
-
-    Raises:
-        MlflowException: If the store does not answer; see ``store_failures``.
-    """
-    client = connection.connect(uri, output)
-    found = client.get_experiment_by_name(experiment)
-    if found is not None and found.lifecycle_stage == "deleted":
-        client.restore_experiment(found.experiment_id)
-
-
-def find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
+def find_experiment(client: "MlflowClient", name: str, *, restores: bool = False) -> "Experiment | None":
     """Return the experiment of a name, or ``None``.
 
     Raises:
-        ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
+        ExperimentDeletedError: If the experiment was deleted in MLflow's pages, and ``restores`` is false.
         StoreMovedError: If the folder of the database was moved or copied.
     """
     found = client.get_experiment_by_name(name)
-    if found is not None and found.lifecycle_stage == "deleted":
-        raise connection.ExperimentDeletedError(f"the experiment {name} was deleted in MLflow's pages")
-    if found is not None:
-        connection.refuse_moved(client, found)
+    if found is None:
+        return None
+    if found.lifecycle_stage == "deleted":
+        if not restores:
+            raise connection.ExperimentDeletedError(f"the experiment {name} was deleted in MLflow's pages")
+        client.restore_experiment(found.experiment_id)
+    connection.refuse_moved(client, found)
     return found
 
 
-def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> str:
-    """Return MLflow's id of an experiment, which is made if it is missing.
-
-    Raises:
-        ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
-        StoreMovedError: If the folder of the database was moved or copied.
-    """
-    found = find_experiment(client, name)
+def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path, *, restores: bool = False) -> str:
+    """Return MLflow's id of an experiment, which is made if it is missing; the errors are of ``find_experiment``."""
+    found = find_experiment(client, name, restores=restores)
     if found is not None:
         return str(found.experiment_id)
     # A server chooses where its artifacts go. Of a database MLflow would put them under the folder where the user is.
@@ -125,8 +109,7 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
                         best=int(metrics.get(BEST_EPOCH, 0)),
                         tested=any(metric.startswith("test/") for metric in metrics),
                         described=bool(run.data.params),
-                        has_weights="weights" in run.data.tags,
-                        has_ranks="ranks" in run.data.tags,
+                        sent={"weights", "ranks"} & run.data.tags.keys(),
                         parent=run.data.tags.get(PARENT, ""),
                     ),
                 )
@@ -175,22 +158,22 @@ class RunBatch:
 
         self._tags += [RunTag(name, value) for name, value in tags.items()]
 
-    def add_step(self, metrics: Mapping[str, float], seconds: float, step: int) -> None:
-        """Add all metrics of a step, which are sent in one request; afterwards the run's ``step`` is this step.
+    def add_metrics(
+        self, metrics: Mapping[str, float], seconds: float, step: int | None, *, ends_step: bool = False
+    ) -> None:
+        """Add metrics, which are sent in one request.
 
         Args:
             metrics: Metric -> value.
             seconds: Date of the metrics, in seconds since the Unix epoch.
-            step: Step of the metrics, higher than the step of the previous call.
+            step: Step of the metrics.
+            ends_step: Whether these are all metrics of the step, which is the run's ``step`` once they were sent.
         """
-        self._make_room(len(metrics))
+        if len(self._params) + len(self._tags) + len(self._metrics) + len(metrics) > LIMIT:
+            self.send()
         self._metrics += metrics_of(metrics, seconds, step)
-        self._step = step
-
-    def add_metrics(self, metrics: Mapping[str, float], seconds: float, step: int | None) -> None:
-        """Add metrics without a change of the run's ``step``."""
-        self._make_room(len(metrics))
-        self._metrics += metrics_of(metrics, seconds, step)
+        if ends_step:
+            self._step = step or 0
 
     def send(self) -> None:
         """Send the params, tags and metrics that were added since the last call, if there are any."""
@@ -199,10 +182,6 @@ class RunBatch:
         self._client.log_batch(self._run.id, metrics=self._metrics, params=self._params, tags=self._tags)
         self._run.step = self._step
         self._forget()
-
-    def _make_room(self, metrics: int) -> None:
-        if len(self._params) + len(self._tags) + len(self._metrics) + metrics > LIMIT:
-            self.send()
 
     def _forget(self) -> None:
         self._params: list[Param] = []

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -34,14 +34,10 @@ from orchestrator.tracking.description import (
     params_of,
     run_name,
     tags_of,
-    trial_artifacts,
 )
 from orchestrator.tracking.runs import PARENT, Run, RunBatch, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.winners import ranks_file, weights_file
-
-if TYPE_CHECKING:
-    from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 
 class StudyCurve:
@@ -89,40 +85,6 @@ class StudyCurve:
             self._best = trial.best_value
 
 
-def send_texts(run: Run, texts: Mapping[str, str], uri: str) -> None:
-    """Send files by their names; an existing file of the run is overwritten.
-
-    Args:
-        run: Run to which the files belong.
-        texts: Name -> content.
-        uri: Address of MLflow's store.
-    """
-    if not texts:
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in texts.items():
-            (Path(folder) / name).write_text(text, encoding="utf-8")
-        _repository(run, uri).log_artifacts(folder)
-
-
-def send_files(run: Run, files: list[Path], uri: str) -> None:
-    """Send files under their own names; an existing file of the run is overwritten."""
-    repository = _repository(run, uri)
-    for file in files:
-        repository.log_artifact(str(file))
-
-
-def _repository(run: Run, uri: str) -> "ArtifactRepository":
-    """Return the place of a run's files.
-
-    MLflow's client would ask the store for the place of the run's files, which the run has in ``artifacts``, and keep
-    7 KB and a pool of threads for each of the newest 1,024 runs.
-    """
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-    return get_artifact_repository(run.artifacts, tracking_uri=uri)
-
-
 STATUS = {
     TrialState.RUNNING: "RUNNING",
     TrialState.FINISHED: "FINISHED",
@@ -131,6 +93,9 @@ STATUS = {
     TrialState.FAILED: "FAILED",
 }
 """State of a trial -> status of its run; the tag ``state`` has the exact state."""
+
+ENDED_STATUS = {**STATUS, TrialState.RUNNING: "KILLED"}
+"""``STATUS`` after the end of a search, when no process trains what the journal holds as running."""
 
 
 class Store:
@@ -142,7 +107,9 @@ class Store:
         duplicates: Runs that had been made twice, and are in MLflow's trash now.
     """
 
-    def __init__(self, uri: str, output: Path, experiment: str, directory: Path | None = None) -> None:
+    def __init__(
+        self, uri: str, output: Path, experiment: str, directory: Path | None = None, *, restores: bool = False
+    ) -> None:
         """Connect, make the experiment if it is missing, and find the existing runs.
 
         Args:
@@ -150,16 +117,17 @@ class Store:
             output: Root of all output, where the default store lies.
             experiment: Name of the experiment.
             directory: The experiment's directory; by default ``output / experiment``.
+            restores: Restore the experiment, with its runs, if it was deleted in MLflow's pages.
 
         Raises:
             MlflowException: If the store does not answer; see ``store_failures``.
-            ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
+            ExperimentDeletedError: If the experiment was deleted in MLflow's pages, and ``restores`` is false.
             StoreMovedError: If the folder of the database was moved or copied.
         """
         self._directory = directory or output / experiment
         self._uri, self._output = uri, output
         self._client = connection.connect(uri, output)
-        self._experiment = find_or_make(self._client, experiment, uri, output)
+        self._experiment = find_or_make(self._client, experiment, uri, output, restores=restores)
         self._shown: dict[str, str] = {}
         self._curves: dict[str, StudyCurve] = {}
         self._shown_until = 0
@@ -185,21 +153,16 @@ class Store:
             run, was_made = self._find_trial(trial, history, parent.id, end_tags)
             self._place_below(parent, run)
             batch = RunBatch(self._client, run)
-            texts: dict[str, str] = {}
             if not run.described:
                 self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
-                texts |= _describe(run, batch, params_of(trial), "config.yaml", trial.config.to_dict())
+                self._describe(run, batch, params_of(trial), "config.yaml", trial.config.to_dict())
             _add_epochs(trial, run, batch)
             _add_best(trial, run, batch)
             _add_test(trial, run, batch, history)
-            if run.status != status[trial.state]:
-                batch.add_tags({} if was_made else end_tags)
-                texts |= trial_artifacts(trial) if trial.has_ended else {}
-            # The files go first, because the params of the batch say that the file of the config has been sent.
-            send_texts(run, texts, self._uri)
+            if run.status != status[trial.state] and not was_made:
+                batch.add_tags(end_tags)
             batch.send()
-            self._send_weights(trial, run)
-            self._send_ranks(trial, run)
+            self._send_results(trial, run)
             # Last, because a run that has its status lacks nothing.
             self._set_status(run, status[trial.state], trial.ended)
 
@@ -209,8 +172,9 @@ class Store:
             self._send_progress(study, self._runs[study], history)
         self._shown_until = len(history.ended)
 
-    def end_studies(self, history: History, status: str) -> None:
+    def end_studies(self, history: History) -> None:
         """Send the final results of studies and confirmed candidates, and set the status of the studies' runs."""
+        status = "FINISHED" if history.finished else "KILLED"
         for name in dict.fromkeys(trial.study for trial in history.trials.values()):
             run = self._runs.get(name)
             if run is None:
@@ -251,7 +215,7 @@ class Store:
         batch = RunBatch(self._client, run)
         for count, values, at in self._curves.setdefault(study, StudyCurve(study)).grow(history):
             if count > run.step:
-                batch.add_step(values, at, count)
+                batch.add_metrics(values, at, count, ends_step=True)
         batch.send()
 
     def _send_candidate(self, candidate: ConfirmedCandidate, history: History) -> None:
@@ -268,11 +232,10 @@ class Store:
         self._place_below(parent, run)
         batch = RunBatch(self._client, run)
         if not run.described:
-            texts = _describe(run, batch, params_of(trial), "config.yaml", trial.config.to_dict())
-            send_texts(run, texts, self._uri)
+            self._describe(run, batch, params_of(trial), "config.yaml", trial.config.to_dict())
         if run.step < candidate.seeds:
             self._client.update_run(run.id, name=name)
-            batch.add_step(candidate.metrics, candidate.ended, candidate.seeds)
+            batch.add_metrics(candidate.metrics, candidate.ended, candidate.seeds, ends_step=True)
         batch.add_tags(candidate.tags)
         batch.send()
         self._set_status(run, "FINISHED", candidate.ended)
@@ -293,7 +256,7 @@ class Store:
         if not run.described:
             batch = RunBatch(self._client, run)
             params = {"sampler": history.experiment.sampler, "metric": history.metric}
-            send_texts(run, _describe(run, batch, params, "experiment.yaml", history.experiment.values), self._uri)
+            self._describe(run, batch, params, "experiment.yaml", history.experiment.values)
             batch.send()
             self._show(history)
         return run
@@ -318,21 +281,36 @@ class Store:
             self._client.set_tag(run.id, PARENT, parent.id)
             run.parent = parent.id
 
-    def _send_weights(self, trial: Trial, run: Run) -> None:
-        """Send the file of the best model, if it exists, then a tag that says so."""
-        file = weights_file(self._directory, trial.id)
-        if not run.has_weights and file.is_file():
-            send_files(run, [file], self._uri)
-            self._client.set_tag(run.id, "weights", file.name)
-            run.has_weights = True
+    def _describe(
+        self, run: Run, batch: RunBatch, params: Mapping[str, Any], file: str, content: Mapping[str, Any]
+    ) -> None:
+        """Send the file of a config, then add the params, which say that the run has the file."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / file
+            path.write_text(yaml.safe_dump(dict(content), sort_keys=False), encoding="utf-8")
+            self._send_files(run, [path])
+        batch.add_params(params)
+        # Where a request fails, the next attempt reads from the store what the run holds.
+        run.described = True
 
-    def _send_ranks(self, trial: Trial, run: Run) -> None:
-        """Send both files of the ranks, if they exist, then a tag that says so."""
-        files = [ranks_file(self._directory, trial, split) for split in ("val", "test")]
-        if not run.has_ranks and all(file.is_file() for file in files):
-            send_files(run, files, self._uri)
-            self._client.set_tag(run.id, "ranks", " ".join(file.name for file in files))
-            run.has_ranks = True
+    def _send_results(self, trial: Trial, run: Run) -> None:
+        """Send the file of the best model, and both files of the ranks, if they exist; then a tag that says so."""
+        ranks = [ranks_file(self._directory, trial, split) for split in ("val", "test")]
+        for tag, files in {"weights": [weights_file(self._directory, trial.id)], "ranks": ranks}.items():
+            if tag not in run.sent and all(file.is_file() for file in files):
+                self._send_files(run, files)
+                self._client.set_tag(run.id, tag, " ".join(file.name for file in files))
+                run.sent.add(tag)
+
+    def _send_files(self, run: Run, files: Iterable[Path]) -> None:
+        """Send files under their own names; an existing file of the run is overwritten."""
+        # MLflow's client would ask the store for the place of the run's files, which the run has in ``artifacts``, and
+        # keep 7 KB and a pool of threads for each of the newest 1,024 runs.
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        repository = get_artifact_repository(run.artifacts, tracking_uri=self._uri)
+        for file in files:
+            repository.log_artifact(str(file))
 
     def _set_status(self, run: Run, status: str, ended: float | None = None) -> None:
         """Set the status of a run and, if it has ended, its end in seconds since the Unix epoch; by default now."""
@@ -345,16 +323,6 @@ class Store:
         run.status = status
 
 
-def _describe(
-    run: Run, batch: RunBatch, params: Mapping[str, Any], file: str, content: Mapping[str, Any]
-) -> dict[str, str]:
-    """Add params, which say that a run is described, and return the file of its config, which is to be sent before."""
-    batch.add_params(params)
-    # Where a request fails, the next attempt reads from the store what the run holds.
-    run.described = True
-    return {file: yaml.safe_dump(dict(content), sort_keys=False)}
-
-
 def _add_epochs(trial: Trial, run: Run, batch: RunBatch) -> None:
     """Add whole epochs, each with the metric ``epoch``, which later says how many epochs have been sent."""
     for epoch, reported in sorted(trial.epochs.items()):
@@ -364,7 +332,7 @@ def _add_epochs(trial: Trial, run: Run, batch: RunBatch) -> None:
             first = {best: reported[best]} if best in reported else {}
             counts = {"epochs_to_95": float(trial.epochs_to_95(epoch) or epoch), "epoch": float(epoch)}
             metrics = {**first, **reported, **counts}
-            batch.add_step(metrics, trial.times[epoch], epoch)
+            batch.add_metrics(metrics, trial.times[epoch], epoch, ends_step=True)
 
 
 def _add_best(trial: Trial, run: Run, batch: RunBatch) -> None:

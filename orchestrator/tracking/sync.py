@@ -1,15 +1,15 @@
 """Delivers the journal of an experiment to a store after the experiment's process has ended, and compares the two."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
-from orchestrator.journal.reader import read_history
-from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.journal.trial import Trial
 from orchestrator.text.addresses import without_password
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import default_uri, sync_command
@@ -21,8 +21,8 @@ from orchestrator.tracking.connection import (
     store_failures,
     take_turn,
 )
-from orchestrator.tracking.runs import Run, existing_runs, find_experiment, restore
-from orchestrator.tracking.store import STATUS, Store
+from orchestrator.tracking.runs import Run, existing_runs, find_experiment
+from orchestrator.tracking.store import ENDED_STATUS, STATUS, Store
 from trainables.errors import UserError
 from trainables.extras import require
 
@@ -50,7 +50,7 @@ def _difference(trial: Trial, found_runs: Mapping[str, list[Run]], tested: bool)
     runs = found_runs.get(trial.id, [])
     if len(runs) != 1:
         return f"{trial.id} has {len(runs)} runs"
-    status = {**STATUS, TrialState.RUNNING: "KILLED"}[trial.state]
+    status = ENDED_STATUS[trial.state]
     found, expected = (runs[0].status, runs[0].step, runs[0].tested), (status, trial.last_epoch, tested)
     if runs[0].parent not in [study.id for study in found_runs.get(trial.study, [])]:
         return f"{trial.id} is below a run that is not that of its study"
@@ -94,6 +94,7 @@ def deliver(
     uri: str,
     *,
     restores: bool = False,
+    held: bool = False,
     on_wait: Callable[[], None] = lambda: None,
 ) -> Delivery:
     """Make a store agree with an experiment's journal; only differences are sent.
@@ -106,6 +107,7 @@ def deliver(
         output: Root of all output, where the default store lies.
         uri: The store's address.
         restores: Restore the experiment if it was deleted in MLflow's pages.
+        held: Whether this process holds the folder, so that no search is running.
         on_wait: Called before this function waits.
 
     Raises:
@@ -116,51 +118,40 @@ def deliver(
     """
     require("tracking", "`orchestrator sync`")
     history = read_history(directory)
-    name = history.name
-    is_running = find_holder(directory) is not None
+    is_running = not held and find_holder(directory) is not None
+    done = Delivery(history.name, len(history.trials), is_running)
     place = directory.resolve()
     try:
         turn = take_turn(uri, place.parent, place.name)
     except DeliveryBusyError:
         if is_running:
-            return Delivery(name, len(history.trials), is_running, sent=False)
+            return replace(done, sent=False)
         on_wait()
         turn = take_turn(uri, place.parent, place.name, waits=True)
-    with turn:
-        return _deliver_alone(directory, output, uri, history, restores=restores, is_running=is_running)
-
-
-def _deliver_alone(
-    directory: Path, output: Path, uri: str, history: History, *, restores: bool, is_running: bool
-) -> Delivery:
-    name = history.name
-    # If the search has ended, no process trains a trial that the journal holds as running: its run was killed.
-    status = STATUS if is_running else {**STATUS, TrialState.RUNNING: "KILLED"}
     failures, duplicates = store_failures(), 0
-    try:
-        # Each attempt makes a new ``Store``, which reads what the attempt before has left there.
-        for attempt in Retrying(
-            stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_exponential(multiplier=0.5),
-            retry=retry_if_exception_type(failures),
-            reraise=True,
-        ):
-            with attempt:
-                if restores:
-                    restore(uri, output, name)
-                store = Store(uri, output, name, directory)
-                duplicates += store.duplicates
-                store.deliver(history, history.trials, status)
-                store.show_progress(history)
-                if not is_running:
-                    store.end_studies(history, "FINISHED" if history.finished else "KILLED")
-    except ExperimentDeletedError as error:
-        way_out = f"`{sync_command(uri, output, name)}` brings it back; if it is not wanted, remove {directory}"
-        raise DeletedError(f"{error}: {way_out}") from None
-    except StoreMovedError as error:
-        raise DeliveryError(str(error)) from None
-    except failures as error:
-        raise DeliveryError(
-            f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"
-        ) from None
-    return Delivery(name, len(history.trials), is_running, duplicates)
+    with turn:
+        try:
+            # Each attempt makes a new ``Store``, which reads what the attempt before has left there.
+            for attempt in Retrying(
+                stop=stop_after_attempt(ATTEMPTS),
+                wait=wait_exponential(multiplier=0.5),
+                retry=retry_if_exception_type(failures),
+                reraise=True,
+            ):
+                with attempt:
+                    store = Store(uri, output, history.name, directory, restores=restores)
+                    duplicates += store.duplicates
+                    store.deliver(history, history.trials, STATUS if is_running else ENDED_STATUS)
+                    store.show_progress(history)
+                    if not is_running:
+                        store.end_studies(history)
+        except ExperimentDeletedError as error:
+            remedy = f"`{sync_command(uri, output, history.name)}` brings it back"
+            raise DeletedError(f"{error}: {remedy}; if it is not wanted, remove {directory}") from None
+        except StoreMovedError as error:
+            raise DeliveryError(str(error)) from None
+        except failures as error:
+            raise DeliveryError(
+                f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"
+            ) from None
+    return replace(done, duplicates=duplicates)

@@ -9,14 +9,13 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator.tracking.address import sync_command
 from trainables.extras import is_installed
 from trainables.files import parse_state
 
-COMMAND = (sys.executable, "-P", "-m", "orchestrator.tracking.follow")
+COMMAND = (sys.executable, "-P", "-m", "orchestrator.tracking.tracker")
 """The process's program; ``-P`` keeps the folder where the user is from hiding modules of libraries."""
 
 START_SECONDS = 60.0
@@ -28,33 +27,6 @@ LOOK_SECONDS = 30.0
 WITHOUT_MLFLOW = "nothing is in MLflow, which is not installed: pip install 'icr-orchestrator[tracking]'"
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is delivered, and where to.
-
-    Attributes:
-        uri: Address of MLflow's store, with its password.
-        output: Root of all output, where the default store lies.
-        experiment: Name of the experiment in MLflow.
-        journal: Path of the journal that is delivered.
-    """
-
-    uri: str
-    output: Path
-    experiment: str
-    journal: Path
-
-    def to_line(self) -> bytes:
-        """Return the target as one line of JSON."""
-        return json.dumps({name: str(value) for name, value in asdict(self).items()}).encode() + b"\n"
-
-    @classmethod
-    def from_line(cls, line: bytes) -> "Target":
-        """Return the target of a line of ``to_line``."""
-        values = parse_state(line)
-        return cls(values["uri"], Path(values["output"]), values["experiment"], Path(values["journal"]))
-
-
 class TrackingProcess:
     """Keeps a store in step with a journal, in a process of its own, which ends when this process ends.
 
@@ -63,7 +35,8 @@ class TrackingProcess:
     """
 
     def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
-        self._target = Target(uri, output, experiment, journal)
+        # Through standard input, because other users can read command lines, and the address may have a password.
+        self._target = json.dumps([uri, str(output), experiment, str(journal)]).encode() + b"\n"
         self._sync_command = sync_command(uri, output, experiment)
         self._process: subprocess.Popen[bytes] | None = None
         self._refusal = ""
@@ -114,7 +87,7 @@ class TrackingProcess:
     def _begin(self) -> "subprocess.Popen[bytes]":
         # A session of its own, so that Ctrl-C in a terminal reaches the search alone.
         process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-        _tell(process, self._target.to_line())
+        _tell(process, self._target)
         return process
 
     def _ask(self, process: "subprocess.Popen[bytes]", seconds: float) -> str | None:

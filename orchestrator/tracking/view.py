@@ -10,12 +10,13 @@ other metrics behind them.
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
 from orchestrator.journal.history import History
 from orchestrator.text.values import markdown
-from orchestrator.tracking.connection import find_run, hurried, hush, store_failures
+from orchestrator.tracking.connection import asking, find_run
 from orchestrator.tracking.description import COUNTS, at_best
 from trainables.extras import is_installed
 
@@ -26,16 +27,10 @@ def newest_page(uri: str) -> str | None:
     Returns:
         The part after the server's address; ``None`` where the store does not answer, or has no experiment of ours.
     """
-    hush()
-    failures = store_failures()
-    from mlflow import MlflowClient
-
-    try:
-        with hurried():
-            newest = MlflowClient(tracking_uri=uri).search_experiments(order_by=["creation_time DESC"])
-    except failures:
-        return None
-    return next((page_of(found.experiment_id) for found in newest if TAG in found.tags), None)
+    with suppress(ConnectionError), asking(uri) as client:
+        newest = client.search_experiments(order_by=["creation_time DESC"])
+        return next((page_of(found.experiment_id) for found in newest if TAG in found.tags), None)
+    return None
 
 
 def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
@@ -51,27 +46,18 @@ def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
     """
     if not is_installed("tracking"):
         return None
-    hush()
-    failures = store_failures()
-    from mlflow import MlflowClient
-
     runs, experiments = [], []
-    try:
-        client = MlflowClient(tracking_uri=uri)
-        with hurried():
-            for experiment, trial in trials:
-                found = client.get_experiment_by_name(experiment)
-                if found is None:
-                    return None
-                run = find_run(client, found.experiment_id, trial)
-                if run is None:
-                    return None
-                runs.append(run.info.run_id)
-                experiments.append(str(found.experiment_id))
-    except failures:
-        return None
-    query = f"runs={json.dumps(runs)}&experiments={json.dumps(list(dict.fromkeys(experiments)))}"
-    return f"/#/compare-runs?{quote(query, safe='=&')}&{TRAINING}"
+    with suppress(ConnectionError), asking(uri) as client:
+        for experiment, trial in trials:
+            found = client.get_experiment_by_name(experiment)
+            run = None if found is None else find_run(client, found.experiment_id, trial)
+            if run is None:
+                return None
+            runs.append(run.info.run_id)
+            experiments.append(run.info.experiment_id)
+        query = f"runs={json.dumps(runs)}&experiments={json.dumps(list(dict.fromkeys(experiments)))}"
+        return f"/#/compare-runs?{quote(query, safe='=&')}&{TRAINING}"
+    return None
 
 
 BEST, CURVES = "best of each trial", "val"

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.experiment.experiment import known_experiment
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.points import points_of, ranked
-from orchestrator.journal.reader import read_history
 from orchestrator.results.bands import band_of, place_of
 from orchestrator.results.surface import REACH, Surface
 from tests.benchmarks.rows import Row

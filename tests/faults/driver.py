@@ -1,7 +1,6 @@
 """A search as a process of its own that can be killed at any moment, also at a chosen write of the journal."""
 
 import os
-import resource
 import signal
 import sys
 import time
@@ -11,8 +10,8 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal import ledger
-from orchestrator.journal.journal import Journal, Record
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import read_record
 from orchestrator.search import preparation, search
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
@@ -49,21 +48,19 @@ class Tracking:
     pause: float = 30
 
 
-class DeadlyJournal(Journal):
-    """A journal at one of whose writes the process dies."""
+def die(death: Death) -> None:
+    """Let this process die at a write of its journal."""
+    write = Ledger._write
 
-    death: Death
-
-    def append(self, kind: str, **fields: Any) -> Record:
-        if kind != self.death.kind:
-            return super().append(kind, **fields)
-        before = self._file.seek(0, os.SEEK_END)
-        if self.death.moment != "before":
-            super().append(kind, **fields)
-        if self.death.moment == "torn":
-            os.truncate(self._file.fileno(), (before + self._file.seek(0, os.SEEK_END)) // 2)
+    def write_or_die(ledger: Ledger, line: bytes) -> None:
+        if read_record(line).kind != death.kind:
+            write(ledger, line)
+            return
+        if death.moment != "before":
+            write(ledger, line[: len(line) // 2] if death.moment == "torn" else line)
         os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("unreachable")
+
+    Ledger._write = write_or_die  # type: ignore[method-assign]
 
 
 def drive(
@@ -73,12 +70,8 @@ def drive(
     address: str | None,
     death: Death | None,
     tracking: Tracking,
-    file_bytes: int | None = None,
 ) -> None:
-    """Run a search; what it prints goes into files beside the log of its workload.
-
-    With ``file_bytes``, no file that this process writes can become longer.
-    """
+    """Run a search; what it prints goes into files beside the log of its workload."""
     folder = workload.log.parent
     for stream, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
@@ -86,17 +79,13 @@ def drive(
     preparation.TRACKING_SECONDS = tracking.end
     fork_delivery(tracking.pause)
     if death is not None:
-        DeadlyJournal.death = death
-        ledger.Journal = DeadlyJournal  # type: ignore[misc]
+        die(death)
     import orchestrator.tuner.run  # noqa: F401, I001  sets what Ray reads when it is imported
     import ray
 
     # The actors don't know the tests.
     for module in (fake_workload, troubled_workload):
         ray.cloudpickle.register_pickle_by_value(module)
-    if file_bytes is not None:
-        # Python ignores the signal that would come, so that a write fails as on a full disk.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     if address is not None:
         ray.init(address=address, configure_logging=False, log_to_driver=False)
     try:

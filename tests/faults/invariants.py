@@ -12,7 +12,8 @@ from pathlib import Path
 from mlflow import MlflowClient
 
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import Record, read_journal
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import Record
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.tracking.address import default_uri

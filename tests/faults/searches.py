@@ -73,10 +73,9 @@ class Searches:
         death: Death | None = None,
         *,
         own_ray: bool = False,
-        file_bytes: int | None = None,
     ) -> ForkServerProcess:
         address = None if own_ray else self.address
-        arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking, file_bytes)
+        arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)
         self.prints = workload.log.parent
         process = CONTEXT.Process(target=drive, args=arguments)
         process.start()

@@ -1,5 +1,6 @@
 """State files that are cut short, and a disk that fills up: repaired, or named; never read as no results."""
 
+import errno
 import json
 import os
 import shutil
@@ -11,14 +12,14 @@ import pytest
 
 from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
+from orchestrator.journal.ledger import Ledger
 from orchestrator.search.status import Followed, read_status
 from orchestrator.tracking.address import default_uri
 from tests.faults.driver import Death, Tracking
 from tests.faults.invariants import assert_invariants
-from tests.faults.searches import Searches, grid
+from tests.faults.searches import Searches, grid, with_store
 from tests.faults.searches_here import SearchesHere
 from tests.faults.troubled_workload import TroubledWorkload
-from tests.support.bucket import free_port
 
 EXPERIMENT = grid([0.3, 0.05, 0.2, 0.02])
 
@@ -134,21 +135,23 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     searches.close()
 
 
-# The driver meets the same error in CI on a disk that is full.
-@pytest.mark.proof
-def test_a_limit_of_file_sizes_stops_the_search_and_loses_nothing(searches: Searches, tmp_path: Path) -> None:
-    workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl")
-    whole = searches.tracking
-    # A database would be the first file to reach the limit, and its complaints would fill what the driver prints.
-    searches.tracking = Tracking(f"http://127.0.0.1:{free_port()}", answer=1, end=1, pause=1)
-    # Ray writes some files of its own; the journal is to be the longest.
-    experiment = EXPERIMENT.model_copy(update={"description": "x" * 400_000})
-    process = searches.start(experiment, workload, file_bytes=406_000)
-    process.join(240)
-    stopped, searches.tracking = searches.history(), whole
-    assert process.exitcode == 1, searches.errors()
-    assert "journal.jsonl" in searches.errors() and "File too large" in searches.errors()
-    assert "Traceback" not in searches.errors()
+def test_a_disk_that_is_full_under_the_journal_stops_the_search_and_loses_nothing(
+    tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches = SearchesHere(with_store(tmp_path / "runs", store_template))
+    workload = TroubledWorkload(log=tmp_path / "trained.jsonl")
+    write = Ledger._write
+
+    def write_while_there_is_room(ledger: Ledger, line: bytes) -> None:
+        if any(trial.epochs for trial in ledger.history.running()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(ledger, line)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "_write", write_while_there_is_room)
+        searches.finish(EXPERIMENT, workload, code=1)
+    stopped = searches.history()
+    assert "No space left on device" in searches.errors() and "journal.jsonl" in searches.errors()
     assert stopped.running()
     searches.finish(EXPERIMENT, workload)
     assert_invariants(searches.output, before=[stopped], log=workload.log, kills=1)

@@ -18,8 +18,9 @@ import pytest
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import Record, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import Record
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.results.winner import find_winners
@@ -178,7 +179,7 @@ CRASHES = {
 
 
 CASES = {f"{scenario}-{death}": (scenario, crash) for scenario in SCENARIOS for death, crash in CRASHES.items()}
-FIRST = ("one by one-", "side by side-killed", "a population-killed")
+FIRST = ("one by one-", "side by side-killed")
 """How the names of those cases begin that are crashed in every run; a process needs two seconds for each."""
 EVERY = 5
 """One record in five is crashed at in every run; five is no multiple of 4, so that each of ``CUTS`` has its turn."""

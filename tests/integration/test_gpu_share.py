@@ -11,7 +11,8 @@ import yaml
 from ray import cloudpickle
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.journal import Record, read_journal
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import Record
 from orchestrator.search.search import run_search
 from tests.integration.search_process import command
 from tests.support import fake_workload

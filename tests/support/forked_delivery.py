@@ -1,6 +1,6 @@
 """The process that delivers to MLflow, forked from a process that has imported MLflow, which takes 3 s.
 
-The program is the product's, ``orchestrator.tracking.follow``. Its start as a process of its own has tests of its own.
+The program is the product's, ``orchestrator.tracking.tracker``. Its start as a process of its own has tests of its own.
 """
 
 import os
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from orchestrator.tracking import follow, tracker
+from orchestrator.tracking import tracker
 from orchestrator.tracking.tracking_process import TrackingProcess
 
 LOOK_SECONDS = 0.05
@@ -39,7 +39,7 @@ class ForkedProcess:
         deadline = time.monotonic() + seconds
         while (code := self.poll()) is None:
             if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("orchestrator.tracking.follow", seconds)
+                raise subprocess.TimeoutExpired("orchestrator.tracking.tracker", seconds)
             time.sleep(LOOK_SECONDS)
         return code
 
@@ -62,7 +62,7 @@ def fork_delivery(pause: float = tracker.LONGEST_PAUSE) -> None:
         if not waiting:
             return begin(self)
         process = waiting.pop()
-        process.stdin.write(self._target.to_line())
+        process.stdin.write(self._target)
         process.stdin.flush()
         return process  # type: ignore[return-value]
 
@@ -77,4 +77,4 @@ def _deliver(its_input: int, its_output: int) -> None:
     # What else is open belongs to the search, e.g. the lock of its folder, which is to go with the search alone.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
-    follow.main()
+    tracker.main()

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from orchestrator.journal.history import History
-from orchestrator.journal.records import Record, parse
+from orchestrator.journal.records import Record
+from tests.support.records import event
 
 LOSSES = ("triplet_sh", "nt_xent", "polynomial_relative")
 STARTED = 1_780_000_000.0
@@ -44,7 +45,7 @@ class Author:
         )
 
     def apply(self, kind: str, **fields: Any) -> Record:
-        record = parse({"time": self.time, "kind": kind, **fields})
+        record = event(kind, time=self.time, **fields)
         self.history.apply(record)
         return record
 

@@ -5,9 +5,7 @@ budget, confirmation and test split. What is replaced is ``tuner.run.run_trials`
 workers, and the process that delivers to MLflow: by a thread, or, where nobody asks for MLflow, by nothing.
 """
 
-import queue
 import random
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,8 +22,7 @@ from orchestrator.machines.cluster import Node
 from orchestrator.regression import rerun
 from orchestrator.search import search
 from orchestrator.studies.source import TrialSource
-from orchestrator.tracking.follow import deliver
-from orchestrator.tracking.tracking_process import Target
+from orchestrator.tracking.tracker import Tracker
 from orchestrator.tuner import allocation, run
 from orchestrator.tuner.actor import TrialActor
 from orchestrator.tuner.allocation import allocate
@@ -144,26 +141,6 @@ class Silent:
         pass
 
 
-class TrackingHere:
-    """What ``TrackingProcess`` starts a process for, in a thread: a process takes seconds to import MLflow."""
-
-    def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
-        self._target = Target(uri, output, experiment, journal)
-        self._ends: queue.SimpleQueue[float] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._deliver)
-        self.problem: str | None = None
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self, seconds: float) -> None:
-        self._ends.put(seconds)
-        self._thread.join()
-
-    def _deliver(self) -> None:
-        self.problem = deliver(self._target, self._ends)
-
-
 @contextmanager
 def without_ray(places: int = 1, gpus: int = 0, order: int = 0, *, tracked: bool = False) -> Iterator[None]:
     """Let ``run_search`` and ``rerun`` run their trials here for the length of a ``with`` block.
@@ -186,8 +163,8 @@ def without_ray(places: int = 1, gpus: int = 0, order: int = 0, *, tracked: bool
         patch.setattr(allocation, "_rates", OnRay(lambda workload, config: workload.rates(config)))
         patch.setattr(allocation, "_measure", OnRay(lambda workload, config: workload.measure(config)))
         patch.setattr(allocation, "ray", SimpleNamespace(get=get))
-        patch.setattr(rerun, "TrackingProcess", TrackingHere)
-        patch.setattr(search, "TrackingProcess", TrackingHere if tracked else Silent)
+        patch.setattr(rerun, "TrackingProcess", Tracker)
+        patch.setattr(search, "TrackingProcess", Tracker if tracked else Silent)
         if not tracked:
             patch.setattr(search, "register_all", lambda uri, directory, problem: ([], []))
         yield

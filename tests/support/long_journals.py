@@ -13,7 +13,7 @@ import numpy as np
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.journal import rewrite
+from orchestrator.journal.salvage import rewrite
 
 LOSSES = ("triplet_sh", "nt_xent", "smooth_ap", "polynomial_relative")
 EPOCHS = 30

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from orchestrator.journal import ledger
-from orchestrator.journal.journal import Journal, Record
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import Record, read_record
 
 JOURNAL = Path("tiny") / "journal.jsonl"
 
@@ -100,21 +99,19 @@ def snapshots(
     """
     taken = list[Snapshot]()
 
-    class WatchedJournal(Journal):
-        def append(self, kind: str, **fields: Any) -> Record:
-            before = (output / JOURNAL).stat().st_size
-            record = super().append(kind, **fields)
-            copy = copies / f"{len(taken):04d}"
-            shutil.copytree(output, copy, ignore=shutil.ignore_patterns("mlflow.db*"))
-            files = [path for path in (output / JOURNAL).parent.rglob("*") if path.is_file()]
-            unforced = tuple(path.relative_to(output) for path in files if not disk.holds(path))
-            length = (output / JOURNAL).stat().st_size - before
-            taken.append(Snapshot(record, copy, length, disk.holds(output / JOURNAL), unforced))
-            if until(taken[-1]):
-                raise CrashError
-            return record
+    write = Ledger._write
+
+    def watch(ledger: Ledger, line: bytes) -> None:
+        write(ledger, line)
+        copy = copies / f"{len(taken):04d}"
+        shutil.copytree(output, copy, ignore=shutil.ignore_patterns("mlflow.db*"))
+        files = [path for path in (output / JOURNAL).parent.rglob("*") if path.is_file()]
+        unforced = tuple(path.relative_to(output) for path in files if not disk.holds(path))
+        taken.append(Snapshot(read_record(line), copy, len(line), disk.holds(output / JOURNAL), unforced))
+        if until(taken[-1]):
+            raise CrashError
 
     with simulated_disk() as disk, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger, "Journal", WatchedJournal)
+        patch.setattr(Ledger, "_write", watch)
         with suppress(CrashError):
             yield taken

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,7 +19,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.sync import DeliveryError
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import report
 from tests.support.records import append
@@ -307,5 +308,5 @@ def test_a_store_that_does_not_take_it_is_no_repair(folder: Path, monkeypatch: p
     ledger = Ledger(folder / "journal.jsonl")
     add_trial(ledger, [5.0])
     ledger.close()
-    monkeypatch.setattr(Tracker, "close", lambda self, seconds: setattr(self, "problem", "no answer"))
+    monkeypatch.setattr("orchestrator.doctor.experiment.deliver", Mock(side_effect=DeliveryError("no answer")))
     assert states(folder, repair=True)["tracking"] == "could not be repaired: no answer"

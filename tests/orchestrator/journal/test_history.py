@@ -8,9 +8,10 @@ import pytest
 
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import Footprint, Record, parse
+from orchestrator.journal.records import Footprint, Record
 from orchestrator.journal.trial import Trial
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.records import event
 from trainables.config import TrainingConfig, TrialConfig
 
 HERE = {"host": "a", "system": "Linux", "cpus": 8}
@@ -23,7 +24,7 @@ def started(machine: dict[str, Any], resources: dict[str, Any]) -> Record:
 
 
 def happened(kind: str, **fields: Any) -> Record:
-    return parse({"kind": kind, "time": 0.0, "elapsed": 0.0, **fields})
+    return event(kind, **{"time": 0.0, "elapsed": 0.0, **fields})
 
 
 @pytest.mark.parametrize(

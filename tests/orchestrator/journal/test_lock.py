@@ -1,4 +1,4 @@
-"""The lock: one holder, named to those who come second, and gone with its process."""
+"""The lock: one holder, named to a second start, and gone with its process; what was left goes, if it is ours."""
 
 import fcntl
 import json
@@ -22,6 +22,10 @@ from orchestrator.journal.lock import (
     find_holder,
     hold,
     is_taken,
+    make_directory,
+    mark_directory,
+    owner_of,
+    remove_abandoned,
     take,
 )
 
@@ -74,23 +78,22 @@ def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: P
     assert (tmp_path / "lock").read_text() == ""
 
 
-def test_a_lock_of_another_machine_is_believed(tmp_path: Path) -> None:
-    other = {"pid": 1, "host": "elsewhere", "boot_id": "x", "started": "2026-01-01T00:00:00+00:00", "scratch": None}
-    (tmp_path / "lock").write_text(json.dumps(other))
-    with pytest.raises(AlreadyRunningError, match="on elsewhere.*remove .*lock"), hold(tmp_path):
-        pass
-    assert json.loads((tmp_path / "lock").read_text()) == other
-
-
 @pytest.mark.parametrize(
-    ("host", "boot", "stale"),
-    [("here", "this", True), ("here", "former", True), ("container", "this", True), ("elsewhere", "other", False)],
+    ("host", "boot", "mine", "stale"),
+    [
+        ("here", "this", "this", True),
+        ("here", "former", "this", True),
+        ("container", "this", "this", True),
+        ("elsewhere", "other", "this", False),
+        # Without boot ids, the name of the host decides.
+        ("elsewhere", "", "", False),
+    ],
 )
 def test_a_lock_that_no_process_of_this_machine_holds_is_stale(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, boot: str, stale: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, boot: str, mine: str, stale: bool
 ) -> None:
     monkeypatch.setattr("orchestrator.journal.lock.socket.gethostname", lambda: "here")
-    monkeypatch.setattr("orchestrator.journal.lock.boot_id", lambda: "this")
+    monkeypatch.setattr("orchestrator.journal.lock.boot_id", lambda: mine)
     left = {"pid": 1, "host": host, "boot_id": boot, "started": "2026-01-01T00:00:00+00:00", "scratch": None}
     (tmp_path / "lock").write_text(json.dumps(left))
     assert find_holder(tmp_path) == (None if stale else Holder(**left))
@@ -98,15 +101,9 @@ def test_a_lock_that_no_process_of_this_machine_holds_is_stale(
         with hold(tmp_path):
             assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
     else:
-        with pytest.raises(AlreadyRunningError, match="on elsewhere"), hold(tmp_path):
+        with pytest.raises(AlreadyRunningError, match="on elsewhere.*remove .*lock"), hold(tmp_path):
             pass
-
-
-def test_without_boot_ids_the_name_of_the_host_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.journal.lock.boot_id", lambda: "")
-    other = {"pid": 1, "host": "elsewhere", "boot_id": "", "started": "2026-01-01T00:00:00+00:00", "scratch": None}
-    (tmp_path / "lock").write_text(json.dumps(other))
-    assert find_holder(tmp_path) == Holder(**other)
+        assert json.loads((tmp_path / "lock").read_text()) == left
 
 
 @pytest.mark.parametrize(
@@ -194,13 +191,32 @@ def test_a_directory_that_is_not_of_this_lock_stays(
     with hold(change(tmp_path / "run", scratch)):
         assert (scratch / "session").is_dir()
         assert killed == [], "nor are its processes ended"
+    if change in (forge, let_others_in, put_link, link_mark):
+        assert owner_of(scratch) is None, "nothing proves that it is ours"
 
 
 def test_a_directory_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = leave(tmp_path / "run")
     monkeypatch.setattr("orchestrator.journal.lock.os.getuid", lambda: os.geteuid() + 1)
+    assert owner_of(scratch) is None
     with hold(tmp_path / "run"):
         assert scratch.is_dir()
+
+
+def test_of_actors_only_what_ended_processes_left_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    abandoned, living, unmarked = (make_directory("actors-") for _ in range(3))
+    other = make_directory("other-")
+    assert living.stat().st_mode & 0o777 == 0o700
+    for directory in (abandoned, other):
+        os.close(mark_directory(directory, "me"))
+        assert owner_of(directory) == "me"
+    held = mark_directory(living, "")
+    remove_abandoned("actors-")
+    assert [path.exists() for path in (abandoned, living, unmarked, other)] == [False, True, True, True]
+    os.close(held)
+    remove_abandoned("actors-")
+    assert not living.exists()
 
 
 def test_a_lock_that_is_a_link_is_refused_and_nothing_behind_it_written(tmp_path: Path) -> None:

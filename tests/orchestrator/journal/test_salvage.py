@@ -7,14 +7,14 @@ import pytest
 
 from orchestrator.doctor.experiment import check_journal
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import JournalError, Record, read_journal
+from orchestrator.journal.journal import JournalError, read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.reader import salvage
-from orchestrator.journal.records import has_ended, parse
+from orchestrator.journal.records import Record, has_ended
+from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import TrialState
 from orchestrator.studies.study import Studies
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
-from tests.support.records import append
+from tests.support.records import append, event
 
 
 def write(path: Path) -> list[bytes]:
@@ -65,12 +65,14 @@ def test_whatever_line_is_damaged_the_rest_holds_together(
 
 def judge(path: Path, before: list[Record], number: int, lost: int, *, is_twice: bool) -> None:
     kept = read_journal(path)
-    assert [{**record, "n": 0} for record in kept[:number]] == [{**record, "n": 0} for record in before[:number]]
-    known = [{**record, "n": 0} for record in before]
-    assert all({**record, "n": 0} in known for record in kept)
+    assert [{**record.to_dict(), "n": 0} for record in kept[:number]] == [
+        {**record.to_dict(), "n": 0} for record in before[:number]
+    ]
+    known = [{**record.to_dict(), "n": 0} for record in before]
+    assert all({**record.to_dict(), "n": 0} in known for record in kept)
     assert len(kept) + lost == len(before) - (not is_twice)
     history = History.of(kept)
-    assert list(check_journal(path, kept, history, runs=False)) == []
+    assert list(check_journal(kept, history)) == []
     rest = [record for record in before if is_twice or record is not before[number]]
     openings = [record for record in rest if record["kind"] == "test_opened"]
     assert [record["trials"] for record in kept if record["kind"] == "test_opened"] == [
@@ -96,7 +98,7 @@ def test_one_lost_epoch_costs_its_trial_what_came_after_and_no_other_trial_anyth
     found = salvage(path)
     assert dict(found.lost) == {"pets-vsepp-nt_xent-0000": 1, "experiment_ended": 1}
     assert found.damaged == [number + 1]
-    assert sum(has_ended(parse(line)) for line in found.kept) == 5
+    assert sum(has_ended(event(**line)) for line in found.kept) == 5
 
 
 def test_without_its_description_nothing_is_kept(tmp_path: Path) -> None:

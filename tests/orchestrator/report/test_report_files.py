@@ -11,11 +11,13 @@ import pytest
 
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import find_directory
-from orchestrator.journal.journal import Journal, JournalError
+from orchestrator.journal.journal import JournalError
+from orchestrator.journal.ledger import Ledger
 from orchestrator.report.experiment_report import report_experiment
 from orchestrator.report.page import build_page
 from orchestrator.report.render import PLOTLY, render
 from tests.support.histories import Author, search
+from tests.support.records import append
 
 EVIL = "<script>alert('it ran')</script>"
 
@@ -25,20 +27,20 @@ def directory(tmp_path: Path) -> Path:
     """An experiment's directory whose search ended."""
     made = tmp_path / "runs" / "flickr8k-losses"
     made.mkdir(parents=True)
-    journal = Journal(made / "journal.jsonl")
+    ledger = Ledger(made / "journal.jsonl")
     author = Author()
     records = [author.apply("experiment_ended", outcome="finished")]
     history = search(4)
     experiment, data = dict(history.experiment.values), dict(history.data)
-    journal.append("experiment_started", experiment=experiment, data=data, environment={})
+    append(ledger, "experiment_started", experiment=experiment, data=data, environment={})
     for trial in history.trials.values():
         fields = {name: getattr(trial, name) for name in ("stage", "candidate", "study", "number", "params")}
-        journal.append("trial_created", trial=trial.id, config=trial.config.to_dict(), **fields)
+        append(ledger, "trial_created", trial=trial.id, config=trial.config.to_dict(), **fields)
         for epoch, metrics in trial.epochs.items():
             state = trial.state if epoch == trial.last_epoch else "running"
-            journal.append("epoch", trial=trial.id, epoch=epoch, metrics=metrics, state=state)
-    journal.append("experiment_ended", outcome=records[0]["outcome"])
-    journal.close()
+            append(ledger, "epoch", trial=trial.id, epoch=epoch, metrics=metrics, state=state)
+    append(ledger, "experiment_ended", outcome=records[0]["outcome"])
+    ledger.close()
     return made
 
 

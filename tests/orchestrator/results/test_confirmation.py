@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
@@ -16,7 +17,6 @@ from orchestrator.results.confirmation_plan import choose_candidates, fresh_seed
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import selected
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
-from tests.support.records import append
 
 CONFIRM = make_experiment(confirm={"top": 2, "seeds": 3})
 
@@ -145,7 +145,7 @@ def test_the_verdict_says_whose_runs_settings_share_and_the_baseline_may_share_r
     other = add_trial(ledger, [10.0, 15.0])
     (plan,) = current_plans(CONFIRM, ledger.history)
     assert (plan.candidates, plan.baseline) == ((best.id, other.id), best.id)
-    append(ledger, "confirmation_planned", **plan.to_dict())
+    ledger.append(plan)
     open_test(
         ledger,
         [
@@ -178,13 +178,13 @@ def test_a_confirmation_that_an_older_version_planned_or_began_keeps_candidates_
     trials = margins(ledger, [[10.0, 20.0], [10.0, 20.0], [10.0, 19.0]])
     (plan,) = current_plans(CONFIRM, ledger.history)
     assert plan.candidates == (trials[0].id, trials[2].id)
-    older = replace(plan, candidates=(trials[0].id, trials[1].id))
+    older = structs.replace(plan, candidates=(trials[0].id, trials[1].id))
     begun = add_repeat(ledger, trials[1], 0, fresh_seeds(0, 1)[0], 20.0)
     assert current_plans(CONFIRM, ledger.history)[0].candidates == older.candidates, (
         "without a plan, its trainings count"
     )
     del ledger.history.trials[begun.id]
-    append(ledger, "confirmation_planned", **older.to_dict())
+    ledger.append(older)
     assert current_plans(CONFIRM, ledger.history) == [older], "nothing has been seen, and yet it is the same plan"
     assert len(trainings_of([older], ledger.history)) == 6
     assert confirmations(ledger.history)["pets"].alike == {}, "both have runs of their own"

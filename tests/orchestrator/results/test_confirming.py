@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
@@ -42,7 +43,6 @@ from orchestrator.studies.source import PlannedTrials
 from orchestrator.winners.winners import selected
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.experiments import make_experiment, open_test, start
-from tests.support.records import append
 from trainables.errors import ConfigError
 
 MEANS = (50.0, 49.5, 40.0, 49.0)
@@ -83,7 +83,7 @@ def confirm(ledger: Ledger, experiment: Experiment, most: int | None = None) -> 
     plans = current_plans(experiment, ledger.history)
     for plan in plans:
         if ledger.history.plans.get(plan.dataset) != plan:
-            append(ledger, "confirmation_planned", **plan.to_dict())
+            ledger.append(plan)
     source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
     done = 0
     while done != most and (trial := source.next()) is not None:
@@ -238,9 +238,7 @@ def test_a_summary_runs_each_race_once_and_judges_each_dataset_once(
 def older(ledger: Ledger, seeds: dict[int, int], trainings: int, lucky: int | None = None) -> None:
     """A race as an older version left it: its plan has no first round, and candidates left after few seeds."""
     (plan,) = current_plans(racing(trainings=trainings), ledger.history)
-    record = plan.to_dict()
-    del record["first"], record["level"]
-    append(ledger, "confirmation_planned", **record)
+    ledger.append(structs.replace(plan, first=None, level=None))
     for number, count in seeds.items():
         trial = ledger.history.trials[f"pets-vsepp-nt_xent-{number:04d}"]
         for index, seed in enumerate(fresh_seeds(0, count)):
@@ -289,9 +287,8 @@ def test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict(tmp_p
     experiment = racing(seeds=5)
     ledger = searched(tmp_path, experiment)
     (plan,) = current_plans(experiment, ledger.history)
-    record = plan.to_dict()
-    assert record.pop("level") == LEVEL < OLDER_LEVEL
-    append(ledger, "confirmation_planned", **record)
+    assert plan.level == LEVEL < OLDER_LEVEL
+    ledger.append(structs.replace(plan, level=None))
     assert confirm(ledger, experiment) == 20, "the version alone is no reason for another plan"
     look(ledger)
     (verdict,) = verdicts_of(ledger.history).values()

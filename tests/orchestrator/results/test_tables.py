@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.reader import read_history
 from orchestrator.reference.published import published_rows
 from orchestrator.results import tables
 from orchestrator.results.answer import Answer, Quantity

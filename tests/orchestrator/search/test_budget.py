@@ -8,15 +8,16 @@ import pytest
 
 from orchestrator.experiment.sections import Budget
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal import journal
+from orchestrator.journal import ledger as ledger_module
 from orchestrator.journal.history import History, Spending
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import Record, parse
+from orchestrator.journal.records import Record
 from orchestrator.journal.trial import TrialState
 from orchestrator.search import time_left
 from orchestrator.search.time_left import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.records import event
 
 BESIDE: dict[str, dict[str, Any]] = {
     "experiment_started": {"experiment": {}, "data": {}, "environment": {}},
@@ -29,7 +30,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 
 
 def record(time: float, kind: str, **fields: Any) -> Record:
-    return parse({"time": time, "kind": kind, **BESIDE.get(kind, {}), **fields})
+    return event(kind, time=time, **BESIDE.get(kind, {}), **fields)
 
 
 def spent(records: Iterable[Record]) -> Spending:
@@ -197,8 +198,8 @@ def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jump: float
 ) -> None:
     date, since_boot = [1.7e9], [5000.0]
-    monkeypatch.setattr(journal.time, "time", lambda: date[0])
-    monkeypatch.setattr(journal.time, "monotonic", lambda: since_boot[0])
+    monkeypatch.setattr(ledger_module.time, "time", lambda: date[0])
+    monkeypatch.setattr(ledger_module.time, "monotonic", lambda: since_boot[0])
 
     def wait(seconds: float, jumped: float = 0.0) -> None:
         date[0] += seconds + jumped

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Stage
 from orchestrator.search.resuming import check_folder, extend_experiment, how_to_resume, read_experiment
 from tests.support.experiments import add_trial, make_experiment, start
@@ -50,7 +50,7 @@ def test_an_experiment_is_read_back_from_its_journal(tmp_path: Path) -> None:
 
 def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [time.monotonic()]
-    monkeypatch.setattr("orchestrator.journal.journal.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("orchestrator.journal.ledger.time.monotonic", lambda: now[0])
     ledger = Ledger(tmp_path / "journal.jsonl")
     start(ledger, make_experiment(budget={"hours": 0.5}))
     now[0] += 1800

@@ -9,8 +9,8 @@ import pytest
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.forecast.dry_run import sample_points
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.caveats import comparability
 from orchestrator.studies.prior import read_prior, start_from_prior

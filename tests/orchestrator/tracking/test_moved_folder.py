@@ -13,7 +13,6 @@ from mlflow import MlflowClient
 
 from orchestrator.cli import main
 from orchestrator.doctor.machine import Check
-from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import registry
 from orchestrator.tracking.address import default_uri
@@ -124,7 +123,7 @@ def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Pa
     there = runs.with_name("there")
     runs.rename(there)
     before = content(there)
-    tracker = Tracker(default_uri(there), there, "tiny", read_journal(there / "tiny" / "journal.jsonl"))
+    tracker = Tracker(default_uri(there), there, "tiny", there / "tiny" / "journal.jsonl")
     tracker.start()
     tracker.close(0.1)
     assert tracker.problem is not None and f"keeps its files in {runs}" in tracker.problem
@@ -135,19 +134,22 @@ def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Pa
     assert content(there) == before and not runs.exists()
 
 
-def test_files_that_stayed_behind_are_found_there(runs: Path) -> None:
+def test_what_looks_like_a_move_and_is_none(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = runs.with_name("link")
+    link.symlink_to(runs)
+    assert tracking(link, capsys) == [], "another way to the same folder"
     there = runs.with_name("there")
     there.mkdir()
     shutil.copy(runs / "mlflow.db", there / "mlflow.db")
     shutil.copytree(runs / "tiny", there / "tiny")
     run("sync", "tiny", "--output", str(there))
-    assert fetch_champion(default_uri(there), "pets", there / "fetched")[1].version == 1
-
-
-def test_another_way_to_the_same_folder_is_no_move(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    link = runs.with_name("link")
-    link.symlink_to(runs)
-    assert tracking(link, capsys) == []
+    assert fetch_champion(default_uri(there), "pets", there / "fetched")[1].version == 1, "files that stayed behind"
+    broken = runs.with_name("broken")
+    shutil.copytree(runs, broken)
+    (broken / "mlflow.db").write_bytes(b"no database" * 100)
+    capsys.readouterr()
+    run("retrieve", "a dog", "--dataset", "pets", "--output", str(broken), code=2)
+    assert "icr-pets cannot be fetched: (sqlite3.DatabaseError) file is not a database" in capsys.readouterr().err
 
 
 def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,6 +162,10 @@ def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: py
         return str(found.experiment_id)
 
     number = delete()
+    tracker = Tracker(default_uri(runs), runs, "tiny", runs / "tiny" / "journal.jsonl")
+    tracker.start()
+    tracker.close(0.1)
+    assert "the experiment tiny was deleted in MLflow's pages; `orchestrator sync tiny" in str(tracker.problem)
     run("sync", "--output", str(runs))
     said = capsys.readouterr()
     assert "warning: the experiment tiny was deleted in MLflow's pages: `orchestrator sync tiny" in said.err
@@ -174,23 +180,3 @@ def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: py
     (finding,) = tracking(runs, capsys, "--repair")
     assert (finding["state"], finding["way_out"]) == ("warn", "repaired: delivered")
     assert len(client.search_runs([number])) == 2, "a study and its trial, once"
-
-
-def test_a_search_whose_experiment_is_deleted_meanwhile_says_how_to_bring_it_back(runs: Path) -> None:
-    client = MlflowClient(tracking_uri=default_uri(runs))
-    found = client.get_experiment_by_name("tiny")
-    assert found is not None
-    client.delete_experiment(found.experiment_id)
-    tracker = Tracker(default_uri(runs), runs, "tiny", read_journal(runs / "tiny" / "journal.jsonl"))
-    tracker.start()
-    tracker.close(0.1)
-    assert tracker.problem is not None
-    assert "the experiment tiny was deleted in MLflow's pages; `orchestrator sync tiny" in tracker.problem
-
-
-def test_a_database_that_cannot_be_read_is_no_moved_one(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(runs, runs.with_name("there"))
-    database = runs.with_name("there") / "mlflow.db"
-    database.write_bytes(b"no database" * 100)
-    run("retrieve", "a dog", "--dataset", "pets", "--output", str(database.parent), code=2)
-    assert "icr-pets cannot be fetched: (sqlite3.DatabaseError) file is not a database" in capsys.readouterr().err

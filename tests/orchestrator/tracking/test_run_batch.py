@@ -34,7 +34,7 @@ def test_a_trial_that_began_and_ended_is_one_request() -> None:
     batch, run = batch_of(requests)
     batch.add_params({"temperature": 0.1, "layers": [1, 2]})
     for epoch in (1, 2, 3):
-        batch.add_step({"val/rsum": float(epoch), "epoch": float(epoch)}, 5.0 + epoch, epoch)
+        batch.add_metrics({"val/rsum": float(epoch), "epoch": float(epoch)}, 5.0 + epoch, epoch, ends_step=True)
     batch.add_metrics({"test/rsum": 9.0}, 8.0, 2)
     batch.add_tags({"state": "finished"})
     assert run.step == 0, "nothing was sent yet"
@@ -71,7 +71,7 @@ def test_no_request_is_too_long_and_no_step_is_torn(width: int, steps: int) -> N
     batch, run = batch_of(requests)
     batch.add_params({"seed": 0})
     for step in range(1, steps + 1):
-        batch.add_step({f"m{number}": float(step) for number in range(width)}, 1.0, step)
+        batch.add_metrics({f"m{number}": float(step) for number in range(width)}, 1.0, step, ends_step=True)
     batch.send()
     assert all(sum(map(len, parts)) <= LIMIT for parts in requests.sent)
     found = [sorted({one.step for one in metrics}) for metrics, _, _ in requests.sent]
@@ -84,7 +84,7 @@ def test_after_a_refusal_the_run_knows_the_last_whole_step() -> None:
     requests = Requests(refused_from=1)
     batch, run = batch_of(requests)
     for step in (1, 2):
-        batch.add_step({f"m{number}": 1.0 for number in range(600)}, 1.0, step)
+        batch.add_metrics({f"m{number}": 1.0 for number in range(600)}, 1.0, step, ends_step=True)
     with pytest.raises(ConnectionError):
         batch.send()
     assert run.step == 1

@@ -84,13 +84,12 @@ def test_one_store_is_one_however_its_address_is_written(tmp_path: Path, monkeyp
 
 def test_a_tracker_waits_for_a_delivery_and_says_so(directory: Path) -> None:
     output, uri = directory.parent, default_uri(directory.parent)
-    with closing(Ledger(directory / "journal.jsonl")) as ledger:
-        tracker = Tracker(uri, output, "tiny", ledger.past)
-        with take_turn(uri, output, "tiny"):
-            tracker.start()
-            tracker.close(0.0)
-            assert "another process delivers tiny to this store" in str(tracker.problem)
-        assert all_runs(output) == []
+    tracker = Tracker(uri, output, "tiny", directory / "journal.jsonl")
+    with take_turn(uri, output, "tiny"):
+        tracker.start()
+        tracker.close(0.0)
+        assert "another process delivers tiny to this store" in str(tracker.problem)
+    assert all_runs(output) == []
 
 
 def test_runs_that_were_made_twice_are_merged_below_one_study(
@@ -101,7 +100,7 @@ def test_runs_that_were_made_twice_are_merged_below_one_study(
     stores = [Store(uri, output, "tiny") for _ in range(3)]
     for store in stores:
         store.deliver(history, history.trials)
-        store.end_studies(history, "FINISHED")
+        store.end_studies(history)
     once = len(all_runs(output)) // 3
     assert len(all_runs(output)) == 3 * once
     # And as the mending of former versions left them: below a study that is in the trash.

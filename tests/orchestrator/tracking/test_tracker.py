@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.trial import TrialState
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking import connection
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.address import default_uri
@@ -35,8 +35,7 @@ def output(tmp_path: Path, store_template: Path) -> Path:
 
 def session(ledger: Ledger, output: Path) -> Tracker:
     """Begin to track as a start of the search does."""
-    tracker = Tracker(default_uri(output), output, "tiny", ledger.past)
-    ledger.listeners[:] = [tracker.listen]
+    tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
     tracker.start()
     start(ledger, make_experiment())
     return tracker
@@ -69,7 +68,7 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
     assert (parent.info.status, parent.data.metrics["val/rsum_best"]) == ("FINISHED", 3.0)
     assert run.info.run_name == "0000 nt_xent τ=0.1"
     files = {path.name for path in (output / "artifacts" / "tiny").rglob("*") if path.is_file()}
-    assert files == {"experiment.yaml", "config.yaml", "history.csv", "weight_curve.svg"}
+    assert files == {"experiment.yaml", "config.yaml"}
 
 
 def test_a_row_of_mlflow_holds_the_scores_of_the_best_epoch_however_the_epochs_arrive(output: Path) -> None:
@@ -78,7 +77,6 @@ def test_a_row_of_mlflow_holds_the_scores_of_the_best_epoch_however_the_epochs_a
     trial = add_trial(ledger, [1.0, 3.0, 2.0], state=TrialState.RUNNING)
     tracker.close(30)
     assert best_shown(output, trial.id) == (3.0, 2.0)
-    ledger.listeners.clear()
     ledger.close()
     ledger = Ledger(output / "journal.jsonl")
     tracker = session(ledger, output)
@@ -109,7 +107,6 @@ def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_c
     add_trial(ledger, [1.0, 4.0])
     tracker.close(30)
     for seeds in (2, 3):
-        ledger.listeners.clear()
         repeats = [add_repeat(ledger, first, seed, seed, 20.0 + seed) for seed in ((0, 1) if seeds == 2 else (2,))]
         open_test(ledger, repeats)
         ledger.close()
@@ -150,7 +147,6 @@ def test_killed_and_started_again_it_resumes_in_the_same_runs(output: Path) -> N
     tracker.close(30)
     assert_store_agrees(ledger.history, output)
     # What the next process finds: epochs written down that the killed one did not deliver.
-    ledger.listeners.clear()
     ledger.report(trial, 3, {"val/rsum": 3.0}, TrialState.RUNNING)
     ledger.close()
     for outcome in (TrialState.RUNNING, TrialState.FINISHED):
@@ -227,19 +223,6 @@ def test_of_a_run_that_was_made_again_too_late_nothing_stays(output: Path, earli
     assert_store_agrees(ledger.history, output)
 
 
-def test_what_ended_in_a_later_session_has_its_files(output: Path) -> None:
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
-    tracker.close(30)
-    ledger.listeners.clear()
-    ledger.report(trial, 2, {"val/rsum": 2.0}, TrialState.FINISHED)
-    ledger.close()
-    session(Ledger(output / "journal.jsonl"), output).close(30)
-    client = MlflowClient(tracking_uri=default_uri(output))
-    assert "history.csv" in {file.path for file in client.list_artifacts(stored(output)[trial.id][0].info.run_id)}
-
-
 def test_many_metrics_go_in_batches(output: Path) -> None:
     ledger = Ledger(output / "journal.jsonl")
     tracker = session(ledger, output)
@@ -270,8 +253,8 @@ def test_a_trial_that_ends_soon_takes_one_request_of_each_kind(output: Path, mon
     monkeypatch.setattr(tracker_module, "HOLD", 3600.0)
     connect, calls = connection.connect, list[str]()
     monkeypatch.setattr(connection, "connect", lambda uri, output: Counting(connect(uri, output), calls))
-    sleep, passes = Tracker._sleep, list[float]()
-    monkeypatch.setattr(Tracker, "_sleep", lambda self, seconds: passes.append(seconds) or sleep(self, seconds))
+    read, passes = Tracker._read, list[None]()
+    monkeypatch.setattr(Tracker, "_read", lambda self: passes.append(read(self)))
     ledger = Ledger(output / "journal.jsonl")
     tracker = session(ledger, output)
     add_trial(ledger, [1.0])
@@ -324,8 +307,7 @@ def test_experiments_share_a_store(output: Path) -> None:
 
 def test_what_strangers_wrote_stays_text(output: Path) -> None:
     ledger = Ledger(output / "journal.jsonl")
-    tracker = Tracker(default_uri(output), output, "tiny", ())
-    ledger.listeners[:] = [tracker.listen]
+    tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
     tracker.start()
     start(ledger, make_experiment(description="*bold* <script>x</script> & \x07"))
     trial = add_trial(ledger, [1.0], state=TrialState.FAILED, error="\x1b[31m <b>no</b>\x00")
@@ -341,42 +323,28 @@ def test_what_strangers_wrote_stays_text(output: Path) -> None:
     assert {"metrics.`val/rsum_best`", "params.`temperature`", "tags.`state`"} <= set(view["selectedColumns"])
 
 
-def test_the_file_of_a_best_model_is_sent_once(output: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tag", ["weights", "ranks"])
+def test_the_files_of_a_trial_are_sent_once_and_only_whole(output: Path, tmp_path: Path, tag: str) -> None:
     (output / "tiny").mkdir()
     ledger = Ledger(output / "tiny" / "journal.jsonl")
     start(ledger, make_experiment())
     trial, other = add_trial(ledger, [1.0]), add_trial(ledger, [2.0])
-    file = weights_file(output / "tiny", trial.id)
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"weights")
-    client = MlflowClient(tracking_uri=default_uri(output))
-    for content in (b"weights", b"changed since"):
-        file.write_bytes(content)
-        Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
-        runs = {name: run.info.run_id for name, (run, _) in stored(output).items()}
-        sent = Path(client.download_artifacts(runs[trial.id], "best.safetensors", str(tmp_path)))
-        assert sent.read_bytes() == b"weights"
-        assert "best.safetensors" not in {file.path for file in client.list_artifacts(runs[other.id])}
-
-
-def test_the_ranks_of_a_trial_are_sent_once_and_only_whole(output: Path, tmp_path: Path) -> None:
-    (output / "tiny").mkdir()
-    ledger = Ledger(output / "tiny" / "journal.jsonl")
-    start(ledger, make_experiment())
-    trial = add_trial(ledger, [1.0])
-    val, test = (ranks_file(output / "tiny", trial, split) for split in ("val", "test"))
-    val.parent.mkdir(parents=True)
+    ranks = [ranks_file(output / "tiny", trial, split) for split in ("val", "test")]
+    *others, last = [weights_file(output / "tiny", trial.id)] if tag == "weights" else ranks
+    last.parent.mkdir(parents=True)
     client = MlflowClient(tracking_uri=default_uri(output))
 
-    def sent() -> set[str]:
+    def sent(trial: Trial) -> set[str]:
         Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
-        (run, _) = stored(output)[trial.id]
-        return {file.path for file in client.list_artifacts(run.info.run_id) if file.path.startswith("ranks")}
+        run, _ = stored(output)[trial.id]
+        return {file.path for file in client.list_artifacts(run.info.run_id)} - {"config.yaml"}
 
-    val.write_bytes(b"val")
-    assert sent() == set(), "the ranks of test are still missing"
-    for content in (b"test", b"changed since"):
-        test.write_bytes(content)
-        assert sent() == {"ranks_val.npz", "ranks_test.npz"}
-    run = stored(output)[trial.id][0].info.run_id
-    assert Path(client.download_artifacts(run, "ranks_test.npz", str(tmp_path))).read_bytes() == b"test"
+    for file in others:
+        file.write_bytes(b"whole")
+    assert sent(trial) == set(), "a file is still missing"
+    for content in (b"whole", b"changed since"):
+        last.write_bytes(content)
+        assert (sent(trial), sent(other)) == ({file.name for file in (*others, last)}, set())
+    run = stored(output)[trial.id][0]
+    assert run.data.tags[tag] == " ".join(file.name for file in (*others, last))
+    assert Path(client.download_artifacts(run.info.run_id, last.name, str(tmp_path))).read_bytes() == b"whole"

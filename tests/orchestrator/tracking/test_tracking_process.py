@@ -2,14 +2,12 @@
 
 import errno
 import os
-import queue
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,8 +18,8 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import tracking_process
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.follow import deliver
-from orchestrator.tracking.tracking_process import Target, TrackingProcess
+from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.tracking_process import TrackingProcess
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees
@@ -79,19 +77,7 @@ def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: P
 
 
 @pytest.mark.proof
-def test_a_process_that_was_killed_is_replaced_at_the_end(output: Path, ledger: Ledger) -> None:
-    tracking, process = begin(output)
-    process.kill()
-    process.wait(120)
-    add_trial(ledger, [1.0, 2.0])
-    append(ledger, "experiment_ended", outcome="finished")
-    tracking.close(60)
-    assert tracking.problem is None
-    assert_store_agrees(ledger.history, output)
-
-
-@pytest.mark.proof
-def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on(
+def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_its_end(
     output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
@@ -102,37 +88,37 @@ def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on(
     while client.get_experiment_by_name("tiny") is None:
         assert time.monotonic() < deadline, "nothing came to MLflow before the end of the search"
         time.sleep(0.2)
+    add_trial(ledger, [3.0])
     append(ledger, "experiment_ended", outcome="finished")
+    tracking._is_closing.set()
+    assert tracking._process is not None
+    tracking._process.kill()
+    tracking._process.wait(120)
     tracking.close(60)
     assert tracking.problem is None
     assert_store_agrees(ledger.history, output)
 
 
-@pytest.fixture
-def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Refuse to start processes, as a machine without memory does, and note each attempt."""
+@pytest.mark.proof
+def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     attempts: list[str] = []
 
     def begin(self: TrackingProcess) -> None:
         attempts.append(threading.current_thread().name)
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    with monkeypatch.context() as patched:
-        patched.setattr(TrackingProcess, "_begin", begin)
-        patched.setattr(tracking_process, "LOOK_SECONDS", 0.1)
-        yield attempts
-
-
-@pytest.mark.proof
-def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(output: Path, refuse: list[str]) -> None:
+    monkeypatch.setattr(TrackingProcess, "_begin", begin)
+    monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
     tracking = TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
     tracking.start()
     deadline = time.monotonic() + 300
-    while len(refuse) < 3:
+    while len(attempts) < 3:
         assert time.monotonic() < deadline, "no second attempt"
         time.sleep(0.05)
     tracking.close(60)
-    assert set(refuse) == {"MainThread", "tracking process"}
+    assert set(attempts) == {"MainThread", "tracking process"}
     assert tracking.problem == (
         f"the process that delivers to MLflow cannot be started (Cannot allocate memory); "
         f"`orchestrator sync tiny --output {output}` delivers what is missing there"
@@ -203,11 +189,10 @@ def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
     path = output / "journal.jsonl"
     content = path.read_bytes()
     path.write_bytes(content[:40] + b"?" + content[41:])
-    ends: queue.SimpleQueue[float] = queue.SimpleQueue()
-    ends.put(10.0)
-    problem = deliver(Target(default_uri(output), output, "tiny", path), ends)
-    assert problem is not None
-    assert f"{path}: line 1 is damaged" in problem
+    tracker = Tracker(default_uri(output), output, "tiny", path)
+    tracker.start()
+    tracker.close(10.0)
+    assert f"{path}: line 1: damaged" in str(tracker.problem)
 
 
 @pytest.mark.proof
