@@ -30,7 +30,7 @@ from orchestrator.experiment.yaml_files import (
     STRICT,
     find_file,
     override,
-    read_kind,
+    read_yaml,
     validate,
 )
 from orchestrator.journal.begun_experiment import BegunExperiment
@@ -279,7 +279,7 @@ def load_experiment(source: str, overrides: Sequence[str] = (), plugins: Sequenc
         ConfigError: If any key is refused.
     """
     path = find_file(source, shipped_experiments(), "experiment")
-    document = override(read_kind(path, "an experiment"), overrides)
+    document = override(read_yaml(path, "an experiment"), overrides)
     return validate(Experiment, with_plugins(document, plugins, path.parent))
 
 

@@ -16,7 +16,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Resources, Scheduler, Search
 from orchestrator.experiment.spaces import refuse_as
 from orchestrator.experiment.values import LossName, Metric, ModelName, Name, TrainingChange
-from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_kind, validate
+from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_yaml, validate
 from search_spaces import SPACES
 from trainables.config import ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError, Mistakes
@@ -159,7 +159,7 @@ def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
         ConfigError: If anything in the suite is refused.
     """
     path = find_file(source, shipped_suites(), "suite")
-    return validate(Suite, override(read_kind(path, "a suite"), settings)), path
+    return validate(Suite, override(read_yaml(path, "a suite"), settings)), path
 
 
 def _check_cell(place: str, cell: SuiteCell, suite: Suite) -> None:
