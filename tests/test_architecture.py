@@ -52,6 +52,7 @@ MAY_IMPORT = {
     "watch": {"machines", "report", "results", "search", "views"},
     "search": {
         "experiment",
+        "forecast",
         "machines",
         "report",
         "results",

@@ -73,7 +73,7 @@ class YamlTextError(ValueError):
 class _Loader(yaml.SafeLoader):
     """Reads the core schema within the limits."""
 
-    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {}
+    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {}  # type: ignore[misc]
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -89,7 +89,7 @@ class _Loader(yaml.SafeLoader):
         self._depth += 1
         if self._depth > DEEPEST:
             raise _refusal(f"more than {DEEPEST} lists or mappings within each other", event)
-        node = super().compose_node(parent, index)
+        node: Any = super().compose_node(parent, index)
         self._depth -= 1
         if is_alias and node not in self._sizes:
             raise _refusal(f"alias *{event.anchor} is part of its own value", event)

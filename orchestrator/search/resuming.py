@@ -51,15 +51,6 @@ def check_folder(directory: Path, experiment: Experiment) -> None:
         )
 
 
-def read_storage(directory: Path) -> str | None:
-    """Return the ``--storage`` of the newest start.
-
-    Raises:
-        JournalError: If the journal is missing or damaged.
-    """
-    return read_history(directory).storage
-
-
 def command_to_resume(directory: Path, history: History, verb: str | None = None) -> str | None:
     """Return the command line that resumes an experiment that no process runs, ready to be pasted.
 

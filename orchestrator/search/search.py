@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
+from orchestrator.forecast.time_left import PlannedWork
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
@@ -18,6 +19,7 @@ from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.answers import summarise
 from orchestrator.results.bands import setting_to_use
 from orchestrator.results.confirmation import current_plans, most_trainings, trainings_of
+from orchestrator.search.budget import SPENT, BudgetMeter
 from orchestrator.search.display import Progress, evaluation_displayed
 from orchestrator.search.preparation import (
     check_unchanged,
@@ -28,7 +30,6 @@ from orchestrator.search.preparation import (
     tracked,
 )
 from orchestrator.search.resuming import answered, how_to_resume
-from orchestrator.search.time_left import SPENT, BudgetMeter, PlannedWork
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.prior import read_prior, start_from_prior
 from orchestrator.studies.source import PlannedTrials
