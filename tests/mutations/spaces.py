@@ -75,7 +75,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a gate leaves the domain as it is",
-        file="trainables/feasibility.py",
+        file="trainables/parameter_values.py",
         old="0.0 - min(gate, LARGEST_GATE)",
         new="low",
         tests="tests/search_spaces/test_polynomial.py::test_the_slope_is_asked_for_from_the_gate_on",

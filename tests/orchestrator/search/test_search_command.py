@@ -30,7 +30,7 @@ from trainables.checkpoint import find_damage, save_epoch
 from trainables.config import TrialConfig
 from trainables.cost import SIZES, Pace
 from trainables.errors import ConfigError
-from trainables.feasibility import is_feasible
+from trainables.parameter_values import is_feasible
 
 ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
 
