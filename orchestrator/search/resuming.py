@@ -146,6 +146,12 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
     return experiment
 
 
+class SearchInterruptedError(UserError):
+    """A search, or a rerun, that a signal stopped; the same command resumes it."""
+
+    exit_code = 130
+
+
 @contextmanager
 def answered(interrupted: Callable[[], UserError]) -> Iterator[None]:
     """Answer a signal inside a ``with`` block as it is answered while trials run, see ``orchestrator.tuner.run``.

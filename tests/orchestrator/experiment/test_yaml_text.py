@@ -150,9 +150,24 @@ def test_what_ships_is_read_as_by_any_reader_of_yaml() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1:30", "1:30"), ("010", 10), ("1_000", 1000), ("0o17", 15), ("2024-01-01", "2024-01-01"), ("+1.5e3", 1500.0)],
+    [
+        ("1:30", "1:30"),
+        ("010", 10),
+        ("1_000", 1000),
+        ("0o17", 15),
+        ("0x1e4", 0x1E4),
+        ("2024-01-01", "2024-01-01"),
+        ("+1.5e3", 1500.0),
+        ("2e-4", 2e-4),
+        ("1E3", 1000.0),
+        ("1e-3x", "1e-3x"),
+        ("'3'", "3"),
+        ("null", None),
+        ("Yes", True),
+        ("~", None),
+    ],
 )
-def test_a_number_is_what_it_looks_like(text: str, value: Any) -> None:
+def test_a_value_is_what_it_looks_like(text: str, value: Any) -> None:
     assert parse_yaml(f"a: {text}")[0] == {"a": value}
 
 
