@@ -51,7 +51,7 @@ class TimeLeft:
         return {**self.stages, "total": self.seconds}
 
 
-class Pace:
+class TrainingRate:
     """How fast an experiment trains: seconds of epochs in a second of the clock.
 
     Args:

@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator.forecast.time_left import (
-    Pace,
     PlannedWork,
     TimeLeft,
+    TrainingRate,
     epoch_lengths,
     evaluation_seconds,
     work_left,
@@ -86,7 +86,7 @@ class Progress:
         stage: Stage = Stage.SEARCH,
         work: PlannedWork | None = None,
     ) -> None:
-        self.history, self.stage, self.pace = history, stage, Pace(history)
+        self.history, self.stage, self.pace = history, stage, TrainingRate(history)
         self._total, self._epochs, self._work = total, epochs, work
 
     def counts(self) -> list[str]:
@@ -314,7 +314,7 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
         yield PlainDisplay(progress)
 
 
-class Evaluation:
+class EvaluationProgress:
     """How far the evaluation on the test split is.
 
     Args:
@@ -328,7 +328,7 @@ class Evaluation:
         self._heard = time.monotonic()
 
     @classmethod
-    def of(cls, history: History) -> "Evaluation | None":
+    def of(cls, history: History) -> "EvaluationProgress | None":
         """Return how far the evaluation is of all models for which the split was opened; ``None`` where it was not."""
         opened = {trial for trials in history.tests_opened.values() for trial in trials}
         return cls(history, opened) if opened else None
@@ -361,7 +361,7 @@ class Evaluation:
 @contextmanager
 def evaluation_displayed(ledger: Ledger, trials: Sequence[Trial], *, quiet: bool) -> Iterator[None]:
     """Show during a ``with`` block how far the evaluation on test is: a line in place, or now and then a line."""
-    test = Evaluation(ledger.history, [trial.id for trial in trials])
+    test = EvaluationProgress(ledger.history, [trial.id for trial in trials])
     if quiet or test.has_ended:
         yield
         return

@@ -63,13 +63,6 @@ def opened(
 ) -> Iterator[Opened]:
     """Make all checks that need no journal, then hold the experiment's directory for a ``with`` block.
 
-    Args:
-        experiment: The experiment to run.
-        workload: Code that its trials run.
-        output: Folder under which everything is written; the experiment gets a folder of its own there.
-        tracking_uri: MLflow's store; by default a database under ``output``.
-        cluster: Where trials run, and where their checkpoints are kept.
-
     Raises:
         UserError: If experiment, data, output or cluster is refused, or another process holds the directory.
     """

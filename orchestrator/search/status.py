@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.experiment.sections import Budget
-from orchestrator.forecast.time_left import Pace, PlannedWork, TimeLeft
+from orchestrator.forecast.time_left import PlannedWork, TimeLeft, TrainingRate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import JournalError
@@ -17,7 +17,7 @@ from orchestrator.journal.reader import JournalReader, JournalReplacedError
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import current_plans, most_trainings, races_of
 from orchestrator.search.budget import BudgetMeter
-from orchestrator.search.display import Evaluation
+from orchestrator.search.display import EvaluationProgress
 from orchestrator.search.resuming import command_to_resume
 from orchestrator.storage.set_aside import NOTHING_UNKNOWN, Unknown, find_unknown
 
@@ -44,7 +44,7 @@ class Followed:
     def _begin(self) -> None:
         self._reader = JournalReader(self.directory / JOURNAL_FILE)
         self.history = History(str(self.directory / JOURNAL_FILE))
-        self.meter, self.pace = BudgetMeter(Budget(), self.history), Pace(self.history)
+        self.meter, self.pace = BudgetMeter(Budget(), self.history), TrainingRate(self.history)
 
     def read_on(self) -> bool:
         """Read the new records; say whether there were any.
@@ -122,7 +122,7 @@ class Status:
     budget: Mapping[str, tuple[float, float]]
     command: str | None = None
     unknown: Unknown = NOTHING_UNKNOWN
-    test: Evaluation | None = None
+    test: EvaluationProgress | None = None
     left: TimeLeft | None = None
 
     @property
@@ -202,13 +202,13 @@ def status_of(followed: Followed) -> Status:
         total = most_trainings(current_plans(experiment, history), history)
         stages.append(_stage(history, Stage.CONFIRM, total))
     command = command_to_resume(directory, history) if holder is None else None
-    test = Evaluation.of(history)
+    test = EvaluationProgress.of(history)
     left = None if holder is None else _left(experiment, followed, stages, test)
     return Status(directory, holder, history, stages, _used(experiment.budget, followed), command, unknown, test, left)
 
 
 def _left(
-    experiment: Experiment, followed: Followed, stages: Sequence[StageStatus], test: Evaluation | None
+    experiment: Experiment, followed: Followed, stages: Sequence[StageStatus], test: EvaluationProgress | None
 ) -> TimeLeft | None:
     """Return the time left of the whole experiment; the search is over where its confirmation or test has begun."""
     if followed.pace.rate is None:

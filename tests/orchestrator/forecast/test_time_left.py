@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.forecast.time_left import Pace, PlannedWork, TimeLeft, evaluation_seconds
+from orchestrator.forecast.time_left import PlannedWork, TimeLeft, TrainingRate, evaluation_seconds
 from orchestrator.journal.history import History, Spending
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.lock import hold
 from orchestrator.journal.records import EpochEnded
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.search import display
-from orchestrator.search.display import Evaluation, Progress, evaluation_displayed
+from orchestrator.search.display import EvaluationProgress, Progress, evaluation_displayed
 from orchestrator.search.status import Followed, read_status
 from orchestrator.text.values import clock_text
 from orchestrator.watch.experiments import stages_of
@@ -163,7 +163,7 @@ def test_earlier_starts_give_the_first_rate(
     spending = Spending(training_seconds=prior[1])
     if prior[0]:
         add_trial(ledger, [1.0], epoch_seconds=prior[0])
-    pace = Pace(History(spending=spending, trials=ledger.history.trials))
+    pace = TrainingRate(History(spending=spending, trials=ledger.history.trials))
     spending.training_seconds += seconds
     if work:
         pace.listen(EpochEnded(trial="a", epoch=1, metrics={"time/epoch_seconds": work}, state=TrialState.RUNNING))
@@ -179,9 +179,9 @@ def test_the_evaluation_on_test_is_shown_while_it_goes_on(
         for trial in trials:
             clock[0] += 40
             append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 1.0})
-            shown = Evaluation.of(ledger.history)
+            shown = EvaluationProgress.of(ledger.history)
             assert shown is not None and shown.line() in capsys.readouterr().out.splitlines()
-    assert (shown := Evaluation.of(ledger.history)) is not None and (shown.evaluated, shown.total) == (3, 3)
+    assert (shown := EvaluationProgress.of(ledger.history)) is not None and (shown.evaluated, shown.total) == (3, 3)
     for quiet, due in ((True, trials), (False, trials), (False, [])):
         with evaluation_displayed(ledger, due, quiet=quiet):
             assert capsys.readouterr().out == "", "nothing is left to evaluate, or nobody looks"
@@ -189,7 +189,7 @@ def test_the_evaluation_on_test_is_shown_while_it_goes_on(
 
 def test_the_line_about_test_has_the_time_left_by_the_models_so_far(ledger: Ledger, clock: list[float]) -> None:
     trials = [add_trial(ledger, [float(value)], epoch_seconds=1.0) for value in range(12)]
-    shown = Evaluation(ledger.history, [trial.id for trial in trials])
+    shown = EvaluationProgress(ledger.history, [trial.id for trial in trials])
     ledger.listeners.append(shown.listen)
     assert shown.line() == "test: 0 of 12 models evaluated"
     append(ledger, "test_opened", dataset="pets", trials=[trial.id for trial in trials])
