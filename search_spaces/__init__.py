@@ -21,7 +21,7 @@ from search_spaces.independent import (
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.space import Bounds, LossSpace, Range, SpaceError, Trial, Values
 from search_spaces.study import LossPart, PastTrial, StudySoFar, StudySpace, Suggestion
-from trainables.feasibility import Domain
+from trainables.parameter_values import Domain
 from trainables.plugins.in_use import NameTable
 
 SPACES: NameTable[LossSpace] = NameTable(

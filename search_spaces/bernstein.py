@@ -32,7 +32,7 @@ from functools import partial
 from typing import Any
 
 from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values
-from trainables.feasibility import (
+from trainables.parameter_values import (
     DOMAINS,
     NOT_NEGATIVE,
     NUMBER,

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from search_spaces.space import Asked, Bounds, LossSpace, Range, Trial, Values, is_count
-from trainables.feasibility import NOT_NEGATIVE, NUMBER, POSITIVE, Domain, is_number, one_of
+from trainables.parameter_values import NOT_NEGATIVE, NUMBER, POSITIVE, Domain, is_number, one_of
 
 CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "triplet_weight": {

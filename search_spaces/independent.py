@@ -39,7 +39,7 @@ from search_spaces.space import (
     or_null,
     with_negatives,
 )
-from trainables.feasibility import NOT_NEGATIVE, NUMBER, POSITIVE, Domain, domain_like, is_number, one_of
+from trainables.parameter_values import NOT_NEGATIVE, NUMBER, POSITIVE, Domain, domain_like, is_number, one_of
 
 
 def _twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

@@ -5,8 +5,8 @@
                b(s^) = scale (negative_margin + balance integral from 0 to s^ of w_b(x) dx)
 
 w is a slope that is nowhere negative on the domain and has the mean 1 there; ``search_spaces.shapes`` has every such
-slope of degree 0 to 3, and no other slope. ``trainables.feasibility`` gives the domains: [-gate, 2] for Delta, or [-1,
-2] without a gate; [-1, 1] for similarities. For a joint hinge only the sum of the two constants matters, so
+slope of degree 0 to 3, and no other slope. ``trainables.parameter_values`` gives the domains: [-gate, 2] for Delta, or
+[-1, 2] without a gate; [-1, 1] for similarities. For a joint hinge only the sum of the two constants matters, so
 ``negative_margin`` is 0; ``lift`` and ``balance`` follow from two rules about similarities that are all equal
 (``search_spaces.shapes``). With separate hinges, or where a study names ``balance``, ``lift`` is 0 and ``balance`` is
 searched.
@@ -43,7 +43,7 @@ from search_spaces.bernstein import (
     check,
 )
 from search_spaces.space import Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values, with_negatives
-from trainables.feasibility import NUMBER, POSITIVE, Domain, domain_of, is_number
+from trainables.parameter_values import NUMBER, POSITIVE, Domain, domain_of, is_number
 
 USUAL_PAIRS = 128
 """Pairs of a batch for which the bounds of the scale are 1 to 512."""

@@ -56,7 +56,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from trainables.feasibility import lowest_value
+from trainables.parameter_values import lowest_value
 
 CONSTANT: Mapping[int, Mapping[str, float]] = {
     1: {},

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from trainables.feasibility import LEARNED, Domain, is_number
+from trainables.parameter_values import LEARNED, Domain, is_number
 
 
 class SpaceError(ValueError):

@@ -52,6 +52,7 @@ MAY_IMPORT = {
     "watch": {"machines", "report", "results", "search", "views"},
     "search": {
         "experiment",
+        "forecast",
         "machines",
         "report",
         "results",
@@ -87,7 +88,7 @@ MAY_IMPORT = {
 LEVELS = (
     {"errors", "files", "extras"},
     {"plugins"},
-    {"representations", "positive_ranks", "ranks", "feasibility"},
+    {"representations", "positive_ranks", "ranks", "parameter_values"},
     {"metrics", "model_parameters"},
     {"config"},
     {"data", "checkpoint", "seeding"},
@@ -101,7 +102,7 @@ LEVELS = (
 )
 """Rooms of ``trainables``, the lowest first; a room imports rooms of its own level and below, without a circle."""
 
-SEARCH_SPACES_MAY_IMPORT = {"errors", "feasibility", "plugins"}
+SEARCH_SPACES_MAY_IMPORT = {"errors", "parameter_values", "plugins"}
 """Rooms of ``trainables`` that ``search_spaces`` may import, none of which needs torch."""
 
 ENGINES = {

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from trainables.errors import ConfigError
-from trainables.feasibility import NOT_NEGATIVE, POSITIVE, SWITCH, Domain, domain_like, one_of
+from trainables.parameter_values import NOT_NEGATIVE, POSITIVE, SWITCH, Domain, domain_like, one_of
 from trainables.plugins.in_use import NameTable
 
 # fmt: off

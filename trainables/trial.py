@@ -22,10 +22,10 @@ from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
 from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions
-from trainables.feasibility import LEARNED
 from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
 from trainables.optimizers import LearnedParameters, adjust_optimizer, build_optimizer
+from trainables.parameter_values import LEARNED
 from trainables.seeding import choose_device, generator, make_deterministic, seed_torch
 from trainables.training_steps import train_epoch
 

@@ -11,17 +11,9 @@ from orchestrator.claims.cells import cells_experiment
 from orchestrator.claims.certificate import CERTIFICATE, PAGE, Certified, certify_confirmed, certify_published
 from orchestrator.claims.claims import load_claims, shipped_claims
 from orchestrator.claims.engine import Outcome
-from orchestrator.commands.options import (
-    Address,
-    Json,
-    Output,
-    Overrides,
-    SharedDataRoot,
-    Storage,
-    TrackingUri,
-)
+from orchestrator.commands.options import Overrides, with_start_options
 from orchestrator.journal.directory import find_directory, read_history
-from orchestrator.machines.cluster import Cluster
+from orchestrator.machines.cluster import StartOptions
 from orchestrator.regression.claims import train_cells
 from orchestrator.text.terminal import path_text, say
 from orchestrator.views.terminal import show
@@ -35,6 +27,7 @@ Models = Annotated[str, typer.Option(help="Models, separated by commas; empty ta
 Seeds = Annotated[int, typer.Option(min=2, help="Fresh seeds of each cell.")]
 
 
+@with_start_options
 def certify(
     claims: ClaimsName,
     datasets: Annotated[
@@ -52,21 +45,17 @@ def certify(
         bool, typer.Option("--published", help="Ask the claims of the papers' own tables, and train nothing.")
     ] = False,
     overrides: Overrides = None,
-    data_root: SharedDataRoot = "data",
-    output: Output = Path("runs"),
-    tracking_uri: TrackingUri = None,
-    address: Address = None,
-    storage: Storage = None,
-    as_json: Json = False,
+    *,
+    options: StartOptions,
 ) -> None:
     """Run a paper's losses at its published settings, and say which of its claims hold on your data.
 
     The questions are fixed in a file before training. The same command resumes. Certificate and page are written.
     """
-    asked = load_claims(claims)
+    asked, output = load_claims(claims), options.output
     if published:
         folder = output / f"published-{asked.name}"
-        _print(certify_published(asked, folder), folder, as_json=as_json)
+        _print(certify_published(asked, folder), folder, as_json=options.quiet)
         return
     if not datasets and not beside:
         raise ConfigError(
@@ -77,9 +66,8 @@ def certify(
     if datasets:
         experiment = cells_experiment(asked, names_of(datasets), names_of(models), seeds, overrides or [])
         folder = output / experiment.name
-        cluster = Cluster(address, storage)
-        histories.append(train_cells(asked, experiment, data_root, output, tracking_uri, cluster, quiet=as_json))
-    _print(certify_confirmed(asked, histories, folder), folder, as_json=as_json)
+        histories.append(train_cells(asked, experiment, options))
+    _print(certify_confirmed(asked, histories, folder), folder, as_json=options.quiet)
 
 
 def names_of(text: str) -> list[str]:

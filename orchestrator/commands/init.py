@@ -11,7 +11,7 @@ import typer
 from orchestrator.commands.config_schema import list_keys
 from orchestrator.commands.options import DataRoot
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
-from orchestrator.experiment.yaml_text import parse_yaml
+from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.text.terminal import say, typed_program
 from search_spaces.space import suggestion
 from trainables.data.source import find_source

@@ -1,7 +1,10 @@
 """Arguments and options that several commands share."""
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -76,3 +79,35 @@ Plugins = Annotated[
 TrustPlugins = Annotated[
     bool, typer.Option("--trust-plugins", help="Run the code of a plug-in that is packed with the model.")
 ]
+
+
+def _shared(
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Have the options of ``with_start_options``."""
+
+
+def with_start_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that start an experiment; the command gets them as ``options``, a ``StartOptions``."""
+    shared = inspect.signature(_shared).parameters
+    own = [one for name, one in inspect.signature(command).parameters.items() if name != "options"]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        # Imported when a command runs: the options of all commands are read for ``--help``.
+        from orchestrator.machines.cluster import Cluster, StartOptions
+
+        data_root, output, uri, address, storage, quiet = (given.pop(name) for name in shared)
+        command(**given, options=StartOptions(data_root, output, uri, Cluster(address, storage), quiet))
+
+    signature = inspect.Signature([*own, *shared.values()])
+    # The command itself has other parameters than those that a user types.
+    del run.__wrapped__
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+    return run

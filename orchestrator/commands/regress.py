@@ -17,8 +17,8 @@ from orchestrator.claims.cells import cells_experiment
 from orchestrator.claims.certificate import CERTIFICATE, PAGE
 from orchestrator.claims.claims import load_claims
 from orchestrator.commands.certify import ClaimsName, Models, Seeds, names_of
-from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
-from orchestrator.machines.cluster import Cluster, ignored_address
+from orchestrator.commands.options import Output, Overrides, with_start_options
+from orchestrator.machines.cluster import StartOptions, ignored_address
 from orchestrator.regression.accepted import default_path
 from orchestrator.regression.answers import QUIET, headline
 from orchestrator.regression.claims import rerun_claims
@@ -78,20 +78,17 @@ REGRESSION = 5
     epilog='To accept the newest rerun as the reference: orchestrator regress accept SUITE --why "..." (see '
     "orchestrator regress accept --help). To rerun the claims of a paper: orchestrator regress claims CLAIMS.",
 )
+@with_start_options
 def run(
     suite: SuiteName,
     overrides: Overrides = None,
-    data_root: SharedDataRoot = "data",
-    output: Output = Path("runs"),
     reference: Reference = None,
-    tracking_uri: TrackingUri = None,
-    address: Address = None,
-    storage: Storage = None,
     if_due: Due = None,
     max_seeds: Annotated[int | None, typer.Option(min=2, help="Add seeds, up to this total, if inconclusive.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Copy the JUnit XML to this file.")] = None,
     report: Annotated[Path | None, typer.Option(help="Copy the HTML page to this file.")] = None,
-    as_json: Json = False,
+    *,
+    options: StartOptions,
 ) -> None:
     """Rerun a suite's baselines and compare them with accepted results. Exit code 5: one got worse, changed, or failed.
 
@@ -99,13 +96,13 @@ def run(
     """
     settings = [*(overrides or []), *([] if max_seeds is None else [f"max_seeds={max_seeds}"])]
     chosen, path = load_suite(suite, settings)
-    request = _request(reference or default_path(path), output, tracking_uri, Cluster(address, storage), if_due)
-    done = rerun(chosen, request, make_workload(chosen.resources, data_root), quiet=as_json)
+    request = _request(reference or default_path(path), options, if_due)
+    done = rerun(chosen, request, make_workload(chosen.resources, options.data_root), quiet=options.quiet)
     for name, copy in (("junit.xml", junit), ("report.html", report)):
         if copy is not None:
             shutil.copyfile(done.directory / name, copy)
     news = None if done.result is None else f"{chosen.name}: {headline(done.result)}"
-    _end(done, news, ("report.html", "junit.xml", SUMMARY), as_json=as_json)
+    _end(done, news, ("report.html", "junit.xml", SUMMARY), as_json=options.quiet)
 
 
 @app.command()
@@ -133,22 +130,19 @@ def accept(
 
 
 @app.command()
+@with_start_options
 def claims(
     name: ClaimsName,
     datasets: Annotated[str, typer.Option(help="Datasets on which the claims are asked, separated by commas.")],
     models: Models = "",
     seeds: Seeds = 5,
     overrides: Overrides = None,
-    data_root: SharedDataRoot = "data",
-    output: Output = Path("runs"),
     reference: Annotated[
         Path | None, typer.Option(help="Accepted certificate.json; by default CLAIMS.accepted.json in this folder.")
     ] = None,
-    tracking_uri: TrackingUri = None,
-    address: Address = None,
-    storage: Storage = None,
     if_due: Due = None,
-    as_json: Json = False,
+    *,
+    options: StartOptions,
 ) -> None:
     """Train the cells of claims again, and compare the answers with an accepted certificate.
 
@@ -157,16 +151,16 @@ def claims(
     asked = load_claims(name)
     experiment = cells_experiment(asked, names_of(datasets), names_of(models), seeds, overrides or [])
     target = reference or Path(f"{asked.name}.accepted.json")
-    request = _request(target, output, tracking_uri, Cluster(address, storage), if_due)
-    done = rerun_claims(asked, experiment, data_root, request, quiet=as_json)
-    _end(done, done.answers[0].headline, ("report.html", PAGE, CERTIFICATE), as_json=as_json)
+    request = _request(target, options, if_due)
+    done = rerun_claims(asked, experiment, options.data_root, request, quiet=options.quiet)
+    _end(done, done.answers[0].headline, ("report.html", PAGE, CERTIFICATE), as_json=options.quiet)
 
 
-def _request(reference: Path, output: Path, tracking_uri: str | None, cluster: Cluster, if_due: str | None) -> Request:
-    if warning := ignored_address(cluster):
+def _request(reference: Path, options: StartOptions, if_due: str | None) -> Request:
+    if warning := ignored_address(options.cluster):
         say(warning, error=True)
-    seconds = None if if_due is None else seconds_of(if_due)
-    return Request(reference, output, tracking_uri, cluster, seconds, command_line(sys.argv[1:]))
+    seconds, command = None if if_due is None else seconds_of(if_due), command_line(sys.argv[1:])
+    return Request(reference, options.output, options.tracking_uri, options.cluster, seconds, command)
 
 
 def command_line(arguments: Sequence[str]) -> str:

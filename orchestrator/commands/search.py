@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,25 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.commands.mlflow_store import choose_port
-from orchestrator.commands.options import (
-    Address,
-    ExperimentName,
-    Json,
-    Output,
-    Overrides,
-    Plugins,
-    SharedDataRoot,
-    Storage,
-    TrackingUri,
-)
+from orchestrator.commands.options import ExperimentName, Overrides, Plugins, with_start_options
 from orchestrator.commands.watch import PORT
 from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.forecast.dry_run import dry_run
 from orchestrator.forecast.terminal import print_dry_run
-from orchestrator.journal.directory import find_directory
-from orchestrator.machines.cluster import Cluster
+from orchestrator.journal.directory import find_directory, read_history
+from orchestrator.machines.cluster import StartOptions
 from orchestrator.results.winner import find_champions
 from orchestrator.search.begin import make_workload, run_experiment
+from orchestrator.search.budget import SPENT
 from orchestrator.search.display import print_summary
 from orchestrator.search.preparation import check_cpus
 from orchestrator.search.resuming import (
@@ -38,10 +29,8 @@ from orchestrator.search.resuming import (
     confirm_experiment,
     extend_experiment,
     read_experiment,
-    read_storage,
 )
 from orchestrator.search.search import SearchResult
-from orchestrator.search.time_left import SPENT
 from orchestrator.studies.prior import read_prior
 from orchestrator.studies.warm_start import read_sources
 from orchestrator.text.terminal import path_text, say
@@ -51,14 +40,10 @@ from trainables.errors import ConfigError
 from trainables.extras import require
 
 
+@with_start_options
 def search(
     experiment: Annotated[str, typer.Argument(help="YAML file, or the name of a shipped experiment.")],
     overrides: Overrides = None,
-    data_root: SharedDataRoot = "data",
-    output: Output = Path("runs"),
-    tracking_uri: TrackingUri = None,
-    address: Address = None,
-    storage: Storage = None,
     plugins: Plugins = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show search spaces, first points and forecast hours; do not search.")
@@ -66,15 +51,16 @@ def search(
     watch: Annotated[
         bool, typer.Option("--watch", help="Serve a live page beside the search; its address goes to standard error.")
     ] = False,
-    as_json: Json = False,
+    *,
+    options: StartOptions,
 ) -> None:
     """Search an experiment and confirm its best trials. The same command resumes an interrupted search."""
     chosen = load_experiment(experiment, overrides or [], plugins or [])
     if dry_run:
-        show_plan(chosen, data_root, output, address, as_json=as_json)
+        show_plan(chosen, options)
         return
-    with live_page(output, chosen.name) if watch else nullcontext():
-        run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
+    with live_page(options.output, chosen.name) if watch else nullcontext():
+        run(chosen, options)
 
 
 def live_page(output: Path, name: str) -> AbstractContextManager[None]:
@@ -84,80 +70,53 @@ def live_page(output: Path, name: str) -> AbstractContextManager[None]:
     return page_beside(output, name, choose_port(PORT))
 
 
-def show_plan(experiment: "Experiment", data_root: str, output: Path, address: str | None, *, as_json: bool) -> None:
+def show_plan(experiment: Experiment, options: StartOptions) -> None:
     """Print what a search would try on this machine, and how long it would take.
 
     Raises:
-        ConfigError: If ``address`` names another machine.
+        ConfigError: If ``--address`` names another machine.
         UserError: If the search would be refused.
     """
     require("search", "`orchestrator search --dry-run`")
-    if address is not None:
+    if options.cluster.address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
     check_cpus(experiment.resources)
-    read_sources(experiment, output)
-    prior = read_prior(experiment, output)
-    found = dry_run(experiment, make_workload(experiment.resources, data_root, experiment.plugins), prior)
-    if as_json:
+    read_sources(experiment, options.output)
+    prior = read_prior(experiment, options.output)
+    found = dry_run(experiment, make_workload(experiment.resources, options.data_root, experiment.plugins), prior)
+    if options.quiet:
         print(json.dumps(found.to_dict(), indent=2))
     else:
         print_dry_run(found)
 
 
-def run(
-    experiment: "Experiment",
-    data_root: str,
-    output: Path,
-    tracking_uri: str | None,
-    *,
-    as_json: bool,
-    cluster: "Cluster",
-    search: bool = True,
-) -> None:
+def run(experiment: Experiment, options: StartOptions, *, search: bool = True) -> None:
     """Search and confirm, or confirm alone, then print the result and exit with its code."""
-    result = run_experiment(
-        experiment,
-        data_root,
-        output,
-        tracking_uri=tracking_uri,
-        quiet=as_json,
-        cluster=cluster,
-        confirm_alone=not search,
-    )
-    if as_json:
+    result = run_experiment(experiment, options, confirm_alone=not search)
+    if options.quiet:
         found = {**result.summary, "tracking_problem": result.tracking_problem, **_registry(result)}
         print(json.dumps(found, indent=2))
     else:
-        _print(result, output)
+        _print(result, options.output)
     _exit(result, experiment)
 
 
 def resume_experiment(
-    name: str,
-    wanted: Callable[[Path], "Experiment"],
-    data_root: str,
-    output: Path,
-    tracking_uri: str | None,
-    address: str | None,
-    storage: str | None,
-    *,
-    as_json: bool,
-    search: bool = True,
+    name: str, wanted: Callable[[Path], Experiment], options: StartOptions, *, search: bool = True
 ) -> None:
     """Resume an experiment that has begun; ``wanted`` makes the experiment from its folder."""
-    directory = find_directory(name, output)
+    directory = find_directory(name, options.output)
     experiment = wanted(directory)
     check_folder(directory, experiment)
-    cluster = Cluster(address, storage or read_storage(directory))
-    place = directory.resolve().parent
-    run(experiment, data_root, place, tracking_uri, as_json=as_json, cluster=cluster, search=search)
+    cluster = replace(options.cluster, storage=options.cluster.storage or read_history(directory).storage)
+    run(experiment, replace(options, cluster=cluster, output=directory.resolve().parent), search=search)
 
 
-def _registry(result: "SearchResult") -> dict[str, Any]:
+def _registry(result: SearchResult) -> dict[str, Any]:
     return {"registered": [asdict(model) for model in result.registered], "unregistered": list(result.unregistered)}
 
 
-def _print(result: "SearchResult", output: Path) -> None:
+def _print(result: SearchResult, output: Path) -> None:
     print_summary(result.history, _closing(result, output))
     if result.tracking_problem is not None:
         say(f"warning: {result.tracking_problem}", error=True)
@@ -165,7 +124,7 @@ def _print(result: "SearchResult", output: Path) -> None:
         say(f"warning: {problem}", error=True)
 
 
-def _closing(result: "SearchResult", output: Path) -> list[str]:
+def _closing(result: SearchResult, output: Path) -> list[str]:
     """Return the commands that show all answers and MLflow's pages, with the registered models, and the next one."""
     answers = f"all answers: {command_for(['summarise'], result.directory)}"
     models = [
@@ -177,7 +136,7 @@ def _closing(result: "SearchResult", output: Path) -> list[str]:
     return [answers, browser, f"next: {_next(result)}"]
 
 
-def _next(result: "SearchResult") -> str:
+def _next(result: SearchResult) -> str:
     """Return the next command, ready to be pasted: of an unconfirmed winner the confirmation."""
     options = [part for name, value in result.history.options.items() for part in (f"--{name}", value)]
     if result.history.experiment.confirm is None and result.ended_by not in SPENT:
@@ -185,7 +144,7 @@ def _next(result: "SearchResult") -> str:
     return command_for(["report"], result.directory)
 
 
-def _exit(result: "SearchResult", experiment: "Experiment") -> None:
+def _exit(result: SearchResult, experiment: Experiment) -> None:
     if result.ended_by in SPENT:
         limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
         way_out = f"resume with `orchestrator extend {path_text(result.directory)}` or a larger --set {limit}"
@@ -196,36 +155,31 @@ def _exit(result: "SearchResult", experiment: "Experiment") -> None:
         raise typer.Exit(1)
 
 
+@with_start_options
 def resume(
     experiment: ExperimentName,
-    data_root: SharedDataRoot = "data",
-    output: Output = Path("runs"),
-    tracking_uri: TrackingUri = None,
-    address: Address = None,
-    storage: Storage = None,
-    as_json: Json = False,
+    *,
+    options: StartOptions,
 ) -> None:
     """Resume a search that was interrupted or killed, with the settings that it started with."""
-    resume_experiment(experiment, read_experiment, data_root, output, tracking_uri, address, storage, as_json=as_json)
+    resume_experiment(experiment, read_experiment, options)
 
 
+@with_start_options
 def extend(
     experiment: ExperimentName,
     trials: Annotated[int | None, typer.Option(min=1, help="Trials to add to each study.")] = None,
     hours: Annotated[float | None, typer.Option(help="Hours that the search may take from now on.")] = None,
     overrides: Overrides = None,
-    data_root: SharedDataRoot = "data",
-    output: Output = Path("runs"),
-    tracking_uri: TrackingUri = None,
-    address: Address = None,
-    storage: Storage = None,
-    as_json: Json = False,
+    *,
+    options: StartOptions,
 ) -> None:
     """Give a search that has ended more trials, more hours, or another limit by --set."""
     wanted = partial(extend_experiment, trials=trials, hours=hours, overrides=overrides or [])
-    resume_experiment(experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json)
+    resume_experiment(experiment, wanted, options)
 
 
+@with_start_options
 def confirm(
     experiment: ExperimentName,
     top: Annotated[
@@ -248,16 +202,10 @@ def confirm(
     baseline: Annotated[
         str | None, typer.Option(help="Loss to compare the winner with, instead of the best published settings.")
     ] = None,
-    data_root: SharedDataRoot = "data",
-    output: Output = Path("runs"),
-    tracking_uri: TrackingUri = None,
-    address: Address = None,
-    storage: Storage = None,
-    as_json: Json = False,
+    *,
+    options: StartOptions,
 ) -> None:
     """Train the best trials of a search again with fresh seeds. The same command resumes."""
     changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline, "surface": surface or None}
     wanted = partial(confirm_experiment, changes=changes)
-    resume_experiment(
-        experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json, search=surface
-    )
+    resume_experiment(experiment, wanted, options, search=surface)

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from orchestrator.doctor.machine import Check
-from orchestrator.experiment.yaml_text import YamlTextError, parse_yaml
+from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, JournalReader, copy_name, keep_copy
@@ -295,7 +295,7 @@ def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
-    with suppress(OSError, ValueError, RecursionError, YamlTextError):
+    with suppress(OSError, ValueError, RecursionError):
         return parse(path.read_text(encoding="utf-8"))
     return None
 

@@ -8,7 +8,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,19 +18,19 @@ from pydantic import BaseModel, Field, model_validator
 from orchestrator.experiment.plugins import Plugins, with_plugins
 from orchestrator.experiment.sections import Budget, Confirm, Override, Patience, Resources, Scheduler, Search
 from orchestrator.experiment.spaces import (
+    at,
     check_beside,
     check_names,
     check_sampler,
     enqueued_points,
     make_space,
-    refuse_as,
 )
 from orchestrator.experiment.values import LossName, ModelName, Name
 from orchestrator.experiment.yaml_files import (
     STRICT,
     find_file,
     override,
-    read_kind,
+    read_yaml,
     validate,
 )
 from orchestrator.journal.begun_experiment import BegunExperiment
@@ -252,15 +252,17 @@ class Experiment(BaseModel):
         return next((tokenizer for tokenizer in reversed(named) if tokenizer is not None), self.tokenizer)
 
     def as_begun(self, begun: BegunExperiment) -> "Experiment":
-        """Return this experiment with the default bounds that it began with, unless it names a version itself.
+        """Return this experiment with the default bounds and the verdict with which it began, unless it names them.
 
         Args:
             begun: The experiment of its journal.
         """
-        if not begun or "space_version" in self.search.model_fields_set:
-            return self
-        search = self.search.model_copy(update={"space_version": begun.space_version})
-        return self.model_copy(update={"search": search})
+        changes: dict[str, Any] = {}
+        if begun and "space_version" not in self.search.model_fields_set:
+            changes["search"] = self.search.model_copy(update={"space_version": begun.space_version})
+        if self.confirm and begun.confirm and "verdict" not in self.confirm.model_fields_set:
+            changes["confirm"] = self.confirm.model_copy(update={"verdict": begun.confirm.verdict or "seeds"})
+        return self.model_copy(update=changes) if changes else self
 
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved experiment as plain values; ``load_experiment`` reads them back."""
@@ -279,7 +281,7 @@ def load_experiment(source: str, overrides: Sequence[str] = (), plugins: Sequenc
         ConfigError: If any key is refused.
     """
     path = find_file(source, shipped_experiments(), "experiment")
-    document = override(read_kind(path, "an experiment"), overrides)
+    document = override(read_yaml(path, "an experiment"), overrides)
     return validate(Experiment, with_plugins(document, plugins, path.parent))
 
 
@@ -337,7 +339,7 @@ def _check_override(key: str, change: Override, experiment: Experiment) -> None:
     if change.tokenizer is not None and (not change.datasets or change.models or change.losses):
         mistakes.problems.append(f"{key}.tokenizer: belongs to datasets: name them, without models and losses")
     for model in change.models or experiment.models:
-        mistakes.of(refuse_as, key, partial(check_model_parameters, model, change.model_parameters))
+        mistakes.of(at(key)(check_model_parameters), model, change.model_parameters)
     mistakes.refuse()
 
 
@@ -406,6 +408,3 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     for key, value in values.items():
         rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
     return rows
-
-
-__all__ = ["Cell", "Experiment", "load_experiment"]

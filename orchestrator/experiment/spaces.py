@@ -1,8 +1,8 @@
 """The space of each study of an experiment: default bounds with the bounds of the YAML file, checked whole."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, names_of
@@ -129,7 +129,7 @@ def check_beside(space: StudySpace, model: str) -> None:
     mistakes = Mistakes()
     for name, bound in space.training.items():
         for end in bound.ends():
-            mistakes.of(refuse_as, f"search.training.{name}", partial(check_training, {name: end}))
+            mistakes.of(at(f"search.training.{name}")(check_training), {name: end})
     reads_regions = REGION_PARAMETERS.get(model)
     if reads_regions in space.model_parameters and space.usual[f"model.{reads_regions}"] is None:
         mistakes.problems.append(
@@ -138,42 +138,30 @@ def check_beside(space: StudySpace, model: str) -> None:
         )
     for name, bound in space.model_parameters.items():
         for end in bound.ends():
-            check = partial(check_model_parameters, model, {name: end})
-            mistakes.of(refuse_as, f"search.model_parameters.{name}", check)
+            mistakes.of(at(f"search.model_parameters.{name}")(check_model_parameters), model, {name: end})
     for loss, part in space.losses.items():
         for end in part.bounds["bank"].ends() if "bank" in part.bounds else ():
-            mistakes.of(refuse_as, f"search.space.{loss}", partial(check_bank, model, loss, end))
+            mistakes.of(at(f"search.space.{loss}")(check_bank), model, loss, end)
     mistakes.refuse()
 
 
 def _part(search: "Search", loss: str, pairs: int) -> LossPart:
     """Return bounds and fixed values of a loss's parameters, for batches of a number of pairs."""
     fixed, looked = dict(search.fixed.get(loss, {})), search.space.get(loss, {})
-    try:
+    with at(f"search.fixed.{loss}"):
         SPACES[loss].check_fixed(fixed)
-    except SpaceError as error:
-        raise ValueError(f"search.fixed.{loss}: {error}") from None
-    try:
+    key = f"search.space.{loss}"
+    with at(key):
         space = SPACES[loss].adapted(Asked(frozenset({*looked, *fixed}), fixed, pairs, search.space_version))
-    except SpaceError as error:
-        raise ValueError(f"search.space.{loss}: {error}") from None
     given: dict[str, Range | Values] = {}
     for name, bound in looked.items():
-        try:
+        with at(f"{key}.{name}"):
             given[name] = _bound(bound, space.bounds.get(name))
-        except SpaceError as error:
-            raise ValueError(f"search.space.{loss}.{name}: {error}") from None
-    try:
+    with at(key):
         bounds = space.narrowed(given)
-    except SpaceError as error:
-        raise ValueError(f"search.space.{loss}: {error}") from None
-    known = {**bounds, **space.searched}
-    searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in known}
-    try:
-        relevant = space.relevant({**bounds, **searched}, fixed)
-    except SpaceError as error:
-        raise ValueError(f"search.space.{loss}: {error}") from None
-    return LossPart(space, relevant, fixed)
+        known = {**bounds, **space.searched}
+        searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in known}
+        return LossPart(space, space.relevant({**bounds, **searched}, fixed), fixed)
 
 
 def _bound(given: Bound, default: Range | Values | None) -> Range | Values:
@@ -191,23 +179,24 @@ def _bound(given: Bound, default: Range | Values | None) -> Range | Values:
 def _bounds_beside(section: str, given: Mapping[str, Bound], defaults: Mapping[str, Range | Values]) -> Bounds:
     found: dict[str, Range | Values] = {}
     for name, bound in given.items():
-        try:
+        with at(f"search.{section}.{name}"):
             if section == "training":
                 check_name(name, defaults, "searched settings")
             found[name] = _bound(bound, defaults.get(name))
             if section == "model_parameters" and name in NOT_SEARCHED:
                 raise SpaceError(f"{name} cannot be searched: all trials of a study have one backbone")
-        except SpaceError as error:
-            raise ValueError(f"search.{section}.{name}: {error}") from None
     return found
 
 
-def refuse_as(key: str, check: Callable[[], object]) -> None:
-    """Run a check, and put the key in front of each of its mistakes."""
+@contextmanager
+def at(key: str) -> Iterator[None]:
+    """Put a key in front of each mistake of a ``with`` block, or of a check that it decorates."""
     try:
-        check()
+        yield
     except ConfigError as error:
         raise ConfigError([f"{key}: {problem}" for problem in error.problems]) from None
+    except SpaceError as error:
+        raise ValueError(f"{key}: {error}") from None
 
 
 def _check_grid(key: str, bounds: Bounds) -> None:
@@ -221,5 +210,5 @@ def check_names(key: str, names: Sequence[str] | Mapping[str, Any], known: Seque
     mistakes = Mistakes()
     for name in names:
         mistakes.of(check_name, name, known, "known")
-    if mistakes.problems:
-        raise ConfigError([f"{key}: {problem}" for problem in mistakes.problems])
+    with at(key):
+        mistakes.refuse()

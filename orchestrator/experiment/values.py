@@ -168,11 +168,9 @@ def check_training(changes: Mapping[str, Any]) -> Mapping[str, Any]:
         ConfigError: Naming each setting that is refused.
     """
     try:
-        validate(_TrainingSection, {"training": changes}, "")
+        validate(_TrainingSection, changes, inside="training")
     except ConfigError as error:
-        raise ConfigError(
-            [problem.removeprefix(": ").removeprefix("training.") for problem in error.problems]
-        ) from None
+        raise ConfigError([problem.removeprefix(": ") for problem in error.problems]) from None
     return changes
 
 

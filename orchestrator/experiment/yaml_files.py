@@ -1,23 +1,44 @@
-"""YAML files that describe work, read within limits and refused in words: place, key, rule, value got, remedy."""
+"""YAML files that describe work, read within limits and refused in words: place, key, rule, value got, remedy.
+
+A configuration comes from people, and from programs that make mistakes: a text that would take minutes or gigabytes to
+read is refused early, with the place. Only texts, numbers, truth values, null, lists and mappings are read; no
+text can name a class.
+
+References:
+    [YAML] YAML 1.2.2, section 10.3, the core schema: a number is 12, 0o14, 0xC, 1.5 or 2e-4, and 1:30 is a text.
+"""
 
 import dataclasses
 import difflib
 import json
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator.experiment.yaml_text import DEEPEST, LARGEST_TEXT, KeyPath, YamlTextError, parse_yaml
 from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.errors import ConfigError, Mistakes
+
+LARGEST_TEXT = 256 * 1024
+"""Most characters of a text; the largest shipped file has 5 thousand."""
+
+MOST_NODES = 10_000
+"""Most keys and values of a text; an alias counts as the nodes that it repeats."""
+
+DEEPEST = 32
+"""Most lists and mappings within each other."""
+
+LONGEST_KEY = 200
+"""Most characters of a key."""
+
+INTEGERS = 2**64
+"""Whole numbers are smaller than this, and larger than its negative."""
 
 SLIP = 0.85
 """Similarity (``difflib``) from which two names probably differ by a typing error."""
@@ -29,143 +50,147 @@ KINDS = {
 }
 """Kind of file -> keys that no other kind has, and the command that takes the file."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Mistake:
-    """One mistake of a configuration.
-
-    Attributes:
-        path: The keys that lead to the mistake, as far as they are known.
-        text: Key, rule, value got and way out.
-    """
-
-    path: KeyPath
-    text: str
-
-
-def find_mistakes(model: type[BaseModel], values: Any, error: ValidationError, inside: int = 0) -> Iterator[Mistake]:
-    """Yield the mistakes that a model finds in values, in the order of its keys; of a union, its nearest branch's.
-
-    Args:
-        model: The model that refused the values.
-        values: Values from YAML.
-        error: The error of pydantic.
-        inside: Number of keys around the values that are in no file; messages leave these keys out.
-    """
-    placed = [(_place(values, problem), problem) for problem in error.errors(include_url=False)]
-    paths = {path for path, _ in placed}
-    # The branch of a union that came furthest explains best.
-    outdone = {path[:length] for path in paths for length in range(len(path))}
-    for path in dict.fromkeys(path for path, _ in placed):
-        if path not in outdone:
-            here = [problem for other, problem in placed if other == path]
-            yield from _mistakes_at(path[inside:], here, partial(_way_out, model, path, inside))
-
-
-def other_kind(values: Mapping[str, Any], wanted: str) -> str | None:
-    """Return the kind of a file, and the command that takes it, if it is not of the wanted kind."""
-    if any(key in values for key in KINDS[wanted][0]):
-        return None
-    for kind, (keys, command) in KINDS.items():
-        present = [key for key in keys if key in values]
-        if present:
-            return f"is {kind}, for it has {' and '.join(present)}: give it to `{command}`; this command takes {wanted}"
-    return None
-
-
-def short(value: Any) -> str:
-    """Return a value as JSON shows it, cut to 60 characters."""
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _mistakes_at(path: tuple[str, ...], problems: Sequence[Any], way_out: Callable[[], str]) -> Iterator[Mistake]:
-    """Yield the mistakes at one key: several only if a check of ours tells several."""
-    first, shown = problems[0], ".".join(path)
-    if first["type"] == "value_error":
-        raised = first["ctx"]["error"]
-        for message in raised.problems if isinstance(raised, ConfigError) else [str(raised)]:
-            stands_there = not shown or message.startswith(shown)
-            yield Mistake(path, message if stands_there else f"{shown}: {message}")
-    elif first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        yield Mistake(path, f"{shown}: unknown key; {way_out()}")
-    elif first["type"] == "missing":
-        yield Mistake(path, f"{shown}: missing; it has no default")
-    else:
-        yield Mistake(path, f"{shown}: {_rule(problems)}, got {short(first['input'])}")
-
-
-def _rule(problems: Sequence[Any]) -> str:
-    """Return the rule of a value; beside a number or the like, a word may be allowed."""
-    first = problems[0]
-    message = re.sub(r"^\w+ should", "should", first["msg"])
-    words = [each["ctx"]["expected"] for each in problems[1:] if each["type"] == "literal_error"]
-    return " or ".join([message, *words]) if first["type"] != "literal_error" else message
-
-
-def _place(values: Any, problem: Any) -> tuple[str, ...]:
-    """Return the keys that lead to a problem, without the names of union branches between them."""
-    place: list[str] = []
-    for part in problem["loc"]:
-        if _holds(values, part):
-            values = values[part]
-        elif problem["type"] != "missing" or part != problem["loc"][-1]:
-            continue
-        place.append(str(part))
-    return tuple(place)
-
-
-def _holds(values: Any, key: str | int) -> bool:
-    if isinstance(values, dict):
-        return key in values
-    return isinstance(values, list) and isinstance(key, int) and key < len(values)
-
-
-def _way_out(model: type[BaseModel], path: tuple[str, ...], inside: int) -> str:
-    """Return the possible meaning of an unknown key: its name elsewhere, a parameter of a loss, or a similar key."""
-    key, top = path[-1], _fields(model, path[:inside])
-    homes = [".".join(home[inside:]) for home in _homes(model, key)]
-    if any(key in space.parameters for space in SPACES.values()):
-        homes += [f"loss_parameters.{key}"] if "loss_parameters" in top else []
-        homes += [f"search.fixed.LOSS.{key}", f"search.space.LOSS.{key}"] if "search" in top else []
-    here = sorted(_fields(model, path[:-1]))
-    place = f"it belongs under {' or '.join(homes)}"
-    # A key of this place that differs in a letter or two is more likely meant than a key of this name elsewhere.
-    if homes and difflib.get_close_matches(key, here, n=1, cutoff=SLIP):
-        return f"{suggestion(key, here, 'keys here')} As {key!r}, {place}"
-    return place if homes else suggestion(key, here, "keys here")
-
-
-def _homes(kind: Any, key: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the places in a model, and in the models of its fields, where a key is known."""
-    for name, inner in _hints(kind).items():
-        if name == key:
-            yield (*above, name)
-        yield from _homes(inner, key, (*above, name))
-
-
-def _hints(kind: Any) -> Mapping[str, Any]:
-    """Return the annotation of each key that a model or dataclass knows; an optional model counts as well."""
-    for one in (kind, *(typing.get_args(kind) if isinstance(kind, UnionType) else ())):
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            return {name: field.annotation for name, field in one.model_fields.items()}
-        if isinstance(one, type) and dataclasses.is_dataclass(one):
-            return typing.get_type_hints(one)
-    return {}
-
-
-def _fields(kind: Any, place: Sequence[str]) -> list[str]:
-    """Return the keys that a model or dataclass knows at a place inside it."""
-    if place and place[0].isdigit() and typing.get_origin(kind) is tuple:
-        return _fields(typing.get_args(kind)[0], place[1:])
-    hints = _hints(kind)
-    return _fields(hints.get(place[0]), place[1:]) if place else list(hints)
-
-
-Model = TypeVar("Model", bound=BaseModel)
-
 STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 """Unknown keys and wrong types are refused; a whole number passes as a number, a text or infinity as neither."""
+
+_TAG = "tag:yaml.org,2002:"
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+
+
+class YamlTextError(ValueError):
+    """A text that is no YAML, or goes beyond a limit.
+
+    Attributes:
+        problem: The problem in words.
+        place: ``LINE:COLUMN``, both from 1; empty for the whole text.
+    """
+
+    def __init__(self, problem: str, place: str = "") -> None:
+        self.problem, self.place = problem, place
+        super().__init__(problem)
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads the core schema within the limits."""
+
+    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {}  # type: ignore[misc]
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = self._depth = 0
+        self._sizes: dict[yaml.Node, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node; an alias gives the node that it repeats, and counts as much as the node."""
+        event, before = self.peek_event(), self._nodes  # type: ignore[no-untyped-call]
+        is_alias = isinstance(event, yaml.AliasEvent)
+        if not is_alias and event.tag is not None:
+            raise _refusal(f"the tag {event.tag.replace(_TAG, '!!')} is not read; write the value alone", event)
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise _refusal(f"more than {DEEPEST} lists or mappings within each other", event)
+        node: Any = super().compose_node(parent, index)
+        self._depth -= 1
+        if is_alias and node not in self._sizes:
+            raise _refusal(f"alias *{event.anchor} is part of its own value", event)
+        self._nodes += self._sizes[node] if is_alias else 1
+        if self._nodes > MOST_NODES:
+            raise _refusal(f"more than {MOST_NODES} keys and values, counting those of aliases", event)
+        self._sizes[node] = self._nodes - before
+        return node
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        """Compose a text, number, truth value or null, without control characters."""
+        node = super().compose_scalar_node(anchor)
+        if (control := _CONTROL.search(node.value)) is not None:
+            raise _refusal(f"a text holds the control character {control[0]!r}; remove it", node)
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Compose a mapping, whose keys are short texts, each there once."""
+        node, lines = super().compose_mapping_node(anchor), dict[str, int]()
+        for key, _ in node.value:
+            name = str(key.value)
+            if key.tag == f"{_TAG}merge":
+                continue
+            if key.tag != f"{_TAG}str":
+                raise _refusal(f"a key must be a text, got {name[:60]!r}; write it in quotes", key)
+            if len(name) > LONGEST_KEY or not name.isprintable():
+                raise _refusal(f"a key has at most {LONGEST_KEY} characters, all printable, got {name[:40]!r}", key)
+            if name in lines:
+                raise _refusal(f"key {name!r} is there twice, first in line {lines[name]}; remove one of the two", key)
+            lines[name] = key.start_mark.line + 1
+        return node
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Return a whole number, which is written as Python writes it, or with leading zeros."""
+        digits = node.value.replace("_", "")
+        base = {"0x": 16, "0o": 8, "0b": 2}.get(digits.lstrip("+-")[:2], 10)
+        # A long number is refused by its length, because Python refuses to convert more than 4,300 digits.
+        if len(digits) > 70 or abs(int(digits, base)) >= INTEGERS:
+            raise _refusal(f"a whole number of {len(digits)} characters; it must be smaller than 2**64", node)
+        return int(digits, base)
+
+
+for _kind, _pattern in {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+    "int": r"[-+]?(?:0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+|[0-9][0-9_]*)",
+    "float": r"[-+]?(?:\.\d+|\d[0-9_]*(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    "merge": r"<<",
+}.items():
+    _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(rf"(?:{_pattern})\Z", re.ASCII), None)
+_Loader.add_constructor(f"{_TAG}int", _Loader.construct_yaml_int)
+
+
+def parse_yaml(text: str) -> tuple[Any, dict[str, str]]:
+    """Return the value that a text holds, and the place of each key and item by the dotted keys that lead to it.
+
+    Raises:
+        YamlTextError: If it is no YAML, holds several documents or a tag, or goes beyond a limit.
+
+    Example:
+        >>> parse_yaml("a: {b: 2e-4}")
+        ({'a': {'b': 0.0002}}, {'a': '1:1', 'a.b': '1:5'})
+    """
+    if len(text) > LARGEST_TEXT:
+        raise YamlTextError(f"{len(text)} characters; a configuration has at most {LARGEST_TEXT}")
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        value = None if node is None else loader.construct_document(node)
+    except yaml.reader.ReaderError as error:
+        before = f"\n{text[: error.position]}"
+        place = f"{before.count(chr(10))}:{len(before) - before.rfind(chr(10))}"
+        raise YamlTextError(f"the character {chr(error.character)!r} is not allowed", place) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise YamlTextError(error.problem or "is no YAML", "" if mark is None else _place(mark)) from None
+    except (ValueError, OverflowError):
+        # PyYAML raises this error at an escape such as "\UFFFFFFFF".
+        raise YamlTextError("an escape without a character", _place(loader)) from None
+    return value, dict(_places(node))
+
+
+def _places(node: yaml.Node | None, above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the dotted keys of the keys and items of a node with their places; own keys follow merged keys."""
+    if isinstance(node, yaml.MappingNode):
+        inner = [(key.value, key, value) for key, value in node.value]
+    elif isinstance(node, yaml.SequenceNode):
+        inner = [(str(index), item, item) for index, item in enumerate(node.value)]
+    else:
+        return
+    for name, at, value in inner:
+        yield f"{above}{name}", _place(at.start_mark)
+        yield from _places(value, f"{above}{name}.")
+
+
+def _refusal(problem: str, at: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
+
+
+def _place(mark: Any) -> str:
+    return f"{mark.line + 1}:{mark.column + 1}"
 
 
 @dataclass(frozen=True)
@@ -175,58 +200,68 @@ class Document:
     Attributes:
         source: Name of the whole for messages, usually the file.
         values: Keys and values of plain types.
-        places: Keys that lead to a value -> ``FILE:LINE:COLUMN`` or ``--set KEY=VALUE``.
+        places: Dotted keys that lead to a value -> ``FILE:LINE:COLUMN`` or ``--set KEY=VALUE``.
     """
 
     source: str
     values: Mapping[str, Any]
-    places: Mapping[KeyPath, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
 
-    def lines(self, mistakes: Iterable[Mistake]) -> list[str]:
-        """Return mistakes with their places in front, in the order of the places."""
-        order = {path: number for number, path in enumerate(self.places)}
-        placed = [(self._path_to(mistake), mistake.text) for mistake in mistakes]
-        placed.sort(key=lambda one: order.get(one[0], -1))
-        return [f"{self.places.get(path, self.source)}: {text}" for path, text in placed]
+    def lines(self, mistakes: Iterable[str]) -> list[str]:
+        """Return mistakes, each of which begins with its key, with their places in front and in their order."""
+        order = {key: number for number, key in enumerate(self.places)}
+        keys = [(self._key_of(mistake), mistake) for mistake in mistakes]
+        keys.sort(key=lambda row: order.get(row[0], -1))
+        return [f"{self.places.get(key, self.source)}: {mistake}" for key, mistake in keys]
 
-    def _path_to(self, mistake: Mistake) -> KeyPath:
-        """Return the keys that lead to a mistake, as far as the document has them.
+    def _key_of(self, mistake: str) -> str:
+        """Return the dotted keys that lead to a mistake, as far as the document has them.
 
-        The text of a mistake starts with its key; a key inside may follow: ``cells.0: training.epochs must``.
+        A second key may follow, inside of the first or whole: ``cells.0: training.epochs must``.
         """
-        path = mistake.path
-        for word in mistake.text.replace(":", " ").split(maxsplit=2)[:2]:
-            keys = tuple(word.split("."))
-            if (*path, *keys) in self.places:
-                path = (*path, *keys)
-            elif keys[: len(path)] == path:
-                path = keys
-        lengths = range(len(path), 0, -1)
-        return next((path[:length] for length in lengths if path[:length] in self.places), ())
+        first, _, rest = mistake.partition(": ")
+        second = rest.partition(" ")[0].rstrip(":")
+        inner = second if second.startswith(f"{first}.") else f"{first}.{second}"
+        for key in (inner, first, first.partition(" ")[0]):
+            while key and key not in self.places:
+                key = key.rpartition(".")[0]
+            if key:
+                return key
+        return ""
 
 
-def read_yaml(path: Path) -> Document:
+def read_yaml(path: Path, kind: str | None = None) -> Document:
     """Return the mapping that a YAML file holds.
 
+    Args:
+        path: Path of the file.
+        kind: A name of ``KINDS``, of which the file should be; ``None`` is any kind.
+
     Raises:
-        ConfigError: If the file is missing, is no YAML, is larger than any configuration, or holds no mapping.
+        ConfigError: If the file is missing, is no YAML, is larger than any configuration, holds no mapping, or is of
+            another kind.
     """
     # The opening of a named pipe would wait for a writer, perhaps for ever.
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path}: is {'a folder' if path.is_dir() else 'no regular file'}; name a YAML file")
     try:
         with path.open(encoding="utf-8-sig", newline=None) as file:
-            text = file.read(LARGEST_TEXT + 1)
-        values, places = parse_yaml(text)
+            values, places = parse_yaml(file.read(LARGEST_TEXT + 1))
+    except YamlTextError as error:
+        raise ConfigError(f"{path}{error.place and ':'}{error.place}: {error.problem}") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
-    except YamlTextError as error:
-        place = "" if error.place is None else f":{error.place[0]}:{error.place[1]}"
-        raise ConfigError(f"{path}{place}: {error.problem}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: must hold keys with values, got {short(values)}")
-    return Document(str(path), values, {key: f"{path}:{line}:{column}" for key, (line, column) in places.items()})
+    if kind is not None and not any(key in values for key in KINDS[kind][0]):
+        for other, (keys, command) in KINDS.items():
+            if present := [key for key in keys if key in values]:
+                raise ConfigError(
+                    f"{path}: is {other}, for it has {' and '.join(present)}: give it to `{command}`; "
+                    f"this command takes {kind}"
+                )
+    return Document(str(path), values, {key: f"{path}:{place}" for key, place in places.items()})
 
 
 def find_file(source: str, shipped: Mapping[str, Path], what: str) -> Path:
@@ -258,12 +293,37 @@ def override(document: Document, settings: Sequence[str]) -> Document:
     values: dict[str, Any] = json.loads(json.dumps(document.values))
     places, mistakes = dict(document.places), Mistakes()
     for setting in settings:
-        path = mistakes.of(_apply, values, setting)
-        if path is not None:
-            places = {key: place for key, place in places.items() if key[: len(path)] != path}
-            places[path] = f"--set {_shortened(setting)}"
+        shown = f"--set {setting}" if len(setting) <= 80 else f"--set {setting[:77]}..."
+        key = mistakes.of(_apply, values, setting, shown)
+        if key is not None:
+            places = {other: place for other, place in places.items() if not f"{other}.".startswith(f"{key}.")}
+            places[key] = shown
     mistakes.refuse()
     return replace(document, values=values, places=places)
+
+
+def _apply(values: dict[str, Any], setting: str, shown: str) -> str:
+    """Set a value in place, and return the dotted keys that lead to it."""
+    dotted, equals, text = setting.partition("=")
+    keys = dotted.split(".")
+    if not equals or not all(keys):
+        raise ConfigError(f"{shown}: must be KEY=VALUE, e.g. --set training.epochs=4")
+    if len(keys) > DEEPEST or not dotted.isprintable():
+        raise ConfigError(f"{shown}: a key has at most {DEEPEST} parts, all of them printable")
+    try:
+        value, _ = parse_yaml(text)
+    except YamlTextError as error:
+        raise ConfigError(f"{shown}: {error.problem}") from None
+    for depth, key in enumerate(keys[:-1], start=1):
+        values = values.setdefault(key, {})
+        if not isinstance(values, dict):
+            where = ".".join(keys[:depth])
+            raise ConfigError(f"{shown}: {where} holds {short(values)}, which has no keys; set {where} whole")
+    values[keys[-1]] = value
+    return dotted
+
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def validate(model: type[Model], values: Mapping[str, Any] | Document, source: str = "", *, inside: str = "") -> Model:
@@ -284,46 +344,83 @@ def validate(model: type[Model], values: Mapping[str, Any] | Document, source: s
         # Read as JSON, because strict JSON takes a list for a tuple, but no text for a number.
         return model.model_validate_json(json.dumps(whole))
     except ValidationError as error:
-        raise ConfigError(document.lines(find_mistakes(model, whole, error, int(bool(inside))))) from None
+        raise ConfigError(document.lines(_mistakes(model, whole, error, inside))) from None
 
 
-def read_kind(path: Path, kind: str) -> Document:
-    """Return the mapping of a file that should be of a kind.
-
-    Args:
-        path: Path of the file.
-        kind: A name of ``config_problems.KINDS``.
-
-    Raises:
-        ConfigError: If it cannot be read, or is of another kind.
-    """
-    document = read_yaml(path)
-    other = other_kind(document.values, kind)
-    if other is not None:
-        raise ConfigError(f"{path}: {other}")
-    return document
+def short(value: Any) -> str:
+    """Return a value as JSON shows it, cut to 60 characters."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _apply(values: dict[str, Any], setting: str) -> KeyPath:
-    """Set a value in place, and return the keys that lead to it."""
-    dotted, found, text = setting.partition("=")
-    keys, shown = dotted.split("."), _shortened(setting)
-    if not found or not all(keys):
-        raise ConfigError(f"--set {shown}: must be KEY=VALUE, e.g. --set training.epochs=4")
-    if len(keys) > DEEPEST or not dotted.isprintable():
-        raise ConfigError(f"--set {shown}: a key has at most {DEEPEST} parts, all of them printable")
-    try:
-        value, _ = parse_yaml(text)
-    except YamlTextError as error:
-        raise ConfigError(f"--set {shown}: {error.problem}") from None
-    for depth, key in enumerate(keys[:-1], start=1):
-        values = values.setdefault(key, {})
-        if not isinstance(values, dict):
-            where = ".".join(keys[:depth])
-            raise ConfigError(f"--set {shown}: {where} holds {short(values)}, which has no keys; set {where} whole")
-    values[keys[-1]] = value
-    return tuple(keys)
+def _mistakes(model: type[BaseModel], values: Any, error: ValidationError, inside: str) -> Iterator[str]:
+    """Yield the mistakes that a model finds in values, in the order of its keys, each with its key in front."""
+    problems: dict[tuple[str, ...], list[Any]] = {}
+    for problem in error.errors(include_url=False):
+        problems.setdefault(_path(values, problem), []).append(problem)
+    # Of a union, the branch that came furthest explains best.
+    outdone = {path[:length] for path in problems for length in range(len(path))}
+    for path, (first, *others) in problems.items():
+        if path in outdone:
+            continue
+        key = ".".join(path[1:] if inside else path)
+        if first["type"] == "value_error":
+            raised = first["ctx"]["error"]
+            for text in raised.problems if isinstance(raised, ConfigError) else [str(raised)]:
+                yield text if text.startswith(key) else f"{key}: {text}"
+        elif first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            yield f"{key}: unknown key; {_remedy(model, key, inside)}"
+        elif first["type"] == "missing":
+            yield f"{key}: missing; it has no default"
+        else:
+            # Beside a number or the like, a word may be allowed.
+            words = [other["ctx"]["expected"] for other in others if other["type"] == "literal_error"]
+            rule = " or ".join([first["msg"], *(words if first["type"] != "literal_error" else ())])
+            rule = re.sub(r"^\w+ should", "should", rule)
+            yield f"{key}: {rule}, got {short(first['input'])}"
 
 
-def _shortened(setting: str) -> str:
-    return setting if len(setting) <= 80 else f"{setting[:77]}..."
+def _path(values: Any, problem: Any) -> tuple[str, ...]:
+    """Return the keys that lead to a problem, without the names of union branches between them."""
+    path: list[str] = []
+    for part in problem["loc"]:
+        is_item = isinstance(values, list) and isinstance(part, int) and part < len(values)
+        if is_item or (isinstance(values, dict) and part in values):
+            values = values[part]
+        elif problem["type"] != "missing" or part != problem["loc"][-1]:
+            continue
+        path.append(str(part))
+    return tuple(path)
+
+
+def _remedy(model: type[BaseModel], dotted: str, inside: str) -> str:
+    """Return the possible meaning of an unknown key: its name elsewhere, a parameter of a loss, or a similar key."""
+    above, _, key = dotted.rpartition(".")
+    known = [name.removeprefix(f"{inside}.") for name in _keys(model)]
+    section = re.sub(r"\.\d+(?=\.|$)", ".*", above)
+    here = sorted(name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == section)
+    homes = [name for name in known if name.rpartition(".")[2] == key and "*" not in name]
+    if any(key in space.parameters for space in SPACES.values()):
+        homes += [f"loss_parameters.{key}"] if "loss_parameters" in known else []
+        homes += [f"search.fixed.LOSS.{key}", f"search.space.LOSS.{key}"] if "search" in known else []
+    place = f"it belongs under {' or '.join(homes)}"
+    # A key of this place that differs in a letter or two is more likely meant than a key of this name elsewhere.
+    if homes and difflib.get_close_matches(key, here, n=1, cutoff=SLIP):
+        return f"{suggestion(key, here, 'keys here')} As {key!r}, {place}"
+    return place if homes else suggestion(key, here, "keys here")
+
+
+def _keys(kind: Any, above: str = "") -> Iterator[str]:
+    """Yield the dotted keys that an annotation knows, with ``*`` for the number of an item."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        hints: Mapping[str, Any] = {name: known.annotation for name, known in kind.model_fields.items()}
+    elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+    else:
+        origin = typing.get_origin(kind)
+        for inner in typing.get_args(kind) if origin is not dict else ():
+            yield from _keys(inner, f"{above}*." if origin is tuple else above)
+        return
+    for name, inner in hints.items():
+        yield f"{above}{name}"
+        yield from _keys(inner, f"{above}{name}.")

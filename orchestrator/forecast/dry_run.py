@@ -8,12 +8,15 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.overlaps import overlaps
-from orchestrator.experiment.sections import Resources, Scheduler
+from orchestrator.experiment.sections import Budget, Resources
+from orchestrator.forecast.time_left import PlannedWork, expected_epochs
+from orchestrator.journal.history import History
 from orchestrator.journal.trial import PriorPoint
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
@@ -43,9 +46,6 @@ class StudyPlan:
         points: The first points, suggested without any results, see ``sample_points``.
         epoch_seconds: Measured, beside the trials that are fused with the trial; the mean of several losses.
         expected_epochs: Mean epochs of a trial of the search, see ``expected_epochs``.
-        confirmations: Trainings that confirm the study.
-        evaluated: Models of the study that are evaluated on test.
-        evaluation_seconds: Measured duration of the evaluation of a model on test.
     """
 
     study: str
@@ -55,9 +55,6 @@ class StudyPlan:
     points: tuple[Mapping[str, Any], ...]
     epoch_seconds: float
     expected_epochs: float
-    confirmations: int = 0
-    evaluated: int = 0
-    evaluation_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -84,85 +81,72 @@ class Forecast:
     """Trials, epochs and hours of all studies together.
 
     Attributes:
+        trials: Trials of the search.
+        confirmations: Trainings that confirm, at most.
+        evaluated: Models that are evaluated on test, at most.
         epochs: Epochs that the scheduler is expected to let run; ``epochs_at_most`` if none can be expected.
         epochs_at_most: Epochs if the scheduler stops no trial.
-        hours: Wall-clock hours of ``epochs`` and of the evaluation on test.
-        hours_at_most: Wall-clock hours of ``epochs_at_most`` and of the evaluation on test.
+        stages: ``search``, ``confirm`` and ``test`` -> hours of ``epochs`` and of the evaluation on test.
+        hours: The sum of ``stages``.
+        hours_at_most: Hours of ``epochs_at_most`` and of the evaluation on test.
         gpu_hours: Share of a GPU times hours, over all trials, for ``epochs``.
         gpu_hours_at_most: GPU hours of ``epochs_at_most``.
-        search_hours: The part of ``hours`` that the search takes; no budget limits the trainings of a confirmation.
         search_gpu_hours: The part of ``gpu_hours`` that the search takes.
-        evaluated: Models that are evaluated on test, at most.
-        test_hours: The part of ``hours`` in which these models are evaluated, one after the other.
     """
 
     trials: int
     confirmations: int
+    evaluated: int
     epochs: int
     epochs_at_most: int
+    stages: Mapping[str, float]
     hours: float
     hours_at_most: float
     gpu_hours: float
     gpu_hours_at_most: float
-    search_hours: float
     search_gpu_hours: float
-    evaluated: int
-    test_hours: float
-
-    @property
-    def confirm_hours(self) -> float:
-        """The part of ``hours`` that the confirmation takes."""
-        return max(0.0, self.hours - self.search_hours - self.test_hours)
 
 
-def forecast(plans: Sequence[StudyPlan], concurrency: Concurrency) -> Forecast:
-    """Add up the studies; trainings that confirm are never stopped early.
+def forecast(
+    experiment: Experiment, lengths: Mapping[str, float], evaluation: float, concurrency: Concurrency
+) -> Forecast:
+    """Add up the studies; trainings that confirm are never stopped early, and no budget ends the search.
 
     Hours assume that trials side by side are as fast as a trial alone, and leave out the start of trials (0.2 s each).
+
+    Args:
+        experiment: The experiment.
+        lengths: Study -> seconds of an epoch.
+        evaluation: Seconds of the evaluation of a model on test.
+        concurrency: How many trials run at once.
     """
-    most = [(plan.trials + plan.confirmations) * plan.epochs for plan in plans]
-    searched = [plan.trials * plan.expected_epochs for plan in plans]
-    usual = [epochs + plan.confirmations * plan.epochs for epochs, plan in zip(searched, plans, strict=True)]
-    hours_at_most, hours, search_hours = (
-        sum(epochs * plan.epoch_seconds / 3600 for epochs, plan in zip(each, plans, strict=True))
-        for each in (most, usual, searched)
+    unlimited, gpus = experiment.model_copy(update={"budget": Budget()}), concurrency.gpus * concurrency.trials
+    usual, most = (PlannedWork(unlimited, lengths, evaluation, at_most=at_most) for at_most in (False, True))
+    left, left_at_most = (work.left(History(), concurrency.trials).stages for work in (usual, most))
+    stages = {stage: left.get(stage, 0.0) / 3600 for stage in ("search", "confirm", "test")}
+    hours_at_most = sum(left_at_most.values()) / 3600
+    cells = experiment.cells()
+    epochs, epochs_at_most = (
+        sum(
+            experiment.trials_in(cell) * work.epochs[cell.name]
+            + work.confirmations[cell.name] * cell.training.total_epochs
+            for cell in cells
+        )
+        for work in (usual, most)
     )
-    test_hours = sum(plan.evaluated * plan.evaluation_seconds / 3600 for plan in plans)
     return Forecast(
-        trials=sum(plan.trials for plan in plans),
-        confirmations=sum(plan.confirmations for plan in plans),
-        epochs=round(sum(usual)),
-        epochs_at_most=sum(most),
-        hours=hours / concurrency.trials + test_hours,
-        hours_at_most=hours_at_most / concurrency.trials + test_hours,
-        gpu_hours=hours * concurrency.gpus,
-        gpu_hours_at_most=hours_at_most * concurrency.gpus,
-        search_hours=search_hours / concurrency.trials,
-        search_gpu_hours=search_hours * concurrency.gpus,
-        evaluated=sum(plan.evaluated for plan in plans),
-        test_hours=test_hours,
+        trials=sum(experiment.trials_in(cell) for cell in cells),
+        confirmations=sum(usual.confirmations.values()),
+        evaluated=usual.models,
+        epochs=round(epochs),
+        epochs_at_most=round(epochs_at_most),
+        stages=stages,
+        hours=sum(stages.values()),
+        hours_at_most=hours_at_most,
+        gpu_hours=(stages["search"] + stages["confirm"]) * gpus,
+        gpu_hours_at_most=(hours_at_most - stages["test"]) * gpus,
+        search_gpu_hours=stages["search"] * gpus,
     )
-
-
-def expected_epochs(epochs: int, scheduler: Scheduler) -> float:
-    """Return the mean epochs of a trial under ASHA, where one in ``reduction_factor`` passes each rung.
-
-    The mean is too low for few trials, because the first trials pass each rung. For other schedulers it is all epochs,
-    because the trials that these schedulers stop depend on the curves.
-
-    Example:
-        >>> round(expected_epochs(9, Scheduler(name="asha", grace_epochs=1, reduction_factor=3)), 2)
-        2.33
-    """
-    if scheduler.name != "asha":
-        return float(epochs)
-    rung, reached, passing, mean = float(scheduler.grace_epochs), 0.0, 1.0, 0.0
-    while reached < epochs:
-        mean += passing * (min(rung, epochs) - reached)
-        reached = min(rung, epochs)
-        rung *= scheduler.reduction_factor
-        passing /= scheduler.reduction_factor
-    return mean
 
 
 def limit_concurrency(
@@ -240,19 +224,17 @@ def dry_run(
     concurrency = limit_concurrency(wanted, gpus, machine, trials, fuse)
     slower = _slower(experiment, workload, rates, concurrency.together)
     priors = [prior.get(cell.name, ()) for cell in cells]
-    confirmations = experiment.most_confirmations()
-    # Without a confirmation, the winner of each dataset is evaluated.
-    firsts = {cell.dataset: cell.name for cell in reversed(cells)}
-    evaluated = confirmations if experiment.confirm else dict.fromkeys(firsts.values(), 1)
     plans = tuple(
-        _plan(experiment, cell, timed, factor, points, confirmations[cell.name], evaluated.get(cell.name, 0))
+        _plan(experiment, cell, timed, factor, points)
         for cell, timed, factor, points in zip(cells, paces, slower, priors, strict=True)
     )
+    # The queries of val are ranked as well.
+    evaluation = fmean(2 * max(pace.evaluation_seconds for pace in timed) for timed in paces)
     return DryRun(
         experiment=experiment.name,
         studies=plans,
         concurrency=concurrency,
-        forecast=forecast(plans, concurrency),
+        forecast=forecast(experiment, {plan.study: plan.epoch_seconds for plan in plans}, evaluation, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
         notes=_notes(experiment, describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)),
@@ -295,8 +277,6 @@ def _plan(
     paces: list["Pace"],
     slower: float,
     prior: Sequence[PriorPoint],
-    confirmations: int,
-    evaluated: int,
 ) -> StudyPlan:
     return StudyPlan(
         study=cell.name,
@@ -306,10 +286,6 @@ def _plan(
         points=tuple(sample_points(experiment, cell, POINTS, prior)),
         epoch_seconds=slower * sum(pace.epoch_seconds for pace in paces) / len(paces),
         expected_epochs=expected_epochs(cell.training.total_epochs, cell.scheduler),
-        confirmations=confirmations,
-        evaluated=evaluated,
-        # The queries of val are ranked as well.
-        evaluation_seconds=2 * max(pace.evaluation_seconds for pace in paces),
     )
 
 

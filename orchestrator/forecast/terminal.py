@@ -31,19 +31,19 @@ def describe(found: DryRun) -> list[str]:
         epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
     fused = f", {at_a_time.together} of them as one stacked model" if at_a_time.fuse > 1 else ""
     pace = f"{at_a_time.together} that share one {found.device}" if fused else f"one on {found.device}"
-    confirming = f"the confirmation {duration(plan.confirm_hours)}, " if plan.confirmations else ""
+    confirming = f"the confirmation {duration(plan.stages['confirm'])}, " if plan.confirmations else ""
     sentences = [
         f"{plan.trials} trials{confirm}: {epochs}, then {count_text(plan.evaluated, 'model')} evaluated on test",
         f"{at_a_time.trials} trials at a time, limited by {at_a_time.limited_by}{fused}",
         f"about {duration(plan.hours)}, at most {duration(plan.hours_at_most)}, at the pace of {pace}",
-        f"of these the search {duration(plan.search_hours)}, {confirming}test {duration(plan.test_hours)}",
+        f"of these the search {duration(plan.stages['search'])}, {confirming}test {duration(plan.stages['test'])}",
     ]
     if at_a_time.gpus:
         sentences.append(
             f"about {plan.gpu_hours:.2g} GPU hours, at most {plan.gpu_hours_at_most:.2g}, "
             f"with {at_a_time.gpus:g} of a GPU for each trial"
         )
-    needs = {"hours": plan.search_hours, "gpu_hours": plan.search_gpu_hours}
+    needs = {"hours": plan.stages["search"], "gpu_hours": plan.search_gpu_hours}
     sentences += [
         f"budget.{name}={limit:g} ends it before"
         for name, limit in found.budget.items()

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from trainables.config import TrialConfig
-from trainables.feasibility import LEARNED
+from trainables.parameter_values import LEARNED
 
 SHARE_OF_BEST = 0.95
 """Share of its best value from which a trial counts as nearly there, see ``Trial.epochs_to_95``."""

@@ -219,6 +219,25 @@ def _current_head(environ: MutableMapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
+class StartOptions:
+    """The options that every start of an experiment has, whatever command starts it.
+
+    Attributes:
+        data_root: Folder that holds the datasets, or ``s3://bucket/prefix``.
+        output: Folder under which everything is written; the experiment gets a folder of its own there.
+        tracking_uri: MLflow's store; by default a database under ``output``.
+        cluster: Where trials run, and where their checkpoints are kept.
+        quiet: Print nothing.
+    """
+
+    data_root: str = "data"
+    output: Path = Path("runs")
+    tracking_uri: str | None = None
+    cluster: Cluster = Cluster()
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
 class Node:
     """One machine, with the CPUs and GPUs that Ray counts on it.
 

@@ -23,7 +23,7 @@ from orchestrator.claims.engine import Outcome
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
-from orchestrator.machines.cluster import Cluster, git_revision
+from orchestrator.machines.cluster import StartOptions, git_revision
 from orchestrator.regression.comparison import ALARMS, Finding, overall
 from orchestrator.regression.reruns import Request, Rerun, find_fresh, name_rerun, past_reruns, write_outcome
 from orchestrator.results.answer import Answer, Cell, Column, table_of
@@ -44,16 +44,7 @@ WORDS = {
 }
 
 
-def train_cells(
-    claims: Claims,
-    experiment: Experiment,
-    data_root: str,
-    output: Path,
-    tracking_uri: str | None,
-    cluster: Cluster,
-    *,
-    quiet: bool,
-) -> History:
+def train_cells(claims: Claims, experiment: Experiment, options: StartOptions) -> History:
     """Fix the questions, then train the cells of claims, or resume their training.
 
     Raises:
@@ -61,10 +52,10 @@ def train_cells(
     """
     from orchestrator.search.begin import run_experiment
 
-    folder = output / experiment.name
+    folder = options.output / experiment.name
     ready = fix_questions(claims, experiment, folder)
     try:
-        found = run_experiment(ready, data_root, output, tracking_uri=tracking_uri, quiet=quiet, cluster=cluster)
+        found = run_experiment(ready, options)
     except UserError:
         forget_questions(folder)
         raise
@@ -98,7 +89,7 @@ def rerun_claims(
     directory = _unfinished(home, past.finished) or name_rerun(home)
     own = experiment.model_copy(update={"name": f"{experiment.name}-{directory.name}"})
     uri = choose_uri(request.tracking_uri, request.output)
-    history = train_cells(claims, own, data_root, directory, uri, request.cluster, quiet=quiet)
+    history = train_cells(claims, own, StartOptions(data_root, directory, uri, request.cluster, quiet))
     write_whole(directory / QUESTIONS, (directory / own.name / QUESTIONS).read_bytes())
     found = certify_confirmed(claims, [history], directory).content
     compared, answers = compare_certificates(claims, accepted, found)

@@ -48,22 +48,15 @@ from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import Nights, SuiteResult, judge_suite
 from orchestrator.search.display import Progress, evaluation_displayed
 from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
-from orchestrator.search.resuming import answered
+from orchestrator.search.resuming import SearchInterruptedError, answered
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
-from trainables.errors import UserError
 from trainables.extras import require
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
-
-
-class RerunInterruptedError(UserError):
-    """A signal stopped the rerun; running the command again resumes the rerun."""
-
-    exit_code = 130
 
 
 def rerun(suite: Suite, request: Request, workload: Workload, *, quiet: bool = False) -> Rerun:
@@ -71,7 +64,7 @@ def rerun(suite: Suite, request: Request, workload: Workload, *, quiet: bool = F
 
     Raises:
         UserError: If suite, data, reference or output is refused, or the suite is running already.
-        RerunInterruptedError: If SIGINT or SIGTERM ended the rerun.
+        SearchInterruptedError: If SIGINT or SIGTERM ended the rerun.
     """
     require("search", "a rerun")
     accepted = read_accepted(request.reference, suite.name)
@@ -99,7 +92,7 @@ def rerun(suite: Suite, request: Request, workload: Workload, *, quiet: bool = F
         with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as stack:
             process = TrackingProcess(here.uri, request.output, suite.name, ledger.path)
             with tracked(process) as tracking, answered(lambda: _interrupted(directory)):
-                start(ledger, experiment, digests, directory, cluster, tokenizers=here.tokenizers)
+                start(ledger, experiment, here, directory, cluster, {})
                 ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
                 checkpoints = stack.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
                 ready = workload.expecting(digests)
@@ -171,8 +164,8 @@ def _plan(suite: Suite, started: str, seeds: Mapping[str, int]) -> Iterator[Plan
                 yield PlannedTrial(f"{study}-seed{seed}", study, seed, suite.config(cell, seed), cell.loss_parameters)
 
 
-def _interrupted(directory: Path) -> RerunInterruptedError:
-    return RerunInterruptedError(f"{directory}: resume with the same command")
+def _interrupted(directory: Path) -> SearchInterruptedError:
+    return SearchInterruptedError(f"{directory}: resume with the same command")
 
 
 def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str, str]) -> Path | None:

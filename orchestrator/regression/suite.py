@@ -6,7 +6,6 @@ The suites that ship with the product. The module imports little, because ``--he
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,9 +13,9 @@ from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Resources, Scheduler, Search
-from orchestrator.experiment.spaces import refuse_as
+from orchestrator.experiment.spaces import at
 from orchestrator.experiment.values import LossName, Metric, ModelName, Name, TrainingChange
-from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_kind, validate
+from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_yaml, validate
 from search_spaces import SPACES
 from trainables.config import ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError, Mistakes
@@ -159,7 +158,7 @@ def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
         ConfigError: If anything in the suite is refused.
     """
     path = find_file(source, shipped_suites(), "suite")
-    return validate(Suite, override(read_kind(path, "a suite"), settings)), path
+    return validate(Suite, override(read_yaml(path, "a suite"), settings)), path
 
 
 def _check_cell(place: str, cell: SuiteCell, suite: Suite) -> None:
@@ -167,4 +166,4 @@ def _check_cell(place: str, cell: SuiteCell, suite: Suite) -> None:
     mistakes.of(SPACES[cell.loss].check_parameters, cell.loss_parameters)
     if mistakes.problems:
         raise ConfigError([f"{place}.loss_parameters: {problem}" for problem in mistakes.problems])
-    refuse_as(place, partial(suite.config, cell, 1))
+    at(place)(suite.config)(cell, 1)

@@ -35,7 +35,7 @@ from orchestrator.text.wording import (
     setting_text,
 )
 from search_spaces import Range, StudySpace, Values
-from trainables.feasibility import is_number
+from trainables.parameter_values import is_number
 
 BEST_SETTINGS, EFFECTS = "best_settings", "effects"
 """Keys of the answers."""

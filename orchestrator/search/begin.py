@@ -16,7 +16,7 @@ from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.experiment.plugins import with_plugins
 from orchestrator.experiment.sections import Resources
 from orchestrator.experiment.yaml_files import Document, override, validate
-from orchestrator.machines.cluster import Cluster, ignored_address
+from orchestrator.machines.cluster import Cluster, StartOptions, ignored_address
 from orchestrator.search.loaded import LoadedExperiment, load
 from orchestrator.search.search import SearchResult, run_search
 from orchestrator.storage.bucket import is_bucket
@@ -61,15 +61,8 @@ def search(
         SearchInterruptedError: If a signal ended the search; the same call resumes it.
     """
     chosen = make_experiment(experiment, overrides, plugins)
-    result = run_experiment(
-        chosen,
-        str(data_root),
-        Path(output),
-        tracking_uri=tracking_uri,
-        quiet=quiet,
-        cluster=Cluster(address, storage),
-    )
-    return load(result.directory)
+    options = StartOptions(str(data_root), Path(output), tracking_uri, Cluster(address, storage), quiet)
+    return load(run_experiment(chosen, options).directory)
 
 
 def make_experiment(
@@ -99,33 +92,24 @@ def make_experiment(
     return validate(Experiment, with_plugins(document, plugins, Path()))
 
 
-def run_experiment(
-    experiment: Experiment,
-    data_root: str,
-    output: Path,
-    *,
-    tracking_uri: str | None = None,
-    quiet: bool = False,
-    cluster: Cluster = Cluster(),
-    confirm_alone: bool = False,
-) -> SearchResult:
+def run_experiment(experiment: Experiment, options: StartOptions, *, confirm_alone: bool = False) -> SearchResult:
     """Search and confirm, or confirm alone, on the data under a root.
 
     Raises:
         UserError: See ``search``.
     """
     require("search", "a search")
-    if warning := ignored_address(cluster):
+    if warning := ignored_address(options.cluster):
         say(warning, error=True)
-    experiment = with_formats(experiment, data_root)
-    workload = make_workload(experiment.resources, data_root, experiment.plugins)
+    experiment = with_formats(experiment, options.data_root)
+    workload = make_workload(experiment.resources, options.data_root, experiment.plugins)
     return run_search(
         experiment,
         workload,
-        output,
-        tracking_uri=tracking_uri,
-        quiet=quiet,
-        cluster=cluster,
+        options.output,
+        tracking_uri=options.tracking_uri,
+        quiet=options.quiet,
+        cluster=options.cluster,
         data_root=workload.data_root,
         confirm_alone=confirm_alone,
     )

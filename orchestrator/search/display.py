@@ -2,14 +2,23 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from orchestrator.forecast.time_left import (
+    PlannedWork,
+    TimeLeft,
+    TrainingRate,
+    epoch_lengths,
+    evaluation_seconds,
+    work_left,
+)
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
@@ -28,15 +37,6 @@ from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.answers import Summary, chance_of, dataset_answers, over_datasets
 from orchestrator.results.confirmation import race_names, races_of
 from orchestrator.results.race import describe_race, describe_round
-from orchestrator.search.heartbeat import EpochClock, Heartbeat, spinner
-from orchestrator.search.time_left import (
-    PlannedWork,
-    TimeLeft,
-    blended_rate,
-    evaluation_seconds,
-    work_left,
-    work_of,
-)
 from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import clock_text, count_text
@@ -54,6 +54,14 @@ DRAW_SECONDS = 0.25
 
 DRAW_SHARE = 20
 """A drawing waits this many times as long as the last drawing took, so that large tables take little of the driver."""
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+"""Frames of the spinner."""
+
+FRAME_SECONDS = 0.25
+
+OVERDUE = 1.5
+"""An epoch that takes longer than this many times its usual length is shown in seconds instead of per cent."""
 
 WIDEST = 1000
 """Columns for which the end of a search is drawn where the output is no terminal."""
@@ -78,15 +86,8 @@ class Progress:
         stage: Stage = Stage.SEARCH,
         work: PlannedWork | None = None,
     ) -> None:
-        self.history, self.stage = history, stage
+        self.history, self.stage, self.pace = history, stage, TrainingRate(history)
         self._total, self._epochs, self._work = total, epochs, work
-        self._before = self._trained(), history.spending.training_seconds
-        self._began: float | None = None
-
-    def listen(self, record: Record) -> None:
-        """Note when the first trial begins: what comes before, such as the start of Ray, is not training."""
-        if self._began is None and isinstance(record, TrialStarted):
-            self._began = time.monotonic()
 
     def counts(self) -> list[str]:
         """Return how many trials have ended, by state, the best so far, and the time left of the whole, where known."""
@@ -113,20 +114,79 @@ class Progress:
 
     def left(self) -> TimeLeft | None:
         """Return the time left of the whole experiment; ``None`` before the first epoch of its first start."""
-        seconds = 0.0 if self._began is None else time.monotonic() - self._began
-        rate = blended_rate(self._trained() - self._before[0], seconds, self._before)
+        rate = self.pace.rate
         if rate is None:
             return None
         if self._work is not None:
             trainings = self._total if self.stage is Stage.CONFIRM else None
             return self._work.left(self.history, rate, trainings=trainings)
-        epochs = sum(len(trial.epochs) for trial in self.history.trials.values())
-        whole = self._epochs * self._trained() / epochs
-        work = work_left(self.history.stage(self.stage), self._total, whole)
-        return TimeLeft({self.stage: work / rate})
+        whole = self._epochs * epoch_lengths(self.history)[""]
+        return TimeLeft({self.stage: work_left(self.history.stage(self.stage), self._total, whole) / rate})
 
-    def _trained(self) -> float:
-        return sum(map(work_of, self.history.trials.values()))
+
+class Heartbeat:
+    """A line that rich redraws by itself several times a second, whatever the search is doing.
+
+    Attributes:
+        doing: Work before the first epoch, and after a signal.
+    """
+
+    def __init__(self) -> None:
+        self.doing = "starting"
+        self._started = time.monotonic()
+        self._heard: float | None = None
+
+    def hear(self) -> None:
+        """Note that an epoch has ended just now."""
+        self._heard, self.doing = time.monotonic(), ""
+
+    def __rich__(self) -> Text:
+        """Return the line: spinner, time since the start, and the age of the newest epoch."""
+        now = time.monotonic()
+        heard = "" if self._heard is None else f"newest epoch {_ago(now - self._heard)} ago"
+        said = self.doing or heard
+        return Text(f"{spinner()} {clock_text(now - self._started)}" + (f" · {said}" if said else ""))
+
+
+class EpochClock:
+    """Estimates the progress of the epochs that trials train now, of which a trial reports nothing.
+
+    The estimate is the time since the epoch began as a share of the usual length: the length of the trial's newest
+    epoch or, before its first, the mean over the trials of its study.
+
+    Args:
+        history: History of the experiment, which others keep up to date.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._since: dict[str, float] = {}
+
+    def listen(self, record: Record) -> None:
+        """Note when a trial began an epoch."""
+        if isinstance(record, TrialStarted | EpochEnded):
+            self._since[record.trial] = time.monotonic()
+
+    def progress(self, trial: Trial) -> str:
+        """Return the progress of the present epoch, such as ``+40%``; its seconds where the usual length is unknown."""
+        if trial.id not in self._since:
+            return ""
+        passed = time.monotonic() - self._since[trial.id]
+        same = [trial] if trial.epochs else self._history.study(trial.study)
+        lengths = [other.epochs[other.last_epoch].get("time/epoch_seconds") for other in same if other.epochs]
+        known = [seconds for seconds in lengths if seconds]
+        if not known or passed > OVERDUE * fmean(known):
+            return f"+{_ago(passed)}"
+        return f"+{min(99, round(100 * passed / fmean(known)))}%"
+
+
+def spinner() -> str:
+    """Return the frame of the spinner for this moment."""
+    return FRAMES[int(time.monotonic() / FRAME_SECONDS) % len(FRAMES)]
+
+
+def _ago(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 class Display:
@@ -153,7 +213,7 @@ class PlainDisplay(Display):
 
     def listen(self, record: Record) -> None:
         """Print a line if the record ends or restarts a trial."""
-        self._progress.listen(record)
+        self._progress.pace.listen(record)
         if has_ended(record):
             trial = self._progress.history.trials[record.trial]
             say(f"{trial.id}: {describe_end(trial)}")
@@ -206,7 +266,7 @@ class LiveDisplay(Display):
 
     def listen(self, record: Record) -> None:
         """Note ends of epochs, the state of a race and limits of trials at a time, shown beside the trials."""
-        self._progress.listen(record)
+        self._progress.pace.listen(record)
         self._epochs.listen(record)
         if isinstance(record, EpochEnded):
             self._heartbeat.hear()
@@ -255,64 +315,75 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
 
 
 class EvaluationProgress:
-    """How far the evaluation on test is, with the time left; rich redraws it while a model is evaluated.
+    """How far the evaluation on the test split is.
 
     Args:
         history: History of the experiment, which others keep up to date.
-        trials: Trials whose models are evaluated.
+        trials: Ids of the trials whose models are evaluated.
     """
 
-    def __init__(self, history: History, trials: Sequence[Trial]) -> None:
-        self._history, self._trials = history, [trial.id for trial in trials]
+    def __init__(self, history: History, trials: Collection[str]) -> None:
+        self._history, self._trials = history, trials
+        self.total = len(trials)
         self._heard = time.monotonic()
+
+    @classmethod
+    def of(cls, history: History) -> "EvaluationProgress | None":
+        """Return how far the evaluation is of all models for which the split was opened; ``None`` where it was not."""
+        opened = {trial for trials in history.tests_opened.values() for trial in trials}
+        return cls(history, opened) if opened else None
 
     @property
     def evaluated(self) -> int:
         """Number of models that have been evaluated."""
         return sum(trial in self._history.tests for trial in self._trials)
 
-    def hear(self) -> None:
-        """Note that a model has been evaluated just now."""
-        self._heard = time.monotonic()
+    @property
+    def has_ended(self) -> bool:
+        """Whether every model was evaluated."""
+        return self.evaluated == self.total
 
     def __str__(self) -> str:
-        """Return the line, such as ``test: 7 of 12 models evaluated · 00:00:41 left``."""
-        total, evaluated = len(self._trials), self.evaluated
-        line = f"test: {evaluated} of {total} {'model' if total == 1 else 'models'} evaluated"
-        left = (total - evaluated) * evaluation_seconds(self._history) - (time.monotonic() - self._heard)
-        return f"{line} · {clock_text(left)} left" if evaluated < total and left > 0 else line
+        """Return it in words."""
+        return f"{self.evaluated} of {count_text(self.total, 'model')} evaluated"
 
-    def __rich__(self) -> Text:
-        """Return the line with a spinner."""
-        return Text(f"{spinner()} {self}" if self.evaluated < len(self._trials) else str(self))
+    def listen(self, record: Record) -> None:
+        """Note that a model has been evaluated just now."""
+        if isinstance(record, EvaluatedOnTest):
+            self._heard = time.monotonic()
+
+    def line(self) -> str:
+        """Return the line about it, such as ``test: 7 of 12 models evaluated · 00:00:41 left``."""
+        left = (self.total - self.evaluated) * evaluation_seconds(self._history) - (time.monotonic() - self._heard)
+        return f"test: {self}" + (f" · {clock_text(left)} left" if left > 0 and not self.has_ended else "")
 
 
 @contextmanager
 def evaluation_displayed(ledger: Ledger, trials: Sequence[Trial], *, quiet: bool) -> Iterator[None]:
     """Show during a ``with`` block how far the evaluation on test is: a line in place, or now and then a line."""
-    progress = EvaluationProgress(ledger.history, trials)
-    if quiet or not trials or progress.evaluated == len(trials):
+    test = EvaluationProgress(ledger.history, [trial.id for trial in trials])
+    if quiet or test.has_ended:
         yield
         return
-    printed = time.monotonic()
+    in_place, printed = sys.stdout.isatty(), time.monotonic()
 
     def listen(record: Record) -> None:
         nonlocal printed
-        if not isinstance(record, EvaluatedOnTest):
-            return
-        progress.hear()
-        is_last = progress.evaluated == len(trials)
-        if not sys.stdout.isatty() and (is_last or time.monotonic() - printed >= PROGRESS_SECONDS):
+        test.listen(record)
+        if not in_place and (test.has_ended or time.monotonic() - printed >= PROGRESS_SECONDS):
             printed = time.monotonic()
-            say(progress)
+            say(test.line())
+
+    def drawn() -> Text:
+        return Text(test.line() if test.has_ended else f"{spinner()} {test.line()}")
 
     ledger.listeners.append(listen)
     try:
-        if sys.stdout.isatty():
-            with Live(progress, console=make_console(), refresh_per_second=4):
+        if in_place:
+            with Live(get_renderable=drawn, console=make_console(), refresh_per_second=4):
                 yield
         else:
-            say(progress)
+            say(test.line())
             yield
     finally:
         ledger.listeners.remove(listen)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -14,7 +14,6 @@ from orchestrator.experiment.experiment import Experiment, changed_keys
 from orchestrator.experiment.plugins import changed_plugins
 from orchestrator.experiment.sections import Resources
 from orchestrator.experiment.yaml_files import short
-from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
@@ -64,13 +63,6 @@ def opened(
 ) -> Iterator[Opened]:
     """Make all checks that need no journal, then hold the experiment's directory for a ``with`` block.
 
-    Args:
-        experiment: The experiment to run.
-        workload: Code that its trials run.
-        output: Folder under which everything is written; the experiment gets a folder of its own there.
-        tracking_uri: MLflow's store; by default a database under ``output``.
-        cluster: Where trials run, and where their checkpoints are kept.
-
     Raises:
         UserError: If experiment, data, output or cluster is refused, or another process holds the directory.
     """
@@ -109,32 +101,23 @@ def tracked(tracking: TrackingProcess) -> Iterator[TrackingProcess]:
 def start(
     ledger: Ledger,
     experiment: Experiment,
-    digests: Mapping[str, str],
+    here: Opened,
     directory: Path,
     cluster: Cluster,
-    options: Mapping[str, str] | None = None,
-    tokenizers: Mapping[str, str] | None = None,
+    options: Mapping[str, str],
 ) -> None:
     """Record the start: experiment, data, environment, storage and the options of the command line."""
-    resolved = _as_begun(experiment, ledger.history.experiment)
+    resolved = experiment.to_dict()
     write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
     started = ExperimentStarted(
         experiment=resolved,
-        data=digests,
+        data=here.digests,
         environment=describe_environment(),
         storage=cluster.storage,
-        options=dict(options or {}),
-        tokenizers=dict(tokenizers or {}),
+        options=options,
+        tokenizers=here.tokenizers,
     )
     ledger.append(started)
-
-
-def _as_begun(experiment: Experiment, before: BegunExperiment) -> dict[str, Any]:
-    """Return a resolved experiment; it keeps the verdict rule of its first start unless it asks for another."""
-    resolved = experiment.to_dict()
-    if experiment.confirm and before.confirm and "verdict" not in experiment.confirm.model_fields_set:
-        resolved["confirm"]["verdict"] = before.confirm.verdict or "seeds"
-    return resolved
 
 
 def check_cpus(resources: Resources) -> None:

@@ -50,15 +50,6 @@ def check_folder(directory: Path, experiment: Experiment) -> None:
         )
 
 
-def read_storage(directory: Path) -> str | None:
-    """Return the ``--storage`` of the newest start.
-
-    Raises:
-        JournalError: If the journal is missing or damaged.
-    """
-    return read_history(directory).storage
-
-
 def command_to_resume(directory: Path, history: History, verb: str | None = None) -> str | None:
     """Return the command line that resumes an experiment that no process runs, ready to be pasted.
 
@@ -152,6 +143,12 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
     if not choose_candidates(read_history(directory), 1):
         raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")
     return experiment
+
+
+class SearchInterruptedError(UserError):
+    """A search, or a rerun, that a signal stopped; the same command resumes it."""
+
+    exit_code = 130
 
 
 @contextmanager

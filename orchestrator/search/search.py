@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
+from orchestrator.forecast.time_left import PlannedWork
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
@@ -18,6 +19,7 @@ from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.answers import summarise
 from orchestrator.results.bands import setting_to_use
 from orchestrator.results.confirmation import current_plans, most_trainings, trainings_of
+from orchestrator.search.budget import SPENT, BudgetMeter
 from orchestrator.search.display import Progress, evaluation_displayed
 from orchestrator.search.preparation import (
     check_unchanged,
@@ -27,8 +29,7 @@ from orchestrator.search.preparation import (
     start,
     tracked,
 )
-from orchestrator.search.resuming import answered, how_to_resume
-from orchestrator.search.time_left import SPENT, BudgetMeter, PlannedWork
+from orchestrator.search.resuming import SearchInterruptedError, answered, how_to_resume
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.prior import read_prior, start_from_prior
 from orchestrator.studies.source import PlannedTrials
@@ -40,17 +41,10 @@ from orchestrator.tracking.registry import Registered, register_all
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.winners.winners import evaluate_on_test, pack_champions, selected, write_files
 from orchestrator.workload.workload import Workload
-from trainables.errors import UserError
 from trainables.files import write_whole
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
-
-
-class SearchInterruptedError(UserError):
-    """A search that a signal stopped; the same command resumes it."""
-
-    exit_code = 130
 
 
 @dataclass(frozen=True)
@@ -117,9 +111,9 @@ def run_search(
     sources, prior = read_sources(experiment, output), read_prior(experiment, output)
     place = opened(experiment, workload, output, tracking_uri=tracking_uri, cluster=cluster)
     with place as here, closing(Ledger(here.directory / JOURNAL_FILE)) as ledger:
-        uri, cluster, digests, directory = here.uri, here.cluster, here.digests, here.directory
+        cluster, directory = here.cluster, here.directory
         experiment = experiment.as_begun(ledger.history.experiment)
-        check_unchanged(experiment, digests, ledger.history, directory)
+        check_unchanged(experiment, here.digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)
         if cluster.address is not None:
             prepare_joining()
@@ -131,19 +125,19 @@ def run_search(
             say(*workload.notes(experiment))
         meter = BudgetMeter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
-        tracking = TrackingProcess(uri, output, experiment.name, ledger.path)
+        tracking = TrackingProcess(here.uri, output, experiment.name, ledger.path)
 
         def interrupted() -> SearchInterruptedError:
             return SearchInterruptedError(how_to_resume(directory, ledger.history, stages))
 
         with closing(checkpoints), tracked(tracking), answered(interrupted):
             before = ledger.history.ended_by or "trials"
-            start(ledger, experiment, digests, directory, cluster, options, here.tokenizers)
+            start(ledger, experiment, here, directory, cluster, options)
             begun_from = (*start_warm(experiment, sources, ledger), *start_from_prior(prior, ledger))
             for sentence in (*overlaps(experiment), *begun_from):
                 if not quiet:
                     say(sentence)
-            ready = workload.expecting(digests)
+            ready = workload.expecting(here.digests)
             session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
             signal, ended_by = run_stages(session, meter, stages, quiet)
             if signal is not None:
@@ -152,9 +146,9 @@ def run_search(
             ended_by = ended_by or before
             problems = conclude_search(ledger, workload, checkpoints, directory, ended_by, quiet=quiet)
     # After the delivery to MLflow, because a version in the registry belongs to the run of its trial.
-    registered, unregistered = register_all(uri, directory, tracking.problem)
+    registered, unregistered = register_all(here.uri, directory, tracking.problem)
     problems += unregistered
-    return SearchResult(ledger.history, directory, uri, tracking.problem, ended_by, registered, problems)
+    return SearchResult(ledger.history, directory, here.uri, tracking.problem, ended_by, registered, problems)
 
 
 def conclude_search(

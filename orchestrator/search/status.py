@@ -7,16 +7,17 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.experiment.sections import Budget
+from orchestrator.forecast.time_left import PlannedWork, TimeLeft, TrainingRate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import JournalError, JournalReader, JournalReplacedError
 from orchestrator.journal.lock import Holder, find_holder
 from orchestrator.journal.points import points_of
-from orchestrator.journal.records import EpochEnded, ExperimentStarted, Record
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import current_plans, most_trainings, races_of
+from orchestrator.search.budget import BudgetMeter
+from orchestrator.search.display import EvaluationProgress
 from orchestrator.search.resuming import command_to_resume
-from orchestrator.search.time_left import BudgetMeter, PlannedWork, TimeLeft, blended_rate, epoch_seconds
 from orchestrator.storage.set_aside import NOTHING_UNKNOWN, Unknown, find_unknown
 
 
@@ -31,7 +32,7 @@ class Followed:
         meter: Use of the budget, and how long each study has been without a better trial.
         version: Records read, over all journals that this directory had; it only grows.
         generation: How often the journal was replaced by another.
-        work: Seconds of the epochs that were trained, over all starts, see ``time_left``.
+        pace: How fast it trains.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -42,9 +43,7 @@ class Followed:
     def _begin(self) -> None:
         self._reader = JournalReader(self.directory / JOURNAL_FILE)
         self.history = History(str(self.directory / JOURNAL_FILE))
-        self.meter = BudgetMeter(Budget(), self.history)
-        self.work = 0.0
-        self._before = (0.0, 0.0)
+        self.meter, self.pace = BudgetMeter(Budget(), self.history), TrainingRate(self.history)
 
     def read_on(self) -> bool:
         """Read the new records; say whether there were any.
@@ -65,21 +64,9 @@ class Followed:
 
     def _take_in(self) -> None:
         for record in self._reader.read_on():
-            self._apply(record)
-
-    def _apply(self, record: Record) -> None:
-        self.version += 1
-        self.history.apply(record)
-        if isinstance(record, EpochEnded):
-            self.work += epoch_seconds(record.metrics)
-        elif isinstance(record, ExperimentStarted):
-            self._before = self.work, self.history.spending.training_seconds
-
-    @property
-    def rate(self) -> float | None:
-        """Seconds of epochs that are trained in a second of the newest start; ``None`` before the first epoch."""
-        work, seconds = self._before
-        return blended_rate(self.work - work, self.history.spending.training_seconds - seconds, self._before)
+            self.version += 1
+            self.history.apply(record)
+            self.pace.listen(record)
 
 
 @dataclass(frozen=True)
@@ -112,34 +99,6 @@ class StageStatus:
 
 
 @dataclass(frozen=True)
-class EvaluationStatus:
-    """How far the evaluation on the test split is.
-
-    Attributes:
-        evaluated: Models that were evaluated.
-        total: Models for which the split was opened.
-    """
-
-    evaluated: int
-    total: int
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether every model was evaluated."""
-        return self.evaluated == self.total
-
-    def __str__(self) -> str:
-        """Return it in words."""
-        return f"{self.evaluated} of {self.total} {'model' if self.total == 1 else 'models'} evaluated"
-
-    @classmethod
-    def of(cls, history: History) -> "EvaluationStatus | None":
-        """Return how far the evaluation is; ``None`` where the split was not opened."""
-        opened = {trial for trials in history.tests_opened.values() for trial in trials}
-        return cls(len(opened & history.tests.keys()), len(opened)) if opened else None
-
-
-@dataclass(frozen=True)
 class Status:
     """The state of an experiment.
 
@@ -162,7 +121,7 @@ class Status:
     budget: Mapping[str, tuple[float, float]]
     command: str | None = None
     unknown: Unknown = NOTHING_UNKNOWN
-    test: EvaluationStatus | None = None
+    test: EvaluationProgress | None = None
     left: TimeLeft | None = None
 
     @property
@@ -242,21 +201,21 @@ def status_of(followed: Followed) -> Status:
         total = most_trainings(current_plans(experiment, history), history)
         stages.append(_stage(history, Stage.CONFIRM, total))
     command = command_to_resume(directory, history) if holder is None else None
-    test = EvaluationStatus.of(history)
+    test = EvaluationProgress.of(history)
     left = None if holder is None else _left(experiment, followed, stages, test)
     return Status(directory, holder, history, stages, _used(experiment.budget, followed), command, unknown, test, left)
 
 
 def _left(
-    experiment: Experiment, followed: Followed, stages: Sequence[StageStatus], test: EvaluationStatus | None
+    experiment: Experiment, followed: Followed, stages: Sequence[StageStatus], test: EvaluationProgress | None
 ) -> TimeLeft | None:
     """Return the time left of the whole experiment; the search is over where its confirmation or test has begun."""
-    if followed.rate is None:
+    if followed.pace.rate is None:
         return None
     trainings = stages[1].total if len(stages) > 1 else None
     if trainings is None and test is not None and not test.has_ended:
         trainings = 0
-    return PlannedWork(experiment).left(followed.history, followed.rate, trainings=trainings)
+    return PlannedWork(experiment).left(followed.history, followed.pace.rate, trainings=trainings)
 
 
 def _stage(history: History, stage: Stage, total: int) -> StageStatus:

@@ -8,8 +8,8 @@ runs trials, for a limited time.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.autoscaler.sdk import request_resources
@@ -65,21 +65,10 @@ def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
 
 def measure(session: "Session") -> list[Footprint]:
     """Return the GPU memory that a trial of each study takes; measures only studies that the journal lacks."""
-    known = session.ledger.history.footprints
-    measurements = {
-        cell.name: _measure.options(num_cpus=session.experiment.resources.cpus).remote(
-            session.workload, session.experiment.trial_config(cell, {})
-        )
-        for cell in session.experiment.cells()
-        if cell.name not in known
-    }
-    for study, measurement in measurements.items():
-        try:
-            footprint: Footprint = ray.get(measurement)
-        except RayError as error:
-            reason = str(error).strip().splitlines()[-1]
-            limit = f"{study}: its GPU memory could not be measured, so a trial gets a GPU: {reason}"
-            session.ledger.append(LimitNoted(message=limit))
+    known, task = session.ledger.history.footprints, _measure.options(num_cpus=session.experiment.resources.cpus)
+    failed = "its GPU memory could not be measured, so a trial gets a GPU"
+    for study, footprint in _answers(session, task, known, failed):
+        if footprint is None:
             return [Footprint(1, 1)]
         session.ledger.append(MemoryMeasured(study=study, peak=footprint.peak, room=footprint.room))
     return [known[cell.name] for cell in session.experiment.cells()]
@@ -90,27 +79,34 @@ def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:
     from trainables.cost import choose_fusion
 
     known, wanted = session.ledger.history.fusions, session.experiment.resources
-    gpus = 1 if wanted.gpus != 0 and has_gpu else 0
-    measurements = {
-        cell.name: _rates.options(num_cpus=wanted.cpus, num_gpus=gpus).remote(
-            session.workload, session.experiment.trial_config(cell, {})
-        )
-        for cell in session.experiment.cells()
-        if cell.name not in known
-    }
-    for study, measurement in measurements.items():
-        try:
-            rates: Mapping[int, float] = ray.get(measurement)
-        except RayError as error:
-            reason = str(error).strip().splitlines()[-1]
-            limit = f"{study}: trials are not fused, for timing them failed: {reason}"
-            session.ledger.append(LimitNoted(message=limit))
+    task = _rates.options(num_cpus=wanted.cpus, num_gpus=1 if wanted.gpus != 0 and has_gpu else 0)
+    for study, rates in _answers(session, task, known, "trials are not fused, for timing them failed"):
+        if rates is None:
             return {study: 1}
         # Keys of JSON are text.
         epochs_per_hour = {str(trials): round(rate, 2) for trials, rate in rates.items()}
         record = FusionMeasured(study=study, trials=choose_fusion(rates), epochs_per_hour=epochs_per_hour)
         session.ledger.append(record)
-    return {cell.name: session.ledger.history.fusions[cell.name] for cell in session.experiment.cells()}
+    return {cell.name: known[cell.name] for cell in session.experiment.cells()}
+
+
+def _answers(session: "Session", task: Any, known: Mapping[str, Any], failed: str) -> Iterator[tuple[str, Any]]:
+    """Run a task of Ray for each study that is not known, all at once, and yield the studies with their answers.
+
+    The first task that fails is the last; its answer is ``None``, and the journal gets a note, ``failed``, for people.
+    """
+    cells = [cell for cell in session.experiment.cells() if cell.name not in known]
+    answers = [task.remote(session.workload, session.experiment.trial_config(cell, {})) for cell in cells]
+    for cell, answer in zip(cells, answers, strict=True):
+        try:
+            found = ray.get(answer)
+        except RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            session.ledger.append(LimitNoted(message=f"{cell.name}: {failed}: {reason}"))
+            found = None
+        yield cell.name, found
+        if found is None:
+            return
 
 
 # The process is one like that of an engine.

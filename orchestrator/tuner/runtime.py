@@ -3,8 +3,8 @@
 When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute, cannot be
 interrupted, and then Ray ends this process without a message of ours. Calls of Ray therefore run in a thread of their
 own (``RayWork``), while the main thread watches the processes of Ray, handles signals, and can end the search in order.
-The head of a cluster is watched by a connection of its own (``HeadConnection``), which closes at once when the control
-store ends.
+The head of a cluster is watched by a connection of its own (``JoinedRay``), which closes at once when the control store
+ends.
 """
 
 import logging
@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
 
 import psutil
 import ray
@@ -32,54 +30,6 @@ from trainables.errors import UserError
 
 CONNECT_SECONDS = 1.0
 """Seconds to wait for the head to take a connection."""
-
-
-class HeadConnection:
-    """One TCP connection at a time, over which nothing is sent.
-
-    The operating system of the head closes the connection when the control store ends. A head that falls silent,
-    e.g. because a cable is cut, leaves the connection open. The control store itself closes idle connections, so the
-    connection is renewed every few seconds.
-
-    Args:
-        address: ``host:port`` of the head.
-    """
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._place = host.strip("[]"), int(port)
-        self._socket: socket.socket | None = None
-
-    def renew(self) -> OSError | None:
-        """Connect anew; return the error if the head takes no connection, else ``None``."""
-        self.close()
-        try:
-            self._socket = socket.create_connection(self._place, timeout=CONNECT_SECONDS)
-        except OSError as error:
-            return error
-        self._socket.setblocking(False)
-        return None
-
-    def is_closed(self) -> bool:
-        """Say whether the head has closed the connection since ``renew``; ``False`` without a connection."""
-        if self._socket is None:
-            return False
-        try:
-            # The control store sends bytes first, which are dropped.
-            while self._socket.recv(4096):
-                pass
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        return True
-
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.close()
-        self._socket = None
 
 
 CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
@@ -121,26 +71,12 @@ class RayLostError(UserError):
         )
 
 
-class Ray(Protocol):
-    """The Ray that some work calls.
-
-    Attributes:
-        is_ours: Whether this process has started Ray, so that no other process uses it.
-    """
-
-    is_ours: bool
-
-    def lost(self) -> list[str]:
-        """Return the parts of Ray that are gone, in words for people; empty while Ray works."""
-        ...
-
-    def kill(self) -> None:
-        """Kill the remaining processes of Ray, if this process started Ray."""
-        ...
-
-
 class JoinedRay:
     """A Ray that another process started, and that is left running.
+
+    Its head is watched by one TCP connection at a time, over which nothing is sent. The operating system of the head
+    closes the connection when the control store ends. A head that falls silent, e.g. because a cable is cut, leaves the
+    connection open. The control store itself closes idle connections, so the connection is renewed every few seconds.
 
     A head whose control store ends and refuses connections is gone for good: a head that is started again is another
     cluster, and Ray's driver library ends this process, without a message of ours, as soon as it meets that cluster.
@@ -153,18 +89,18 @@ class JoinedRay:
 
     def __init__(self, address: str | None = None) -> None:
         self._address = address
-        self._head = None if address is None else HeadConnection(address)
+        self._connection: socket.socket | None = None
         self._has_ended = False
         self._asked_at = -ASK_SECONDS
         self._answered_at = time.monotonic()
 
     def lost(self) -> list[str]:
         """Return the head, if it has ended, or has been out of reach for longer than ``SILENT_SECONDS``."""
-        if self._head is None:
+        if self._address is None:
             return []
-        was_closed = self._head.is_closed()
+        was_closed = self._is_closed()
         if was_closed or time.monotonic() - self._asked_at >= ASK_SECONDS:
-            problem = self._head.renew()
+            problem = self._connect(self._address)
             self._asked_at = time.monotonic()
             self._answered_at = self._asked_at if problem is None else self._answered_at
             self._has_ended |= was_closed and isinstance(problem, ConnectionRefusedError)
@@ -176,9 +112,36 @@ class JoinedRay:
     def kill(self) -> None:
         """Kill nothing: other processes use this Ray."""
 
+    def _connect(self, address: str) -> OSError | None:
+        """Connect anew; return the error if the head takes no connection, else ``None``."""
+        if self._connection is not None:
+            self._connection.close()
+        host, _, port = address.rpartition(":")
+        try:
+            self._connection = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS)
+        except OSError as error:
+            self._connection = None
+            return error
+        self._connection.setblocking(False)
+        return None
+
+    def _is_closed(self) -> bool:
+        """Say whether the head has closed the connection; ``False`` without a connection."""
+        if self._connection is None:
+            return False
+        try:
+            # The control store sends bytes first, which are dropped.
+            while self._connection.recv(4096):
+                pass
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
 
 class OwnRay:
-    """A Ray that this process has started.
+    """A Ray that this process has started, so that no other process uses it.
 
     Args:
         processes: The processes that ``ray.init`` has started directly.
@@ -213,6 +176,10 @@ class OwnRay:
                 process.kill()
 
 
+Ray = JoinedRay | OwnRay
+"""The Ray that some work calls."""
+
+
 def is_alive(process: psutil.Process) -> bool:
     """Say whether a process runs; a zombie, which has ended but was not waited for, does not run."""
     try:
@@ -232,20 +199,14 @@ class RayWork(threading.Thread):
 
     def run(self) -> None:
         """Do the work, and keep an exception for the main thread."""
-        with self:
+        try:
             self._work()
+        except BaseException as error:  # noqa: BLE001  # ``finish`` raises it
+            self._error = error
 
-    def __enter__(self) -> None:
-        """Begin to keep exceptions."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        """Keep the exception, if there is one, for ``finish``."""
-        self._error = error
-        return True
-
-    def finish(self, ray: Ray, abandon: Callable[[], None], is_told: Callable[[], bool] = lambda: False) -> list[str]:
+    def finish(
+        self, ray: JoinedRay | OwnRay, abandon: Callable[[], None], is_told: Callable[[], bool] = lambda: False
+    ) -> list[str]:
         """Start the work and wait for its end, for the end of Ray, or for a signal.
 
         A Ray of our own is killed as soon as a signal has come: nothing that counts is in Ray, for an epoch counts once
@@ -333,7 +294,7 @@ STARTS = 3
 def _start(scratch: Path, before: Collection[psutil.Process]) -> None:
     """Start Ray; ``before`` are the children that this process has already."""
     busy = retry_if_exception(lambda error: "timed out" in str(error).lower())
-    with _Startup():
+    try:
         for attempt in Retrying(stop=stop_after_attempt(STARTS), retry=busy, reraise=True):
             with attempt:
                 # The processes of a start that failed would go on, and keep the machine busy.
@@ -351,20 +312,10 @@ def _start(scratch: Path, before: Collection[psutil.Process]) -> None:
                     # ours.
                     _temp_dir=str(scratch / "r"),
                 )
-
-
-class _Startup:
-    """Turns errors of Ray's start into errors of ours."""
-
-    def __enter__(self) -> None:
-        """Begin to watch for errors."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Turn Ray's error into an error of ours; Ray reports a node that is slow to start as a bare ``Exception``."""
-        if kind is not Exception and not isinstance(error, ConnectionError | RuntimeError | TimeoutError):
-            return
+    except Exception as error:
+        # Ray reports a node that is slow to start as a bare ``Exception``.
+        if type(error) is not Exception and not isinstance(error, ConnectionError | RuntimeError | TimeoutError):
+            raise
         reason = str(error).splitlines()[0]
         raise ClusterError(
             f"Ray did not start on this machine: {reason}; where the machine was too busy, run the same command again: "

@@ -9,7 +9,6 @@ References:
     [Li2020] Li et al., A System for Massively Parallel Hyperparameter Tuning (ASHA). arXiv:1810.05934
 """
 
-from collections.abc import Callable
 from statistics import fmean, median
 from types import SimpleNamespace
 from typing import Any
@@ -26,43 +25,42 @@ from orchestrator.tuner.actor import Step
 from orchestrator.tuner.tune_patches import NotPickled, Places, expect_deaths, forget_ended
 
 
-class Rungs:
-    """The rungs of one study [Li2020]: Ray's own ASHA decides, trial by trial."""
+class Halving:
+    """Successive halving of one study, which Ray's own ASHA decides trial by trial [Li2020].
 
-    def __init__(self, epochs: int, rules: Scheduler, bracket: int = 0) -> None:
-        grace = round(rules.grace_epochs * rules.reduction_factor**bracket)
-        self._asha = AsyncHyperBandScheduler(
-            time_attr="epoch",
-            metric="best",
-            mode="max",
-            max_t=epochs,
-            grace_period=min(grace, epochs),
-            reduction_factor=rules.reduction_factor,
-        )
+    Of several brackets each begins to judge a rung later, so that slow starters may run for longer [Li2018].
+
+    Args:
+        epochs: Epochs of a whole trial.
+        rules: ``asha``, which has one bracket, or ``hyperband``.
+    """
+
+    def __init__(self, epochs: int, rules: Scheduler) -> None:
+        self._brackets = [
+            AsyncHyperBandScheduler(
+                time_attr="epoch",
+                metric="best",
+                mode="max",
+                max_t=epochs,
+                grace_period=min(round(rules.grace_epochs * rules.reduction_factor**bracket), epochs),
+                reduction_factor=rules.reduction_factor,
+            )
+            for bracket in range(rules.brackets if rules.name == "hyperband" else 1)
+        ]
         self._known: set[str] = set()
 
     def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
-        """Note the best value so far at an epoch; say whether the trial may continue."""
+        """Note the best value so far at an epoch; say whether the trial may continue in the bracket of its number."""
+        asha = self._brackets[number % len(self._brackets)]
         # Ray's ASHA reads only the id of a Ray trial. A trial of ours keeps its id when the search is resumed, so that
         # epochs judged before count for the same trial.
         proxy: Any = SimpleNamespace(trial_id=trial_id)
         no_controller: Any = None
         if trial_id not in self._known:
             self._known.add(trial_id)
-            self._asha.on_trial_add(no_controller, proxy)
-        decision = self._asha.on_trial_result(no_controller, proxy, {"epoch": epoch, "best": best})
+            asha.on_trial_add(no_controller, proxy)
+        decision = asha.on_trial_result(no_controller, proxy, {"epoch": epoch, "best": best})
         return bool(decision != TrialScheduler.STOP)
-
-
-class Brackets:
-    """Several rungs per study, each with a later first rung [Li2018], so that some let slow starters run for longer."""
-
-    def __init__(self, epochs: int, rules: Scheduler) -> None:
-        self._brackets = [Rungs(epochs, rules, bracket) for bracket in range(rules.brackets)]
-
-    def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
-        """Note the best value so far; say whether the trial may continue in the bracket of its number."""
-        return self._brackets[number % len(self._brackets)].may_continue(trial_id, number, epoch, best)
 
 
 class Median:
@@ -86,15 +84,11 @@ class Median:
         return best >= median(others)
 
 
-def make_rule(rules: Scheduler, epochs: int) -> Rungs | Brackets | Median | None:
+def make_rule(rules: Scheduler, epochs: int) -> Halving | Median | None:
     """Return the rule that stops trials of one study early; ``None`` where all train to their end."""
-    makers: dict[str, Callable[[], Rungs | Brackets | Median | None]] = {
-        "none": lambda: None,
-        "asha": lambda: Rungs(epochs, rules),
-        "hyperband": lambda: Brackets(epochs, rules),
-        "median": lambda: Median(rules),
-    }
-    return makers[rules.name]()
+    if rules.name == "none":
+        return None
+    return Median(rules) if rules.name == "median" else Halving(epochs, rules)
 
 
 class RecordingScheduler(NotPickled, FIFOScheduler):

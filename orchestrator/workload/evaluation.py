@@ -15,10 +15,10 @@ from orchestrator.experiment.plugins import load_plugins
 from trainables.checkpoint import BEST, read_config, read_file, resolve_checkpoint
 from trainables.data.dataset import load_dataset, open_dataset
 from trainables.errors import ConfigError, DataError
-from trainables.feasibility import LEARNED
 from trainables.files import make_writable
 from trainables.judgements.files import load_judgements
 from trainables.judgements.judged_metrics import judged_metrics
+from trainables.parameter_values import LEARNED
 from trainables.ranks import Ranks, chance_rsum, read_ranks, write_ranks
 from trainables.seeding import choose_device, generator
 

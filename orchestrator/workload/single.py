@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.experiment.plugins import installed_sources, load_plugins
-from orchestrator.experiment.yaml_files import STRICT, Document, Mistake, override, read_kind, validate
+from orchestrator.experiment.yaml_files import STRICT, Document, override, read_yaml, validate
 from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.checkpoint import EpochReport, find_latest, save_epoch
@@ -182,7 +182,7 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     Raises:
         ConfigError: If the config or a plug-in is refused.
     """
-    document = Document("--set", {}) if path is None else read_kind(path, "the file of one training")
+    document = Document("--set", {}) if path is None else read_yaml(path, "the file of one training")
     document = override(document, overrides)
     kinds = {"losses": document.values.get("loss"), "models": document.values.get("model")}
     named = {kind: {name} for kind, name in kinds.items() if isinstance(name, str)}
@@ -196,7 +196,7 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     for epoch in (1, *(change.epoch for change in trial.schedule)):
         mistakes.of(SPACES[trial.loss].check_parameters, trial.at(epoch).loss_parameters)
     found = (f"loss_parameters: {problem} (loss {trial.loss})" for problem in mistakes.problems)
-    if lines := document.lines(Mistake(("loss_parameters",), text) for text in found):
+    if lines := document.lines(found):
         raise ConfigError(lines)
     needed = references(trial.loss, trial.model)
     if not {*trial.plugins} <= {*needed}:
@@ -211,7 +211,7 @@ def _check_loss(document: Document) -> None:
     loss = document.values.get("loss")
     if isinstance(loss, str) and loss not in SPACES:
         text = f"loss: unknown name {loss[:60]!r}; {suggestion(loss, list(SPACES), 'losses')}"
-        raise ConfigError(document.lines([Mistake(("loss",), text)]))
+        raise ConfigError(document.lines([text]))
 
 
 def default_name(config: TrialConfig) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import orchestrator as icr
 from orchestrator.search import begin
-from orchestrator.search.search import SearchInterruptedError
+from orchestrator.search.resuming import SearchInterruptedError
 from tests.support import fake_workload
 from tests.support.fake_workload import FakeWorkload
 

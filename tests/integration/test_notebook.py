@@ -13,7 +13,7 @@ import pytest
 
 import orchestrator as icr
 from orchestrator.search import begin
-from orchestrator.search.search import SearchInterruptedError
+from orchestrator.search.resuming import SearchInterruptedError
 from tests.integration.notebook_process import Cells, keys
 from tests.support.in_process import without_ray
 from tests.support.installed import ROOT

@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a restart forgets how long there has been nothing better",
-        file="orchestrator/search/time_left.py",
+        file="orchestrator/search/budget.py",
         old="self._counted = 0",
         new="self._counted = len(history.ended)",
         tests=KILLED,

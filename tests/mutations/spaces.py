@@ -75,7 +75,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a gate leaves the domain as it is",
-        file="trainables/feasibility.py",
+        file="trainables/parameter_values.py",
         old="0.0 - min(gate, LARGEST_GATE)",
         new="low",
         tests="tests/search_spaces/test_polynomial.py::test_the_slope_is_asked_for_from_the_gate_on",
@@ -90,8 +90,8 @@ MUTATIONS = (
     Mutation(
         name="a search resumes in another space",
         file="orchestrator/experiment/experiment.py",
-        old='if not begun or "space_version" in self.search.model_fields_set:',
-        new="if True:",
+        old='if begun and "space_version" not in self.search.model_fields_set:',
+        new="if False:",
         tests="tests/search_spaces/test_polynomial.py::test_an_experiment_that_began_with_version_1_resumes_with_it_unless_it_names_another",
     ),
     Mutation(

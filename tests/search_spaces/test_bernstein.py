@@ -15,8 +15,8 @@ from search_spaces import SPACES, LossPart, SpaceError, StudySpace, Values
 from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF, DEGREES, coefficients
 from search_spaces.space import FixedPoint
 from trainables.errors import ConfigError
-from trainables.feasibility import DOMAINS, is_feasible
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
+from trainables.parameter_values import DOMAINS, is_feasible
 
 WEIGHTS = st.lists(st.floats(0, 2), min_size=1, max_size=4)
 KINDS = st.sampled_from(sorted(DOMAINS))

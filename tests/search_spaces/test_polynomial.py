@@ -14,8 +14,8 @@ from search_spaces import SPACES, LossPart, Range, StudySpace, Values
 from search_spaces.bernstein import DEGREES
 from search_spaces.space import Asked, FixedPoint
 from trainables.errors import ConfigError
-from trainables.feasibility import is_feasible
 from trainables.losses import build_loss
+from trainables.parameter_values import is_feasible
 
 NAMES = ["polynomial_relative", "polynomial_self"]
 EACH = pytest.mark.parametrize("name", NAMES)

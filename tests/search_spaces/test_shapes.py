@@ -20,7 +20,7 @@ from search_spaces.space import FixedPoint
 from search_spaces.study import StudySpace
 from tests.support.experiments import make_experiment
 from trainables.errors import ConfigError
-from trainables.feasibility import DOMAINS, is_feasible
+from trainables.parameter_values import DOMAINS, is_feasible
 
 DOMAIN = st.sampled_from([*sorted(set(DOMAINS.values())), (-0.2, 2.0), (2 / 9, 1.0)])
 SHARES = st.one_of(st.sampled_from([0.0, 0.5, 1.0]), st.floats(0, 1))

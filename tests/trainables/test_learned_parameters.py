@@ -16,9 +16,9 @@ from trainables.config import Change, TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
 from trainables.evaluation import similarities
-from trainables.feasibility import LEARNED
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.parameters import learnable_of, learned_names, with_values
+from trainables.parameter_values import LEARNED
 from trainables.trial import Trial, run_trial
 
 CPU = torch.device("cpu")

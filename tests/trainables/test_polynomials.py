@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainables.errors import ConfigError
-from trainables.feasibility import DOMAINS, Kind, is_feasible, sign_problem
+from trainables.parameter_values import DOMAINS, Kind, is_feasible, sign_problem
 
 KINDS: tuple[Kind, ...] = ("positive", "negative", "relative")
 COEFFICIENTS = st.lists(st.floats(-5, 5).map(lambda x: round(x, 3)), min_size=1, max_size=5)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.feasibility import LEARNED
+from trainables.parameter_values import LEARNED
 
 Parameter = float | Tensor
 """A number, or a tensor of the leading shape (...) of the similarities."""

@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.feasibility import Kind, constant_problem, domain_of, require_finite, sign_problem
 from trainables.losses.directions import (
     Contributions,
     Direction,
@@ -35,6 +34,7 @@ from trainables.losses.directions import (
     require_negatives,
 )
 from trainables.losses.parameters import Parameter, numbers_of, per_score, require_not_negative
+from trainables.parameter_values import Kind, constant_problem, domain_of, require_finite, sign_problem
 
 Coefficients = Sequence[float] | Tensor
 """Coefficients, index = power: numbers, or a tensor of shape (..., powers) with a vector per stacked trial."""
@@ -45,7 +45,7 @@ class PolynomialSelf:
     """Polynomial loss of self-similarities [Wei2021, eq. 10].
 
     Attributes:
-        positive_coefficients: Coefficients of s+; must make the term fall with s+ (see ``trainables.feasibility``).
+        positive_coefficients: Coefficients of s+; makes the term fall with s+ (see ``trainables.parameter_values``).
         negative_coefficients: Coefficients of s^; must make the term rise with s^. One of the two polynomials may be a
             constant.
         hinge: ``joint`` is the paper's hinge. ``separate`` is the published code's hinge and accepts any coefficients,

@@ -27,10 +27,10 @@ from trainables.data.text_files import Strings
 from trainables.data.tokenizers import ENGLISH, Tokenizer, Vocabulary
 from trainables.errors import CheckpointError, ConfigError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
-from trainables.feasibility import LEARNED
 from trainables.files import read_state, write_whole
 from trainables.models import build_model
 from trainables.models.retrieval_model import RetrievalModel
+from trainables.parameter_values import LEARNED
 from trainables.plugins.in_use import in_use, use
 from trainables.plugins.plugin import Plugin
 from trainables.representations import converted, to_tensors

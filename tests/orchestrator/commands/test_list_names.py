@@ -18,7 +18,7 @@ from orchestrator.commands.list_names import LISTS
 from orchestrator.commands.references import EXIT_CODES, write_record_reference
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.values import COUNTS, METRICS
-from orchestrator.experiment.yaml_text import parse_yaml
+from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.regression.suite import shipped_suites
 from search_spaces import SPACES
 from trainables.config import TrainingConfig, TrialConfig

@@ -204,6 +204,12 @@ TRAININGS = {
         ["dataset=x", "epochs=3"],
         "--set epochs=3: epochs: unknown key; it belongs under training.epochs",
     ),
+    "a key misspelt": (["dataset=x", "los=nt_xent"], "--set los=nt_xent: los: unknown key; did you mean 'loss'?"),
+    "parameter of another loss": (
+        ["dataset=x", "loss=nt_xent", "loss_parameters.margin=1"],
+        "--set: loss_parameters: unknown name 'margin'",
+    ),
+    "unknown model": (["dataset=x", "model=q"], "--set model=q: model must be one of"),
     "unknown loss": (["dataset=x", "loss=ntxent"], "--set loss=ntxent: loss: unknown name 'ntxent'; did you mean"),
     "no data": (["loss=nt_xent"], "--set: dataset: missing; it has no default"),
     "two ranges": (

@@ -17,8 +17,14 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from orchestrator.experiment.experiment import Experiment, load_experiment, shipped_experiments
-from orchestrator.experiment.yaml_files import validate
-from orchestrator.experiment.yaml_text import DEEPEST, LARGEST_TEXT, MOST_NODES, YamlTextError, parse_yaml
+from orchestrator.experiment.yaml_files import (
+    DEEPEST,
+    LARGEST_TEXT,
+    MOST_NODES,
+    YamlTextError,
+    parse_yaml,
+    validate,
+)
 from orchestrator.regression.suite import Suite, load_suite, shipped_suites
 from orchestrator.workload.single import read_config
 from trainables.errors import ConfigError
@@ -144,16 +150,31 @@ def test_what_ships_is_read_as_by_any_reader_of_yaml() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1:30", "1:30"), ("010", 10), ("1_000", 1000), ("0o17", 15), ("2024-01-01", "2024-01-01"), ("+1.5e3", 1500.0)],
+    [
+        ("1:30", "1:30"),
+        ("010", 10),
+        ("1_000", 1000),
+        ("0o17", 15),
+        ("0x1e4", 0x1E4),
+        ("2024-01-01", "2024-01-01"),
+        ("+1.5e3", 1500.0),
+        ("2e-4", 2e-4),
+        ("1E3", 1000.0),
+        ("1e-3x", "1e-3x"),
+        ("'3'", "3"),
+        ("null", None),
+        ("Yes", True),
+        ("~", None),
+    ],
 )
-def test_a_number_is_what_it_looks_like(text: str, value: Any) -> None:
+def test_a_value_is_what_it_looks_like(text: str, value: Any) -> None:
     assert parse_yaml(f"a: {text}")[0] == {"a": value}
 
 
 def test_merged_keys_are_no_duplicates() -> None:
     value, places = parse_yaml("a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\n")
     assert value["b"] == {"x": 1, "y": 3}
-    assert places["b", "y"] == (4, 3)
+    assert places["b.y"] == "4:3"
 
 
 PIECES = (

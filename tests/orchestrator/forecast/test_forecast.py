@@ -3,7 +3,9 @@
 import pytest
 
 from orchestrator.experiment.sections import Resources, Scheduler
-from orchestrator.forecast.dry_run import Concurrency, StudyPlan, expected_epochs, forecast, limit_concurrency
+from orchestrator.forecast.dry_run import Concurrency, forecast, limit_concurrency
+from orchestrator.forecast.time_left import expected_epochs
+from tests.support.experiments import make_experiment
 
 NONE = Scheduler(name="none")
 ASHA = Scheduler(name="asha", grace_epochs=1, reduction_factor=3)
@@ -38,25 +40,30 @@ def test_mean_epochs_are_those_of_a_simulation(epochs: int, grace: int, factor: 
     assert expected_epochs(epochs, rules) == pytest.approx(simulated(epochs, grace, factor, factor**8))
 
 
-def planned(
-    trials: int, confirmations: int, epochs: int, seconds: float, rules: Scheduler, test: tuple[int, float] = (0, 0.0)
-) -> StudyPlan:
-    return StudyPlan("any", trials, epochs, {}, (), seconds, expected_epochs(epochs, rules), confirmations, *test)
-
-
 def test_hours_are_those_of_all_studies_side_by_side() -> None:
-    plans = [planned(10, 6, 9, 36.0, ASHA), planned(4, 0, 5, 72.0, ASHA)]
-    found = forecast(plans, Concurrency(2, "CPUs", 0.25))
-    epochs = [10 * expected_epochs(9, ASHA) + 6 * 9, 4 * expected_epochs(5, ASHA)]
-    assert (found.trials, found.confirmations, found.epochs_at_most) == (14, 6, 16 * 9 + 4 * 5)
-    assert found.epochs == round(sum(epochs))
-    assert found.hours == pytest.approx((epochs[0] * 36 + epochs[1] * 72) / 3600 / 2)
-    assert found.gpu_hours == pytest.approx(found.hours * 2 * 0.25)
-    assert found.hours_at_most == pytest.approx((16 * 9 * 36 + 4 * 5 * 72) / 3600 / 2)
-    assert found.gpu_hours_at_most == pytest.approx(found.hours_at_most * 2 * 0.25)
-    searched = [10 * expected_epochs(9, ASHA), 4 * expected_epochs(5, ASHA)]
-    assert found.search_hours == pytest.approx((searched[0] * 36 + searched[1] * 72) / 3600 / 2)
-    assert found.search_gpu_hours == pytest.approx(found.search_hours * 2 * 0.25)
+    experiment = make_experiment(
+        training={"epochs": 9},
+        search={"sampler": "random", "trials": 10},
+        scheduler={"name": "asha", "grace_epochs": 1, "reduction_factor": 3},
+        overrides=[{"losses": ["triplet_sh"], "training": {"epochs": 5}}],
+        confirm={"top": 2, "seeds": 2, "published": "best"},
+        budget={"hours": 0.001},
+    )
+    found = forecast(
+        experiment, {"pets-vsepp-nt_xent": 36.0, "pets-vsepp-triplet_sh": 72.0}, 90.0, Concurrency(2, "CPUs", 0.25)
+    )
+    # Two of each study and the baseline, which is counted with the first study, with two seeds each.
+    search = (10 * expected_epochs(9, ASHA) * 36 + 10 * expected_epochs(5, ASHA) * 72) / 3600 / 2
+    confirm = (6 * 9 * 36 + 4 * 5 * 72) / 3600 / 2
+    test = 10 * 90 / 3600
+    assert (found.trials, found.confirmations, found.evaluated, found.epochs_at_most) == (20, 10, 10, 16 * 9 + 14 * 5)
+    assert found.epochs == round(10 * expected_epochs(9, ASHA) + 10 * expected_epochs(5, ASHA) + 6 * 9 + 4 * 5)
+    assert found.stages == pytest.approx({"search": search, "confirm": confirm, "test": test})
+    assert found.hours == pytest.approx(search + confirm + test)
+    assert found.hours_at_most == pytest.approx((16 * 9 * 36 + 14 * 5 * 72) / 3600 / 2 + test)
+    assert found.gpu_hours == pytest.approx((search + confirm) * 2 * 0.25)
+    assert found.gpu_hours_at_most == pytest.approx((found.hours_at_most - test) * 2 * 0.25)
+    assert found.search_gpu_hours == pytest.approx(search * 2 * 0.25)
 
 
 @pytest.mark.parametrize(
@@ -99,14 +106,3 @@ def test_so_many_train_together_as_run_at_once(
 ) -> None:
     found = limit_concurrency(Resources(**wanted), gpus, {"CPU": 8.0, "GPU": 2.0}, trials, fuse=16)
     assert (found.fuse, found.together) == (16, together)
-
-
-def test_the_evaluation_on_test_counts_model_after_model() -> None:
-    plans = [planned(10, 6, 9, 36.0, NONE, (6, 120.0)), planned(4, 4, 5, 72.0, NONE, (4, 60.0))]
-    found = forecast(plans, Concurrency(2, "CPUs", 0.0))
-    assert (found.evaluated, found.test_hours) == (10, pytest.approx((6 * 120 + 4 * 60) / 3600))
-    assert found.search_hours == pytest.approx((10 * 9 * 36 + 4 * 5 * 72) / 3600 / 2)
-    assert found.confirm_hours == pytest.approx((6 * 9 * 36 + 4 * 5 * 72) / 3600 / 2)
-    assert (
-        found.hours == found.hours_at_most == pytest.approx(found.search_hours + found.confirm_hours + found.test_hours)
-    )

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
 from orchestrator.results.confirmation import BEGUN_BEFORE, verdicts_of
 from orchestrator.results.questions import Questions
 from orchestrator.results.verdict import LEVEL, judge
-from orchestrator.search.preparation import start as start_experiment
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
@@ -214,15 +212,13 @@ def test_a_confirmation_that_was_begun_before_keeps_its_rule(ledger: Ledger) -> 
     ],
 )
 def test_a_new_start_keeps_the_rule_unless_another_is_asked_for(
-    ledger: Ledger, tmp_path: Path, given: dict[str, Any], kept: str
+    ledger: Ledger, given: dict[str, Any], kept: str
 ) -> None:
-    from orchestrator.machines.cluster import Cluster
-
     described = make_experiment(confirm=CONFIRM).to_dict()
     del described["confirm"]["verdict"]
     append(ledger, "experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
     for _ in range(2):
-        start_experiment(ledger, make_experiment(confirm={**CONFIRM, **given}), {"pets": "d1"}, tmp_path, Cluster())
+        start(ledger, make_experiment(confirm={**CONFIRM, **given}).as_begun(ledger.history.experiment))
         assert ledger.history.experiment.values["confirm"]["verdict"] == kept
 
 

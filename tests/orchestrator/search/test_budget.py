@@ -14,8 +14,8 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import Record
 from orchestrator.journal.trial import TrialState
-from orchestrator.search import time_left
-from orchestrator.search.time_left import BudgetMeter
+from orchestrator.search import budget
+from orchestrator.search.budget import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import event
 
@@ -118,7 +118,7 @@ def test_what_was_spent_is_added_up(records: list[Record], seconds: float, gpu_s
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [1000.0]
-    monkeypatch.setattr(time_left.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(budget.time, "monotonic", lambda: now[0])
     yield now
 
 

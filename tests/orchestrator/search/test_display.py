@@ -12,7 +12,16 @@ from rich.live import Live
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.search import display
-from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress, describe_end, print_summary, trials_table
+from orchestrator.search.display import (
+    EpochClock,
+    Heartbeat,
+    LiveDisplay,
+    PlainDisplay,
+    Progress,
+    describe_end,
+    print_summary,
+    trials_table,
+)
 from orchestrator.search.trial_table import ROWS
 from orchestrator.text.values import format_parameters
 from tests.support.experiments import add_trial
@@ -59,8 +68,9 @@ def test_every_end_has_its_line(
     add_trial(ledger, [10.0, 30.0, 20.0])
     add_trial(ledger, [15.0], state=TrialState.STOPPED_EARLY)
     add_trial(ledger, [], state=TrialState.DIVERGED, error="train/loss is nan")
-    running = add_trial(ledger, [16.0], state=TrialState.RUNNING)
+    running = add_trial(ledger, [], state=TrialState.RUNNING)
     clock[0] += 31
+    ledger.report(running, 1, {"val/rsum": 16.0}, TrialState.RUNNING)
     shown.refresh()
     shown.refresh()
     append(ledger, "trial_retried", trial=running.id, error="RuntimeError: no luck")
@@ -75,7 +85,7 @@ def test_every_end_has_its_line(
         "best NT-Xent 30.0 (τ = 0.1) · ETA 00:00:10",
         f"{name}-0003: resumes after a failure: RuntimeError: no luck",
         "search: 3 of 5 trials · 1 finished, 1 stopped early, 1 diverged, 1 half trained, 1 not begun · "
-        "best NT-Xent 30.0 (τ = 0.1) · ETA 00:00:20",
+        "best NT-Xent 30.0 (τ = 0.1) · ETA 00:00:10",
     ]
 
 
@@ -98,9 +108,10 @@ def test_the_time_left_counts_this_session_alone(ledger: Ledger, clock: list[flo
     add_trial(ledger, [1.0] * 6)
     progress = Progress(ledger.history, 3, 6)
     assert progress.left() is None
-    ledger.listeners.append(progress.listen)
-    add_trial(ledger, [1.0] * 3, state=TrialState.RUNNING)
+    ledger.listeners.append(progress.pace.listen)
+    running = add_trial(ledger, [1.0] * 2, state=TrialState.RUNNING)
     clock[0] += 30
+    ledger.report(running, 3, {"val/rsum": 1.0}, TrialState.RUNNING)
     # Three epochs in 30 s; nine are left: three of the one that runs, six of the one to come.
     left = progress.left()
     assert left is not None and left.seconds == pytest.approx(90)
@@ -175,3 +186,48 @@ def test_the_live_table_has_every_limit_under_it_once(ledger: Ledger) -> None:
     shown._live.stop()
     lines = rendered(shown._live.renderable).splitlines()
     assert lines[-2:] == ["trials are not fused", "too few CPUs"]
+
+
+def test_the_line_has_a_sign_of_life_a_clock_and_what_was_heard_last(clock: list[float]) -> None:
+    line = Heartbeat()
+    line.doing = "starting Ray on this machine"
+    first = line.__rich__().plain
+    clock[0] += 3725.0
+    second = line.__rich__().plain
+    assert first[1:] == " 00:00:00 · starting Ray on this machine"
+    assert second[1:] == " 01:02:05 · starting Ray on this machine"
+    line.hear()
+    clock[0] += 4.25
+    assert line.__rich__().plain[1:] == " 01:02:09 · newest epoch 4 s ago"
+    frames = set()
+    for _ in range(40):
+        clock[0] += display.FRAME_SECONDS
+        frames.add(line.__rich__().plain[0])
+    assert frames == set(display.FRAMES)
+
+
+def test_an_epoch_is_told_by_the_pace_of_those_before(ledger: Ledger, clock: list[float]) -> None:
+    epochs = EpochClock(ledger.history)
+    ledger.listeners.append(epochs.listen)
+    first = add_trial(ledger, [], state=TrialState.RUNNING)
+    clock[0] += 12.0
+    # Nobody knows yet how long an epoch takes.
+    assert epochs.progress(first) == "+12 s"
+    ledger.report(first, 1, {"val/rsum": 1.0, "time/epoch_seconds": 20.0}, TrialState.RUNNING)
+    assert epochs.progress(first) == "+0%"
+    clock[0] += 8.0
+    assert epochs.progress(first) == "+40%"
+    second = add_trial(ledger, [], state=TrialState.RUNNING)
+    clock[0] += 5.0
+    # By the epochs of another trial of its study.
+    assert epochs.progress(second) == "+25%"
+    clock[0] += 14.0
+    assert epochs.progress(second) == "+95%"
+    # One that takes much longer than usual may hang: its seconds say more than a share.
+    clock[0] += 20.0
+    assert epochs.progress(second) == "+39 s"
+
+
+def test_a_trial_that_began_before_this_process_says_nothing(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
+    assert EpochClock(ledger.history).progress(trial) == ""

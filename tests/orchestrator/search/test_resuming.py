@@ -1,6 +1,7 @@
 """Resuming without the YAML file: the journal says what it was, and larger limits are larger than what was spent."""
 
-import json
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage
-from orchestrator.search.resuming import check_folder, extend_experiment, how_to_resume, read_experiment
+from orchestrator.search.resuming import answered, check_folder, extend_experiment, how_to_resume, read_experiment
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
 from trainables.errors import ConfigError, UserError
@@ -90,13 +91,6 @@ def test_what_never_began_has_a_way_out(tmp_path: Path) -> None:
         read_experiment(tmp_path)
 
 
-def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
-    folder = begun(tmp_path / "tiny")
-    (folder / "journal.jsonl").write_text(json.dumps({"n": 0}) + "\n{}\n")
-    with pytest.raises(UserError, match=r"journal\.jsonl: line 1: damaged"):
-        read_experiment(folder)
-
-
 @pytest.mark.parametrize("arguments", [["resume"], ["extend", "--hours", "1"], ["confirm"]], ids=lambda given: given[0])
 def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
@@ -118,3 +112,19 @@ def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_chan
 def test_a_link_to_a_folder_may_have_any_name(tmp_path: Path) -> None:
     (tmp_path / "newest").symlink_to(begun(tmp_path / "tiny"))
     check_folder(tmp_path / "newest", read_experiment(tmp_path / "newest"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_while_no_trial_runs_is_answered_at_once(capsys: pytest.CaptureFixture[str], number: int) -> None:
+    # What a shell starts in the background ignores SIGINT.
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with (
+            pytest.raises(UserError, match="resume with the same command"),
+            answered(lambda: UserError("here: resume with the same command")),
+        ):
+            os.kill(os.getpid(), number)
+            time.sleep(3600)
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert capsys.readouterr().err == "stopping; all records of the journal are kept\n"

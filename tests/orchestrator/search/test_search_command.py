@@ -13,10 +13,8 @@ from orchestrator.cli import main
 from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.experiment.sections import Resources
 from orchestrator.forecast.dry_run import sample_points
-from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
-from orchestrator.journal.trial import TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.search.begin import make_workload
 from orchestrator.search.preparation import open_checkpoints
@@ -30,7 +28,7 @@ from trainables.checkpoint import find_damage, save_epoch
 from trainables.config import TrialConfig
 from trainables.cost import SIZES, Pace
 from trainables.errors import ConfigError
-from trainables.feasibility import is_feasible
+from trainables.parameter_values import is_feasible
 
 ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
 
@@ -270,15 +268,6 @@ def test_checkpoints_elsewhere_than_before_are_refused(root: Path, capsys: pytes
         open_checkpoints(Cluster(storage=str(root / "elsewhere")), history, root / "runs" / "tiny")
 
 
-def test_checkpoints_whose_journal_is_lost_are_not_touched(root: Path) -> None:
-    cluster, directory = Cluster(storage=str(root / "shared")), root / "runs" / "tiny"
-    directory.mkdir(parents=True)
-    open_checkpoints(cluster, History(), directory).save("a", report(0.1, 1))
-    with pytest.raises(ConfigError, match=r"has no journal of it: copy the journal\.jsonl of its last driver there"):
-        open_checkpoints(cluster, History(), directory)
-    assert cluster.checkpoints(directory).latest("a") is not None
-
-
 def test_a_cluster_in_the_environment_is_not_joined_and_that_is_said(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,30 +362,6 @@ def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, capsys: pytest.C
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     assert exit_.value.code == 4
-
-
-@pytest.fixture
-def experiment(root: Path) -> Path:
-    folder = root / "runs" / "tiny"
-    folder.mkdir(parents=True)
-    ledger = Ledger(folder / "journal.jsonl")
-    start(ledger, make_experiment())
-    add_trial(ledger, [10.0, 30.0])
-    add_trial(ledger, [20.0], state=TrialState.RUNNING)
-    ledger.close()
-    return folder
-
-
-def test_status_shows_trials_and_who_runs_them(experiment: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main_returns(["status", str(experiment)])
-    shown = capsys.readouterr().out
-    assert "tiny: killed" in shown
-    assert "finished" in shown
-    with hold(experiment):
-        main_returns(["status", str(experiment), "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert (told["running"], told["outcome"], len(told["trials"])) == (True, None, 2)
-    assert told["winners"]["pets"]["val"]["rsum"] == 30.0
 
 
 def main_returns(arguments: list[str]) -> None:

@@ -8,7 +8,7 @@ from orchestrator.experiment.sections import Scheduler
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.tuner.actor import Step
-from orchestrator.tuner.scheduler import Brackets, Median, RecordingScheduler, Rungs, StudyScheduler
+from orchestrator.tuner.scheduler import Halving, Median, RecordingScheduler, StudyScheduler
 from tests.support.experiments import add_trial, make_experiment
 
 EPOCHS = 27
@@ -48,7 +48,7 @@ def test_the_median_stops_nobody_before_the_grace_is_over_or_beside_too_few_othe
     assert not rule.may_continue("third", 2, 3, 0.5), "in the last epoch of the grace, beside two others"
 
 
-def rungs(rule: Rungs | Brackets, number: int) -> list[int]:
+def rungs(rule: Halving, number: int) -> list[int]:
     """Return the epochs at which a trial that is worse than all others of its number is stopped."""
     stopped = []
     for epoch in range(1, EPOCHS):
@@ -61,9 +61,7 @@ def rungs(rule: Rungs | Brackets, number: int) -> list[int]:
 
 def test_trials_take_turns_in_brackets_that_begin_to_judge_one_after_the_other() -> None:
     rules = Scheduler(name="hyperband", grace_epochs=1, reduction_factor=3, brackets=3)
-    brackets = Brackets(EPOCHS, rules)
-    first = [rungs(Rungs(EPOCHS, rules, bracket), 0)[0] for bracket in range(3)]
-    assert first == [1, 3, 9]
+    brackets = Halving(EPOCHS, rules)
     assert [rungs(brackets, number)[0] for number in range(4)] == [1, 3, 9, 1]
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from orchestrator.tuner import runtime
-from orchestrator.tuner.runtime import CORE, HeadConnection, JoinedRay, OwnRay, RayWork
+from orchestrator.tuner.runtime import CORE, JoinedRay, OwnRay, RayWork
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +147,7 @@ def test_a_head_that_is_out_of_reach_for_a_while_is_waited_for(monkeypatch: pyte
     now, answers = [100.0], [True]
     monkeypatch.setattr(runtime.time, "monotonic", lambda: now[0])
     # Nothing closes the connection: a cut cable.
-    monkeypatch.setattr(HeadConnection, "renew", lambda head: None if answers[0] else ConnectionRefusedError())
+    monkeypatch.setattr(JoinedRay, "_connect", lambda joined, address: None if answers[0] else ConnectionRefusedError())
     joined = JoinedRay("[::1]:6379")
 
     def wait(seconds: int) -> list[str]:

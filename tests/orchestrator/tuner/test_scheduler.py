@@ -68,10 +68,11 @@ def test_what_is_no_epoch_ends_the_trial_and_reaches_no_rung(
 ) -> None:
     scheduler, trial = StudyScheduler(make_experiment(), ledger), running(ledger)
     report(scheduler, trial, 1, 100.0)
-    before = scheduler._rules[trial.study]._asha.debug_string()
+    (asha,) = scheduler._rules[trial.study]._brackets
+    before = asha.debug_string()
     assert scheduler.judge(trial, step) is state
     assert (trial.error, trial.last_epoch) == (error, 1)
-    assert scheduler._rules[trial.study]._asha.debug_string() == before
+    assert asha.debug_string() == before
 
 
 def test_a_damaged_checkpoint_is_written_down_once(ledger: Ledger) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.forecast.time_left import PlannedWork, TimeLeft, TrainingRate, evaluation_seconds
+from orchestrator.journal.history import History, Spending
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.lock import hold
+from orchestrator.journal.records import EpochEnded
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.search import display, time_left
+from orchestrator.search import display
 from orchestrator.search.display import EvaluationProgress, Progress, evaluation_displayed
-from orchestrator.search.status import EvaluationStatus, Followed, read_status
-from orchestrator.search.time_left import PlannedWork, TimeLeft, blended_rate
+from orchestrator.search.status import Followed, read_status
 from orchestrator.text.values import clock_text
 from orchestrator.watch.experiments import stages_of
 from tests.support.experiments import add_trial, make_experiment, open_test, start
@@ -50,7 +52,7 @@ class Run:
 
     def stage(self, stage: Stage, total: int) -> None:
         self.progress = Progress(self.ledger.history, total, EPOCHS, stage, PlannedWork(EXPERIMENT))
-        self.ledger.listeners.append(self.progress.listen)
+        self.ledger.listeners.append(self.progress.pace.listen)
 
     def search(self, number: int, epochs: int = EPOCHS) -> Trial:
         (cell,) = EXPERIMENT.cells()
@@ -156,9 +158,16 @@ def test_a_study_with_slow_epochs_has_its_own_pace(ledger: Ledger) -> None:
     ],
 )
 def test_earlier_starts_give_the_first_rate(
-    work: float, seconds: float, prior: tuple[float, float], rate: float | None
+    ledger: Ledger, work: float, seconds: float, prior: tuple[float, float], rate: float | None
 ) -> None:
-    assert blended_rate(work, seconds, prior) == (None if rate is None else pytest.approx(rate))
+    spending = Spending(training_seconds=prior[1])
+    if prior[0]:
+        add_trial(ledger, [1.0], epoch_seconds=prior[0])
+    pace = TrainingRate(History(spending=spending, trials=ledger.history.trials))
+    spending.training_seconds += seconds
+    if work:
+        pace.listen(EpochEnded(trial="a", epoch=1, metrics={"time/epoch_seconds": work}, state=TrialState.RUNNING))
+    assert pace.rate == (None if rate is None else pytest.approx(rate))
 
 
 def test_the_evaluation_on_test_is_shown_while_it_goes_on(
@@ -170,8 +179,9 @@ def test_the_evaluation_on_test_is_shown_while_it_goes_on(
         for trial in trials:
             clock[0] += 40
             append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 1.0})
-            assert str(EvaluationProgress(ledger.history, trials)) in capsys.readouterr().out.splitlines()
-    assert EvaluationStatus.of(ledger.history) == EvaluationStatus(3, 3)
+            shown = EvaluationProgress.of(ledger.history)
+            assert shown is not None and shown.line() in capsys.readouterr().out.splitlines()
+    assert (shown := EvaluationProgress.of(ledger.history)) is not None and (shown.evaluated, shown.total) == (3, 3)
     for quiet, due in ((True, trials), (False, trials), (False, [])):
         with evaluation_displayed(ledger, due, quiet=quiet):
             assert capsys.readouterr().out == "", "nothing is left to evaluate, or nobody looks"
@@ -179,16 +189,16 @@ def test_the_evaluation_on_test_is_shown_while_it_goes_on(
 
 def test_the_line_about_test_has_the_time_left_by_the_models_so_far(ledger: Ledger, clock: list[float]) -> None:
     trials = [add_trial(ledger, [float(value)], epoch_seconds=1.0) for value in range(12)]
-    shown = EvaluationProgress(ledger.history, trials)
-    assert str(shown) == "test: 0 of 12 models evaluated"
+    shown = EvaluationProgress(ledger.history, [trial.id for trial in trials])
+    ledger.listeners.append(shown.listen)
+    assert shown.line() == "test: 0 of 12 models evaluated"
     append(ledger, "test_opened", dataset="pets", trials=[trial.id for trial in trials])
     for trial in trials[:7]:
         clock[0] += 9
         append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 1.0})
-    shown.hear()
-    assert str(shown) == "test: 7 of 12 models evaluated · 00:00:45 left"
+    assert shown.line() == "test: 7 of 12 models evaluated · 00:00:45 left"
     clock[0] += 4
-    assert str(shown) == "test: 7 of 12 models evaluated · 00:00:41 left", "the time passes inside a model, too"
+    assert shown.line() == "test: 7 of 12 models evaluated · 00:00:41 left", "the time passes inside a model, too"
 
 
 def test_status_and_live_page_show_the_evaluation_and_the_time_left(
@@ -229,4 +239,4 @@ def test_without_a_confirmation_the_winner_of_each_dataset_is_evaluated(ledger: 
     work = PlannedWork(make_experiment(datasets=["pets", "birds"]))
     seconds = ledger.history.spending.test_seconds
     assert work.left(ledger.history, 1.0, trainings=0).stages.get("test", 0.0) == pytest.approx(seconds)
-    assert time_left.evaluation_seconds(ledger.history) == seconds
+    assert evaluation_seconds(ledger.history) == seconds

@@ -1,15 +1,10 @@
-"""When a search ends although trials are left, and how long the rest of an experiment takes.
-
-A limit of hours or a target ends the search at once; running trials keep their checkpoints and the state ``running``,
-so that the same command with a larger budget resumes them. On a plateau a study gets no new trials; if a running
-trial still finds a better value, the study continues.
+"""How long an experiment takes: all of it before it begins, and the rest while it runs.
 
 Work is counted in seconds of epochs as trials report them (``time/epoch_seconds``), because an epoch of one model may
 take ten times as long as an epoch of another; where trials report none, each epoch counts as one. The seconds of epochs
 that are trained in one second of the clock say how many trials run side by side and how much passes between epochs.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,86 +12,11 @@ from itertools import chain
 from statistics import fmean
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.sections import Budget
+from orchestrator.experiment.sections import Scheduler
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point
-from orchestrator.journal.records import Record
+from orchestrator.journal.records import EpochEnded, ExperimentStarted, Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.text.values import clock_text
-
-SPENT = ("hours", "gpu_hours")
-"""Limits that leave a search unfinished; a search that reaches a target or a plateau counts as finished."""
-
-
-class BudgetMeter:
-    """Compares a search with its budget; the ledger keeps it up to date.
-
-    Args:
-        budget: The limits.
-        history: History of the search, which is updated before this object hears of a record.
-    """
-
-    def __init__(self, budget: Budget, history: History) -> None:
-        self._budget, self._history = budget, history
-        self._counted = 0
-        self._best: dict[str, float] = {}
-        self._since_best: dict[str, int] = {}
-        self._finished: dict[str, list[Trial]] = {}
-        self._on_target = False
-        self._heard = time.monotonic()
-
-    def listen(self, record: Record) -> None:
-        """Note when the newest record was written, because time also passes between records."""
-        self._heard = time.monotonic()
-
-    def limit(self) -> str | None:
-        """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if none is."""
-        self._count_ended()
-        spending, since = self._history.spending, time.monotonic() - self._heard
-        seconds = spending.seconds + since
-        gpu_seconds = spending.gpu_seconds + since * spending.gpus
-        if self._budget.hours is not None and seconds >= self._budget.hours * 3600:
-            return "hours"
-        if self._budget.gpu_hours is not None and gpu_seconds >= self._budget.gpu_hours * 3600:
-            return "gpu_hours"
-        return "target" if self._on_target else None
-
-    def is_closed(self, study: str) -> bool:
-        """Say whether a study is on a plateau and gets no new trials."""
-        return self._budget.plateau is not None and self.since_best(study) >= self._budget.plateau
-
-    def since_best(self, study: str) -> int:
-        """Return how many trials of a study have ended since its newest best trial."""
-        self._count_ended()
-        return self._since_best.get(study, 0)
-
-    def _count_ended(self) -> None:
-        """Take into account the trials of the search that have ended since the last call."""
-        ended = self._history.ended
-        for trial in ended[self._counted :]:
-            if trial.stage is Stage.SEARCH:
-                self._note_end(trial)
-        self._counted = len(ended)
-
-    def _note_end(self, trial: Trial) -> None:
-        value = None
-        if trial.state is TrialState.FINISHED:
-            # The mean of a setting's trainings counts, over the trainings that had finished by then: a process that
-            # resumes the search goes through past ends with a history that already has later trainings.
-            trainings = self._finished.setdefault(trial.candidate or trial.id, [])
-            trainings.append(trial)
-            point = Point(tuple(trainings))
-            value = point.value
-        best = self._best.get(trial.study)
-        if value is not None and (best is None or value > best):
-            self._best[trial.study], self._since_best[trial.study] = value, 0
-        elif best is not None:
-            self._since_best[trial.study] += 1
-        if value is not None and self._budget.target is not None:
-            # The experiment's metric: a study may select its epochs by another metric.
-            mean = point.mean(self._history.metric)
-            self._on_target |= mean is not None and mean >= self._budget.target
-
 
 PRIOR_SECONDS = 60.0
 """Weight of the rate of earlier starts, in seconds of this start: a resumed experiment has a forecast at once."""
@@ -131,16 +51,73 @@ class TimeLeft:
         return {**self.stages, "total": self.seconds}
 
 
+class TrainingRate:
+    """How fast an experiment trains: seconds of epochs in a second of the clock.
+
+    Args:
+        history: History of the experiment, which others keep up to date; what it holds counts as earlier starts.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._work = sum(map(work_of, history.trials.values()))
+        self._before = self._work, history.spending.training_seconds
+
+    def listen(self, record: Record) -> None:
+        """Note an epoch that was trained, or a further start of the experiment."""
+        if isinstance(record, EpochEnded):
+            self._work += epoch_seconds(record.metrics)
+        elif isinstance(record, ExperimentStarted):
+            self._before = self._work, self._history.spending.training_seconds
+
+    @property
+    def rate(self) -> float | None:
+        """Seconds of epochs that are trained in a second of this start, > 0; ``None`` before the first epoch of all.
+
+        Earlier starts count for ``PRIOR_SECONDS`` of this start.
+        """
+        work_before, seconds_before = self._before
+        work = self._work - work_before
+        seconds = self._history.spending.training_seconds - seconds_before
+        if work_before > 0 and seconds_before > 0:
+            weight = min(PRIOR_SECONDS, seconds_before)
+            work, seconds = work + weight * work_before / seconds_before, seconds + weight
+        return work / seconds if work > 0 and seconds > 0 else None
+
+
 class PlannedWork:
     """What an experiment will train and evaluate.
 
     Args:
         experiment: The experiment. Its studies are made once, because a display asks several times a second.
+        lengths: Study -> seconds of an epoch, measured before the search; ``None`` takes those of the history.
+        evaluation: Seconds of the evaluation of a model on test, measured likewise.
+        at_most: Whether the scheduler is taken to stop no trial.
     """
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        lengths: Mapping[str, float] | None = None,
+        evaluation: float | None = None,
+        *,
+        at_most: bool = False,
+    ) -> None:
         self._experiment, self._cells = experiment, experiment.cells()
-        self._confirmations = experiment.most_confirmations()
+        self._lengths, self._evaluation = lengths, evaluation
+        self.confirmations = experiment.most_confirmations()
+        self.epochs = {
+            cell.name: cell.training.total_epochs
+            if at_most
+            else expected_epochs(cell.training.total_epochs, cell.scheduler)
+            for cell in self._cells
+        }
+
+    @property
+    def models(self) -> int:
+        """Models that are evaluated on test, at most; without a confirmation the winner of each dataset."""
+        is_confirmed = self._experiment.confirm is not None
+        return sum(self.confirmations.values()) if is_confirmed else len(self._experiment.datasets)
 
     def left(self, history: History, rate: float, *, trainings: int | None = None) -> TimeLeft:
         """Return the time left.
@@ -150,35 +127,28 @@ class PlannedWork:
             rate: Seconds of epochs that are trained in a second, > 0.
             trainings: Trainings of the confirmation in all, once they are known: the search is over then.
         """
-        lengths, hours, is_confirmed = epoch_lengths(history), self._experiment.budget.hours, self._is_confirmed
+        lengths = self._lengths or epoch_lengths(history)
+        hours, is_confirmed = self._experiment.budget.hours, self._experiment.confirm is not None
         search = 0.0 if trainings is not None else self._search(history, lengths) / rate
         if hours is not None:
             search = min(search, max(0.0, hours * 3600 - history.spending.seconds))
         repeats = history.stage(Stage.CONFIRM)
-        planned = sum(self._confirmations.values()) if is_confirmed else 0
-        total = planned if trainings is None else trainings
+        total = sum(self.confirmations.values()) if trainings is None else trainings
         confirm = self._confirm(history, repeats, total, lengths) / rate
-        # Without a confirmation, a winner of each dataset is evaluated on test.
         lost = sum(trial.has_ended and trial.state is not TrialState.FINISHED for trial in repeats)
-        models = total - lost if is_confirmed else len(self._experiment.datasets)
+        models = total - lost if is_confirmed else self.models
         candidates = repeats if is_confirmed else history.stage(Stage.SEARCH)
         evaluated = sum(trial.id in history.tests for trial in candidates)
-        test = max(0, models - evaluated) * evaluation_seconds(history)
-        stages = {"search": search, "confirm": confirm, "test": test}
+        evaluation = evaluation_seconds(history) if self._evaluation is None else self._evaluation
+        stages = {"search": search, "confirm": confirm, "test": max(0, models - evaluated) * evaluation}
         return TimeLeft({stage: seconds for stage, seconds in stages.items() if seconds > 0})
-
-    @property
-    def _is_confirmed(self) -> bool:
-        return self._experiment.confirm is not None
 
     def _search(self, history: History, lengths: Mapping[str, float]) -> float:
         trials: dict[str, list[Trial]] = defaultdict(list)
         for trial in history.stage(Stage.SEARCH):
             trials[trial.study].append(trial)
         return sum(
-            work_left(
-                trials[cell.name], self._experiment.trials_in(cell), cell.training.total_epochs * lengths[cell.name]
-            )
+            work_left(trials[cell.name], self._experiment.trials_in(cell), self.epochs[cell.name] * lengths[cell.name])
             for cell in self._cells
         )
 
@@ -193,10 +163,31 @@ class PlannedWork:
         if candidates:
             whole = fmean(trial.total_epochs * lengths[trial.study] for trial in candidates)
         else:
-            counts = self._confirmations
+            counts = self.confirmations
             work = sum(counts[cell.name] * cell.training.total_epochs * lengths[cell.name] for cell in self._cells)
             whole = work / max(1, sum(counts.values()))
         return running + whole * max(0, total - len(repeats))
+
+
+def expected_epochs(epochs: int, scheduler: Scheduler) -> float:
+    """Return the mean epochs of a trial under ASHA, where one in ``reduction_factor`` passes each rung.
+
+    The mean is too low for few trials, because the first trials pass each rung. For other schedulers it is all epochs,
+    because the trials that these schedulers stop depend on the curves.
+
+    Example:
+        >>> round(expected_epochs(9, Scheduler(name="asha", grace_epochs=1, reduction_factor=3)), 2)
+        2.33
+    """
+    if scheduler.name != "asha":
+        return float(epochs)
+    rung, reached, passing, mean = float(scheduler.grace_epochs), 0.0, 1.0, 0.0
+    while reached < epochs:
+        mean += passing * (min(rung, epochs) - reached)
+        reached = min(rung, epochs)
+        rung *= scheduler.reduction_factor
+        passing /= scheduler.reduction_factor
+    return mean
 
 
 def epoch_lengths(history: History) -> Mapping[str, float]:
@@ -234,24 +225,6 @@ def work_left(trials: Sequence[Trial], total: int, whole: float) -> float:
     usual = fmean(ended) if ended else whole
     running = sum(max(0.0, usual - work_of(trial)) for trial in trials if trial.state is TrialState.RUNNING)
     return running + usual * max(0, total - len(trials))
-
-
-def blended_rate(work: float, seconds: float, prior: tuple[float, float]) -> float | None:
-    """Return the work that is done in a second of this start, to which earlier starts count for a minute.
-
-    Args:
-        work: Work of this start.
-        seconds: Seconds of this start since its first trial began.
-        prior: Work and seconds of all earlier starts.
-
-    Returns:
-        The rate, > 0; ``None`` where nothing has been trained yet.
-    """
-    work_before, seconds_before = prior
-    if work_before > 0 and seconds_before > 0:
-        weight = min(PRIOR_SECONDS, seconds_before)
-        work, seconds = work + weight * work_before / seconds_before, seconds + weight
-    return work / seconds if work > 0 and seconds > 0 else None
 
 
 def evaluation_seconds(history: History) -> float:
