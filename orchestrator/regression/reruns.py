@@ -20,8 +20,8 @@ from orchestrator.regression.accepted import CellRuns
 from orchestrator.regression.comparison import ALARMS
 from orchestrator.regression.notices import to_junit
 from orchestrator.regression.verdict import SuiteResult
-from orchestrator.report.render import write_answers_page
 from orchestrator.results.answer import Answer
+from orchestrator.views.html import write_answers_page
 from trainables.errors import UserError
 from trainables.files import read_state, write_whole
 

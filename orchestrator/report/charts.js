@@ -119,8 +119,8 @@ const charts = (() => {
   }
 
   function draw(figure) {
-    const { options } = figures[figure.dataset.figure] ?? { options: [] };
-    if (!options.length) return Promise.resolve();
+    const options = figures[figure.dataset.figure];
+    if (!options) return Promise.resolve();
     const { panels } = options[Number(figure.querySelector("select")?.value ?? 0)] ?? options[0];
     figure.dataset.drawn = "";
     return Promise.all(layOut(figure, panels).map((holder, index) => {
@@ -139,7 +139,7 @@ const charts = (() => {
   }, { rootMargin: "500px 0px" });
 
   for (const figure of all) {
-    const first = figures[figure.dataset.figure]?.options[0];
+    const first = figures[figure.dataset.figure]?.[0];
     if (first) figure.querySelectorAll(".plot").forEach((plot, index) => size(plot, first.panels[index]));
     near.observe(figure);
     figure.querySelector("select")?.addEventListener("change", () => draw(figure));
@@ -169,7 +169,7 @@ const charts = (() => {
       if (document.readyState !== "complete") {
         await new Promise((resolve) => window.addEventListener("load", resolve, { once: true }));
       }
-      figures[figure.dataset.figure] = { options };
+      figures[figure.dataset.figure] = options;
       if (!all.includes(figure)) {
         all.push(figure);
         figure.addEventListener("change", () => draw(figure));

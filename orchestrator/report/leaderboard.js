@@ -1,6 +1,8 @@
 // The leaderboard: sorts, filters, turns pages and opens rows. Text reaches the page through textContent alone.
 "use strict";
 
+const brought = JSON.parse(document.getElementById("data").textContent);
+
 const leaderboard = (() => {
   const { rows, rowsShown, runs } = brought;
   const table = document.getElementById("trials-table");
@@ -24,7 +26,7 @@ const leaderboard = (() => {
 
   // Made when somebody looks for something: of thousands of rows it takes longer than to show the first of them.
   function haystack(row) {
-    row.haystack ??= [...row.shown, ...row.details.names, ...row.details.values].join("\n").toLowerCase();
+    row.haystack ??= [...row.shown, ...row.details.flat()].join("\n").toLowerCase();
     return row.haystack;
   }
 
@@ -102,7 +104,7 @@ const leaderboard = (() => {
     const cell = element("td");
     cell.colSpan = width;
     const list = element("dl", "statistics");
-    const facts = row.details.names.map((name, index) => [name, row.details.values[index]]);
+    const facts = [...row.details];
     facts.push(...columns.slice(1).map(({ heading, index }) => [heading, row.shown[index]]).filter(([, text]) => text));
     list.append(...runLink(row), ...facts.map(([name, text]) => {
       const pair = element("div");

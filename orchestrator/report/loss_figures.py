@@ -1,6 +1,6 @@
-"""Figures of losses: weight curves, COCOS statistics against retrieval metrics, learned hyper-parameters."""
+"""Figures of losses: weight curves, and COCOS statistics against retrieval metrics."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,27 +14,19 @@ from orchestrator.report.figures import (
     Option,
     Panel,
     axis,
-    colour,
     dots,
     hollow,
+    is_wide,
     line,
     log_axis,
     plain,
-    whole,
 )
-from orchestrator.report.space import rank_correlation
 from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, weight_curves
-from orchestrator.text.wording import metric_words, parameter_names, printed, setting_text
+from orchestrator.text.wording import metric_words, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
-LEARNED = "loss/"
-"""Start of the names of metrics that hold learned hyper-parameters."""
-DRAWN = 20
-"""Most trials of a study whose learned hyper-parameters are drawn; the best trials are drawn."""
-WIDE = 20
-"""Ratio of the largest to the smallest count or learned value above which the axis is logarithmic."""
 COUNTED = "in the counted epoch:<br>%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
 """Hover text of a trial's COCOS statistic beside the metric."""
 TRIPLET: tuple[str, dict[str, Any]] = ("triplet", {"margin": 0.2})
@@ -106,19 +98,6 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
         "rank correlation, takes all trials together.",
         options=options,
         height=360,
-    )
-
-
-def learned_figure(studies: Sequence[Study]) -> Figure:
-    """Return each learned hyper-parameter over the epochs, a line for each trial, the leader of each study in bold."""
-    names = dict.fromkeys(_learned_names(studies))
-    titles = parameter_names(name.removeprefix(LEARNED) for name in names)
-    return Figure(
-        key="learned",
-        title="Learned hyper-parameters",
-        note=f"The value at the end of each epoch of a hyper-parameter that is trained with the model, of the best "
-        f"{DRAWN} trials of a study. The bold line is the study's leader.",
-        options=[Option(title, [_learned_panel(studies, LEARNED + name, title)]) for name, title in titles.items()],
     )
 
 
@@ -214,42 +193,21 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
     caption = " · ".join(part for part in parts if part)
     title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
     counts = [count for count, _ in pairs]
-    horizontal = log_axis(title, counts) if counts and _is_wide(counts) else axis(title)
+    horizontal = log_axis(title, counts) if is_wide(counts) else axis(title)
     return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(metric_words(metric))})
 
 
-def _is_wide(values: Sequence[float]) -> bool:
-    """Say whether values need a logarithmic axis, on which 0 has no place."""
-    return min(values) > 0 and max(values) > WIDE * min(values)
+def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
+    """Return Spearman's correlation with mean ranks for ties; ``None`` below three pairs or for constant values."""
+    a, b = _ranks(x), _ranks(y)
+    if len(a) < 3 or a.std() == 0 or b.std() == 0:
+        return None
+    return float(np.corrcoef(a, b)[0, 1])
 
 
-def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
-    """Yield the name of each metric that holds a learned hyper-parameter, once for each trial."""
-    # All epochs of a trial have equal names, so only one epoch is read: reading all of a long journal takes long.
-    epochs = (trial.epochs[trial.last_epoch] for study in studies for trial in study.valued)
-    return (name for metrics in epochs for name in metrics if name.startswith(LEARNED))
-
-
-def _learned_panel(studies: Sequence[Study], name: str, title: str) -> Panel:
-    traces: list[Json] = []
-    for study in studies:
-        having = [trial for trial in study.valued if any(name in metrics for metrics in trial.epochs.values())]
-        best = sorted(having, key=lambda trial: -(trial.best_value or 0.0))[:DRAWN]
-        leader = study.leader if study.leader in best else next(iter(best), None)
-        # The leader is drawn last, so that no other line hides it.
-        for trial in sorted(best[::-1], key=lambda trial: trial is leader):
-            epochs = [epoch for epoch in sorted(trial.epochs) if name in trial.epochs[epoch]]
-            about: Json = {
-                "name": plain(study.label),
-                "legendgroup": study.name,
-                "showlegend": trial is leader,
-                "text": [plain(trial.id)] * len(epochs),
-                "hovertemplate": f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>",
-                "opacity": 1.0 if trial is leader else 0.45,
-            }
-            values = [trial.epochs[epoch][name] for epoch in epochs]
-            traces.append(line(epochs, values, color=colour(study), width=3 if trial is leader else 1, **about))
-    values = [value for trace in traces for value in trace["y"]]
-    vertical = log_axis(title, values) if _is_wide(values) else axis(title)
-    last = max(epoch for trace in traces for epoch in trace["x"])
-    return Panel("", traces, {"xaxis": whole("epoch", last), "yaxis": vertical})
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    """Return ranks from 1; equal values share the mean of their ranks."""
+    array = np.asarray(values, dtype=float)
+    _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts - 1) / 2)[inverse]

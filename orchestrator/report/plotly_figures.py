@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
 from orchestrator.report.figures import ABOUT, Figure, Json, Panel, plain
 from orchestrator.report.leaderboard import about
 from orchestrator.report.page import build_page
+from orchestrator.views.html import stylesheet
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
@@ -76,5 +76,5 @@ def _painted(value: Any) -> Any:
 @cache
 def light_colours() -> dict[str, str]:
     """Return name in the stylesheet -> light colour of the page in Plotly's notation."""
-    style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
-    return {name: _RGB.sub(r"rgba(\1,\2,\3,\4)", colour.strip()) for name, colour in _PROPERTY.findall(style)}
+    colours = _PROPERTY.findall(stylesheet())
+    return {name: _RGB.sub(r"rgba(\1,\2,\3,\4)", colour.strip()) for name, colour in colours}

@@ -197,7 +197,6 @@ class Analyses:
             headline,
             numbers={"excess": found["excess"]},
             notes=tuple(notes),
-            figure="incumbents",
             data=found,
         )
 

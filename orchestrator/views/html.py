@@ -1,12 +1,37 @@
-"""A table of an answer for a page: a column is texts, or intervals on an axis whose range its ticks state."""
+"""Answers as an HTML page: one file with its style and scripts, and a policy that forbids any request.
 
+The Content-Security-Policy of a page allows the page's own scripts alone, each by its hash [CSP3]. Text that is wrongly
+inserted into a page as markup can then neither run as a script nor load a file. A column of a table on a page is texts,
+or intervals on an axis whose range its ticks state.
+
+References:
+    [CSP3] Content Security Policy Level 3, section 8.4, https://www.w3.org/TR/CSP3/#match-element-to-source-list
+"""
+
+import base64
+import hashlib
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
+from pathlib import Path
 
-from orchestrator.results.answer import Cell, Column, Quantity, Table
-from orchestrator.text.wording import number_text, value_in_unit
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
+from orchestrator.text.values import visible
+from orchestrator.text.wording import number_text, printed, value_in_unit
 from orchestrator.views.grid import INTERVAL, grid
+from trainables.files import write_whole
+
+Fact = tuple[str, str, str]
+"""Name of a number, the number as text, and an explanation, which may be empty."""
+
+Section = tuple[str, str, str, Sequence[Answer]]
+"""A part of a page of answers: heading, address to which it leads, a line of text, answers; texts may be empty."""
 
 TICKS = 4
 """Approximate number of ticks of an axis."""
@@ -117,3 +142,99 @@ def named_number(name: str, value: float) -> str:
     """
     unit = name.partition("_")[0]
     return value_in_unit(value, unit if unit in ("p", "probability", "share") else "number")
+
+
+def render(answers: Sequence[Answer]) -> str:
+    """Return answers as a page, those of a dataset under its name; every string is escaped."""
+    groups = [(dataset, list(group)) for dataset, group in groupby(answers, lambda answer: answer.dataset)]
+    sections = [(dataset and printed(dataset), "", "", group) for dataset, group in groups]
+    return _page("Results", "Answers", sections, (), ())
+
+
+def write_answers_page(
+    title: str,
+    eyebrow: str,
+    answers: Sequence[Answer],
+    path: Path,
+    *,
+    facts: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Write answers as one HTML file, see ``write_sections``; a fact has no explanation."""
+    shown = [(name, value, "") for name, value in facts]
+    write_sections(title, eyebrow, [("", "", "", answers)], path, facts=shown)
+
+
+def write_sections(
+    title: str,
+    eyebrow: str,
+    sections: Sequence[Section],
+    path: Path,
+    *,
+    facts: Sequence[Fact] = (),
+    notes: Sequence[str] = (),
+) -> None:
+    """Write answers under several headings as one HTML file, whole, or not at all; every string is escaped.
+
+    Args:
+        title: Title of the page.
+        eyebrow: What the page is, in a few words above the title.
+        sections: The answers, in the order of the page.
+        path: The file.
+        facts: Numbers that are shown below the title.
+        notes: Sentences that are shown below the title.
+    """
+    write_whole(path, _page(title, eyebrow, sections, facts, notes))
+
+
+def _page(title: str, eyebrow: str, sections: Sequence[Section], facts: Sequence[Fact], notes: Sequence[str]) -> str:
+    scripts, template = [theme()], templates().get_template("answers.html.j2")
+    values = {"title": title, "eyebrow": eyebrow, "sections": sections, "facts": facts, "notes": notes}
+    return template.render(policy=policy(scripts), style=stylesheet(), scripts=scripts, **values)
+
+
+def policy(scripts: Iterable[str], served: bool = False) -> Markup:
+    """Return the policy of a page: for the ``<meta>`` element of a file, or for the HTTP header of a served page.
+
+    Args:
+        scripts: Scripts of the page. Styles may be inline: they run nothing, and load nothing.
+        served: Whether the page may send requests to its own server, and load scripts from there.
+    """
+    allowed = [f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts]
+    own = " 'self'" if served else ""
+    rules = f"default-src 'none'; script-src{own} {' '.join(allowed)}; style-src 'unsafe-inline'; img-src data: blob:"
+    framed = "; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" if served else ""
+    return Markup(rules + framed)
+
+
+@cache
+def templates(*folders: str) -> Environment:
+    """Return the templates of this folder and of others of ``orchestrator``; values are escaped and made visible."""
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader("orchestrator", folder) for folder in (*folders, "views")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+    )
+    environment.filters |= {"page_columns": page_columns, "printed": printed, "coded": _coded}
+    environment.globals["named_number"] = named_number
+    return environment
+
+
+def _coded(text: str) -> Markup:
+    """Return a sentence with what is in back quotes as code."""
+    # A plain string: parts of ``Markup`` would be escaped again when they are joined.
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
+
+
+def stylesheet(*rooms: str) -> Markup:
+    """Return the style that all pages share, and behind it the styles of other folders of ``orchestrator``."""
+    views = Path(__file__).parent
+    files = [views / "page.css", *(views.parent / room / f"{room}.css" for room in rooms)]
+    return Markup("".join(file.read_text(encoding="utf-8") for file in files))
+
+
+def theme() -> Markup:
+    """Return the script for the head of every page, which chooses light or dark."""
+    return Markup((Path(__file__).parent / "theme.js").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from orchestrator.regression.answers import answers_of
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite
 from orchestrator.regression.verdict import judge_suite
-from orchestrator.report.render import write_answers_page
+from orchestrator.views.html import write_answers_page
 from tests.browser.test_report_in_browser import DESKTOP, PHONE, opened
 from tests.support.regression_results import CONDITIONS
 

@@ -25,8 +25,8 @@ from orchestrator.regression.notices import to_junit
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult, judge_suite
-from orchestrator.report.render import write_answers_page
 from orchestrator.results.answer import Answer
+from orchestrator.views.html import write_answers_page
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError

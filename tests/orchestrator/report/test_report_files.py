@@ -85,7 +85,7 @@ def test_hostile_strings_are_text_and_data_never_markup() -> None:
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert data is not None
     assert "<" not in data[1]
-    assert json.loads(data[1])["data"]["rows"][0]["id"] == trial
+    assert json.loads(data[1])["rows"][0]["id"] == trial
 
 
 def test_same_history_gives_the_same_file() -> None:

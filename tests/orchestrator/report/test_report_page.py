@@ -17,12 +17,12 @@ from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.leaderboard import PARAMETER, WIDEST
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import build_page
-from orchestrator.report.render import templates
-from orchestrator.report.space import searched
+from orchestrator.report.space_figures import searched
 from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.text.values import duration_text, visible, visible_values
 from orchestrator.text.wording import metric_text
+from orchestrator.views.html import templates
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
 
@@ -276,7 +276,7 @@ def test_studies_of_several_datasets_are_kept_apart() -> None:
 
 
 def test_a_command_in_a_sentence_is_code_and_markup_is_text() -> None:
-    coded = templates("report").filters["coded"]
+    coded = templates().filters["coded"]
     assert coded("set `a: <b>`; <i>") == "set <code>a: &lt;b&gt;</code>; &lt;i&gt;"
 
 
