@@ -1,7 +1,7 @@
 """Figures of losses: weight curves, and COCOS statistics against retrieval metrics."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,17 +41,6 @@ _AXES = {
     "positive": "similarity of the positive, s⁺",
     "negative": "similarity of the negative, ŝ",
 }
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """A loss whose weight curve is drawn, with its label and the style of its line."""
-
-    name: str
-    words: str
-    loss: str
-    parameters: Mapping[str, Any]
-    style: Json
 
 
 def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]]) -> Figure:
@@ -125,25 +114,22 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     leaders = _leaders([known[name] for name in ranked if name in known]) or leaders_of(studies)[:2]
     if not leaders:
         return []
+    several = len({study.name for study, _ in leaders}) < len(leaders)
+    names = [study.name_of(trial) if several else study.label for study, trial in leaders]
+    settings = [setting_text(trial.parameters_at_best) or "defaults" for _, trial in leaders]
     drawn = [
-        _Drawn(
-            study.name_of(trial) if len({study.name for study, _ in leaders}) < len(leaders) else study.label,
-            setting_text(trial.parameters_at_best) or "defaults",
-            study.loss,
-            trial.loss_parameters_at_best,
-            style,
-        )
-        for (study, trial), style in zip(leaders, _STYLES, strict=False)
+        (name, study.loss, trial.loss_parameters_at_best, style)
+        for name, (study, trial), style in zip(names, leaders, _STYLES, strict=False)
     ]
-    caption = "; ".join(f"{one.name}: {one.words}" for one in drawn)
-    drawn.append(_Drawn(f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}", "", *TRIPLET, _TRIPLET_STYLE))
+    triplet = f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}"
     traces: dict[str, list[Json]] = {}
-    for one in drawn:
-        for curve in weight_curves(one.loss, one.parameters):
-            traces.setdefault(curve.of, []).append(_weight_line(one, curve.weights, curve.peak))
+    for name, loss, parameters, style in [*drawn, (triplet, *TRIPLET, _TRIPLET_STYLE)]:
+        for curve in weight_curves(loss, parameters):
+            traces.setdefault(curve.of, []).append(_weight_line(name, style, curve.weights, curve.peak))
     for of in {"positive", "negative"} & set(traces):
         # While its hinge is active, the triplet loss gives positives and negatives weight 1 at any similarity.
-        traces[of].append(_weight_line(drawn[-1], np.ones_like(POINTS), 1.0))
+        traces[of].append(_weight_line(triplet, _TRIPLET_STYLE, np.ones_like(POINTS), 1.0))
+    caption = "; ".join(f"{name}: {setting}" for name, setting in zip(names, settings, strict=True))
     panels = [Panel("", traces[of], _weight_axes(of)) for of in _AXES if of in traces]
     return [replace(panels[0], caption=caption), *panels[1:]]
 
@@ -154,9 +140,9 @@ def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]
     return [*ranked[:2], *(others[:1] if ranked[1:2] and ranked[1][0].loss == ranked[0][0].loss else [])]
 
 
-def _weight_line(drawn: _Drawn, weights: np.ndarray, peak: float) -> Json:
-    about: Json = {"name": plain(drawn.name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
-    return line(POINTS.round(3).tolist(), weights.round(4).tolist(), **drawn.style, **about)
+def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Json:
+    about: Json = {"name": plain(name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
+    return line(POINTS.round(3).tolist(), weights.round(4).tolist(), **style, **about)
 
 
 def _weight_axes(of: str) -> Json:

@@ -24,7 +24,7 @@ from markupsafe import Markup, escape
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
 from orchestrator.text.values import visible
 from orchestrator.text.wording import number_text, printed, value_in_unit
-from orchestrator.views.grid import INTERVAL, grid
+from orchestrator.views.grid import grid
 from trainables.files import write_whole
 
 Fact = tuple[str, str, str]
@@ -79,20 +79,17 @@ class PageColumn:
 
 def page_columns(table: Table) -> list[PageColumn]:
     """Return the columns of a table that people see; intervals with a column of their own are also drawn."""
-    shown, columns, place = grid(table), [], 0
-    for index, column in enumerate(table.columns):
-        if column.hidden:
-            continue
-        kind = "verdict" if column.key == "verdict" else "number" if shown.numeric[place] else "text"
-        width = 2 if column.shows == "apart" and shown.headings[place + 1 : place + 2] == (INTERVAL,) else 1
-        for heading in shown.headings[place : place + width]:
-            texts = [row[place] for row in shown.rows]
-            brief = " brief" if kind == "text" and all(len(text) <= BRIEF for text in texts) else ""
-            columns.append(PageColumn(heading, shown.groups[place], kind + brief, texts))
-            place += 1
-        axis = _axis([row[index] for row in table.rows], column) if column.shows == "apart" else None
-        if axis is not None:
-            columns.append(PageColumn("", column.group, "axis", axis=axis))
+    shown, columns = grid(table), []
+    for place, found in enumerate(shown):
+        column = found.column
+        brief = " brief" if all(len(text) <= BRIEF for text in found.texts) else ""
+        kind = "verdict" if column.key == "verdict" else "number" if found.is_numeric else f"text{brief}"
+        columns.append(PageColumn(found.heading, column.group, kind, found.texts))
+        is_last = all(later.column is not column for later in shown[place + 1 :])
+        if column.shows == "apart" and is_last:
+            cells = [row[table.columns.index(column)] for row in table.rows]
+            if axis := _axis(cells, column):
+                columns.append(PageColumn("", column.group, "axis", axis=axis))
     return columns
 
 

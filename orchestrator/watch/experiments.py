@@ -4,9 +4,9 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from orchestrator.journal.directory import JOURNAL_FILE, Place, read_error, read_places, read_runs
 from orchestrator.journal.journal import JournalError
@@ -29,35 +29,15 @@ RUNNING = 64
 """Most running trials that are shown."""
 
 
-@dataclass(frozen=True)
-class Live:
-    """The state of an experiment now, beside its page.
-
-    Attributes:
-        has_begun: Whether the journal has the record that describes the experiment.
-        problem: Why the journal cannot be read; ``None`` for a readable journal.
-        stages: Name, ended trials, all trials, and the trials by state in words, of each stage that has begun.
-        running: Running trial, its setting, its best value so far, its machine and process.
-        not_shown: Number of running trials that are not in ``running``.
-        failed: Failed or diverged trial, and whether the last output of its process is kept; the newest first.
-    """
-
-    status: Status
-    has_begun: bool
-    problem: str | None
-    stages: Sequence[tuple[str, int, int, str]]
-    running: Sequence[tuple[Trial, str, str, str]]
-    not_shown: int
-    failed: Sequence[tuple[Trial, bool]]
-    failures: int
-
-
 def stages_of(status: Status) -> list[tuple[str, int, int, str]]:
-    """Return the stages that have begun, the evaluation on test included, see ``Live``."""
-    stages = [(str(stage.stage), stage.ended, stage.total) for stage in status.stages]
+    """Return name, ended trials, all trials, and the trials by state in words, of each stage that has begun.
+
+    The evaluation on test is a stage.
+    """
     shown = [
-        (name, ended, total, f"{ended:,} of {total:,} ended: {count_words(stage.states)}")
-        for (name, ended, total), stage in zip(stages, status.stages, strict=True)
+        (str(stage.stage), stage.ended, stage.total, f"{stage.ended:,} of {stage.total:,} ended: {words}")
+        for stage in status.stages
+        for words in [count_words(stage.states)]
     ]
     test = status.test
     return shown if test is None else [*shown, ("test", test.evaluated, test.total, str(test))]
@@ -97,24 +77,29 @@ class Seen:
         return build_page(self.status.history, unended=unended, runs=read_runs(self._directory), drawn=False)
 
     @cached_property
-    def live(self) -> Live:
-        """What is shown beside the page."""
+    def live(self) -> dict[str, Any]:
+        """What is shown beside the page.
+
+        ``problem`` is why the journal cannot be read. ``running`` has each running trial with its setting, its best
+        value so far, its machine and process; ``failed`` each failed or diverged trial, and whether the last output of
+        its process is kept, the newest first.
+        """
         history = self.status.history
         running = [trial for trial in history.running() if trial.id in history.actors]
         places = read_places(self._directory) if running else {}
         ends = (TrialState.FAILED, TrialState.DIVERGED)
         failed = [trial for trial in history.trials.values() if trial.state in ends]
         failed.sort(key=lambda trial: -(trial.ended_after or 0.0))
-        return Live(
-            status=self.status,
-            has_begun=bool(history.experiment),
-            problem=self._watched.problem,
-            stages=stages_of(self.status),
-            running=[_running(trial, places.get(trial.id)) for trial in running[:RUNNING]],
-            not_shown=max(0, len(running) - RUNNING),
-            failed=[(trial, read_error(self._directory, trial.id) is not None) for trial in failed[:FAILURES]],
-            failures=len(failed),
-        )
+        return {
+            "status": self.status,
+            "has_begun": bool(history.experiment),
+            "problem": self._watched.problem,
+            "stages": stages_of(self.status),
+            "running": [_running(trial, places.get(trial.id)) for trial in running[:RUNNING]],
+            "not_shown": max(0, len(running) - RUNNING),
+            "failed": [(trial, read_error(self._directory, trial.id) is not None) for trial in failed[:FAILURES]],
+            "failures": len(failed),
+        }
 
 
 class Watched:
