@@ -65,19 +65,15 @@ const charts = (() => {
     return `${panel.caption} Chart of ${names.join(" and ") || "lines"}, ${points} points.`.trim();
   }
 
-  function unescaped(text) {
-    return text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
-  }
-
   function clicked(event) {
     const text = event.points[0]?.text;
-    if (typeof text === "string") leaderboard.find(unescaped(text));
+    if (typeof text === "string") leaderboard.find(text);
   }
 
   // Traces have the ids of their trials; the leaderboard has the rest, once for all charts.
   function withTrials(trace) {
     if (!trace.hovertemplate?.includes("%{hovertext}")) return trace;
-    return { ...trace, hovertext: trace.text.map((id) => leaderboard.about(unescaped(id))) };
+    return { ...trace, hovertext: trace.text.map((id) => leaderboard.about(id)) };
   }
 
   async function drawPanel(plot, panel) {

@@ -107,7 +107,7 @@ def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[An
         "legendgroup": study.name,
         "x": list(x),
         "y": list(y),
-        "text": [plain(trial.id) for trial in trials],
+        "text": [trial.id for trial in trials],
         "hovertemplate": f"{ABOUT}<extra></extra>",
         "marker": {"color": colour(study), "symbol": symbol(study), "size": _size(len(study.trials)), **marker},
     }

@@ -232,7 +232,6 @@ const leaderboard = (() => {
   if (rows.length) begin();
 
   const byId = new Map(rows.map((row) => [row.id, row]));
-  const hovered = [...columns.filter((column) => column.isParameter), columns[place("value")]];
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
   return {
@@ -240,7 +239,7 @@ const leaderboard = (() => {
     update(changed) {
       for (const row of changed) {
         if (byId.has(row.id)) {
-          Object.assign(byId.get(row.id), { haystack: null, about: "" }, row);
+          Object.assign(byId.get(row.id), { haystack: null }, row);
         } else {
           rows.push(row);
           byId.set(row.id, row);
@@ -254,18 +253,9 @@ const leaderboard = (() => {
       return rows.length;
     },
 
-    // What a chart shows of a trial under the pointer: name, state, parameters and value. The row keeps the text,
-    // because many charts have the trial.
+    // What a chart shows of a trial under the pointer: name, state, parameters and value.
     about(id) {
-      const row = byId.get(id);
-      if (!row) return escaped(id);
-      if (!row.about) {
-        const lines = hovered.filter(({ index }) => row.shown[index])
-          .map(({ heading, index }) => escaped(`${heading}: ${row.shown[index]}`));
-        const name = row.shown[0] + (row.state === "finished" ? "" : ` (${row.shown[place("state")]})`);
-        row.about = [`<b>${escaped(name)}</b>`, ...lines].join("<br>");
-      }
-      return row.about;
+      return byId.get(id)?.about ?? escaped(id);
     },
 
     // Shows one trial, opened; the charts call it with the id of a dot.

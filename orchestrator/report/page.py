@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import PurePath
 from typing import Any
 
@@ -59,7 +59,8 @@ class Page:
         facts: Numbers of trials, of trainings that confirm, and of openings of the test split.
         answers: Dataset -> its answers, in the order of the page; first, under an empty name, those over all datasets.
         drawn_beside: Keys of the figures that stand beside the only answer that needs them.
-        figures: Figures by key; empty on a live page, which requests each figure when it is needed.
+        makers: Key of a figure -> function that makes the figure, in the order of the page; a live page requests each
+            figure when it is needed, because to make all takes most of the time.
         queries: The winner of each confirmed dataset beside another candidate, and the answers of each winner.
         runs: The runs of the trials in MLflow, if they are known.
     """
@@ -74,13 +75,18 @@ class Page:
     drawn_beside: Sequence[str]
     columns: list[TrialColumn]
     rows: list[TrialRow]
-    figures: dict[str, Figure]
+    makers: Mapping[str, Callable[[], Figure]]
     queries: list[Queries]
     cost: list[Fact]
     experiment: str
     digests: Mapping[str, str]
     versions: Mapping[str, str]
     runs: TrackedRuns | None
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """All figures by key; a figure without data has no options."""
+        return {key: make() for key, make in self.makers.items()}
 
 
 def build_page(
@@ -89,7 +95,6 @@ def build_page(
     queries: Sequence[Queries] = (),
     unended: str = "not ended",
     runs: TrackedRuns | None = None,
-    drawn: bool = True,
 ) -> Page:
     """Return the page of an experiment in any state.
 
@@ -98,7 +103,6 @@ def build_page(
         queries: See ``Page``.
         unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
         runs: The runs of the trials in MLflow, if they are known.
-        drawn: Whether to make the figures, which takes most of the time.
     """
     studies, summary = studies_of(history), Summary(history)
     trials = list(history.trials.values())
@@ -106,8 +110,7 @@ def build_page(
     further = [goal.metric for goal in summary.analyses.objectives[1:]] if history.experiment else []
     newest = history.spending.newest
     chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
-    makers, rows = figure_makers(summary, studies) if drawn else {}, leaderboard(studies)
-    answers = _answers(summary)
+    rows, answers = leaderboard(studies), _answers(summary)
     return Page(
         name=history.experiment.name or "experiment",
         description=" ".join(history.experiment.description.split()),
@@ -119,7 +122,7 @@ def build_page(
         drawn_beside=_drawn_beside(answers),
         columns=columns(metric, further, rows),
         rows=rows,
-        figures={key: make() for key, make in makers.items()},
+        makers=_figure_makers(summary, studies),
         queries=list(queries),
         cost=_cost(trials, history.experiment.gpus),
         # In ASCII, safe_dump escapes all characters that could not be seen.
@@ -130,8 +133,7 @@ def build_page(
     )
 
 
-def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Callable[[], Figure]]:
-    """Return key of a figure -> function that makes the figure, in the order of the page."""
+def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Callable[[], Figure]]:
     begun = bool(summary.history.experiment)
     ranked = {
         PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]

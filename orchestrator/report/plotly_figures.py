@@ -25,7 +25,7 @@ def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
     colon, such as ``curves: nt_xent``.
     """
     page = build_page(history)
-    trials = {plain(row.id): about(row, page.columns) for row in page.rows}
+    trials = {row.id: about(row, page.columns) for row in page.rows}
     return {
         name: _figure(f"{figure.title}: {panel.caption}" if panel.caption else figure.title, panel, figure, trials)
         for figure in page.figures.values()

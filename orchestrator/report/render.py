@@ -10,7 +10,7 @@ import msgspec
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
-from orchestrator.report.leaderboard import TrialColumn, TrialRow
+from orchestrator.report.leaderboard import TrialColumn, TrialRow, about
 from orchestrator.report.page import Page
 from orchestrator.text.values import visible_values
 from orchestrator.views.html import policy, stylesheet, templates, theme
@@ -105,6 +105,7 @@ def plain_rows(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> list
             "state": row.state,
             "study": row.study,
             "details": row.details,
+            "about": about(row, columns),
         }
         for row in rows
     ]

@@ -244,7 +244,7 @@ def _values(trial: Trial, metric: str) -> list[tuple[int, float]]:
 def _curve(trial: Trial, name: str, color: str, width: float, metric: str = "", **rest: Any) -> Json:
     epochs, values = zip(*_values(trial, metric or trial.metric), strict=True)
     hover = f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>"
-    about: Json = {"name": plain(name), "text": [plain(trial.id)] * len(epochs), "hovertemplate": hover}
+    about: Json = {"name": plain(name), "text": [trial.id] * len(epochs), "hovertemplate": hover}
     return line(epochs, values, color=color, width=width, **about, **rest)
 
 
@@ -347,7 +347,7 @@ def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, mark
     about: Json = {
         "name": name,
         "mode": mode,
-        "text": [plain(point.first.id) for point in points],
+        "text": [point.first.id for point in points],
         "hovertemplate": f"{ABOUT}<br>{values}<extra></extra>",
         "marker": {"color": color, "symbol": marker, "size": 9},
     }

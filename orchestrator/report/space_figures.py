@@ -228,7 +228,7 @@ def _bundle(space: Searched, heights: np.ndarray, trials: np.ndarray, place: int
     x = [number for _ in trials for number in [*range(axes), None]]
     y = [value for trial in trials for value in [*heights[:, trial].round(4).tolist(), None]]
     about: Json = {
-        "text": [name for trial in trials for name in [plain(space.trials[trial].id)] * (axes + 1)],
+        "text": [name for trial in trials for name in [space.trials[trial].id] * (axes + 1)],
         "hovertemplate": f"{ABOUT}<extra></extra>",
         "opacity": (0.2 if many else 0.5) + 0.5 * share**2,
     }

@@ -13,7 +13,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +25,7 @@ from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
 from orchestrator.text.values import visible
 from orchestrator.text.wording import number_text, printed, value_in_unit
 from orchestrator.views.grid import grid
+from orchestrator.views.terminal import SETTINGS, short_setting
 from trainables.files import write_whole
 
 Fact = tuple[str, str, str]
@@ -38,6 +39,9 @@ TICKS = 4
 
 BRIEF = 16
 """Most characters of the texts of a column that is as narrow as its texts."""
+
+LONGEST = 60
+"""Most characters of a setting that is shown whole."""
 
 MARGIN = 6.0
 """Percent of an axis on either side of the intervals."""
@@ -67,13 +71,15 @@ class PageColumn:
         group: Heading above the headings of several columns; may be empty.
         kind: ``text``, ``text brief``, ``number``, ``verdict`` or ``axis``.
         texts: A text for each row.
+        brief: A short text for each row, which a reader opens; empty where the texts are shown whole.
         axis: The intervals of a column of kind ``axis``; ``None`` for others.
     """
 
     heading: str
     group: str
     kind: str
-    texts: Sequence[str] = field(default=())
+    texts: Sequence[str] = ()
+    brief: Sequence[str] = ()
     axis: Axis | None = None
 
 
@@ -84,13 +90,18 @@ def page_columns(table: Table) -> list[PageColumn]:
         column = found.column
         brief = " brief" if all(len(text) <= BRIEF for text in found.texts) else ""
         kind = "verdict" if column.key == "verdict" else "number" if found.is_numeric else f"text{brief}"
-        columns.append(PageColumn(found.heading, column.group, kind, found.texts))
+        brief_texts = [_brief(text) for text in found.texts] if column.key in SETTINGS else ()
+        columns.append(PageColumn(found.heading, column.group, kind, found.texts, brief_texts))
         is_last = all(later.column is not column for later in shown[place + 1 :])
         if column.shows == "apart" and is_last:
             cells = [row[table.columns.index(column)] for row in table.rows]
             if axis := _axis(cells, column):
                 columns.append(PageColumn("", column.group, "axis", axis=axis))
     return columns
+
+
+def _brief(setting: str) -> str:
+    return setting if len(setting) <= LONGEST else short_setting(setting, LONGEST)
 
 
 def _axis(cells: Sequence[Cell], column: Column) -> Axis | None:

@@ -20,10 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from orchestrator.journal.directory import read_error
-from orchestrator.report.page import figure_makers
 from orchestrator.report.render import plain_rows, plotly_source
-from orchestrator.report.studies import studies_of
-from orchestrator.results.summary import Summary
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched
 from orchestrator.watch.guard import Guard
@@ -98,13 +95,10 @@ class Server:
         """Return one figure with the current data; no HTML where the figure has no data."""
         watched = self._find(request)
         with watched.lock:
-            seen = watched.seen()
-            history = seen.status.history
-            makers = figure_makers(Summary(history), studies_of(history))
-            key = request.path_params["key"]
-            if key not in makers:
+            page, key = watched.seen().page, request.path_params["key"]
+            if key not in page.makers:
                 raise HTTPException(404, "no such figure")
-            html, options = figure_part(makers[key](), seen.page.name)
+            html, options = figure_part(page.makers[key](), page.name)
         return _json({"html": html, "options": options})
 
     def error(self, request: Request) -> Response:

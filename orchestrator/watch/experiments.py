@@ -72,9 +72,9 @@ class Seen:
 
     @cached_property
     def page(self) -> Page:
-        """The page without its figures."""
+        """The page, whose figures are made when they are requested."""
         unended = "killed" if self.status.holder is None else "running"
-        return build_page(self.status.history, unended=unended, runs=read_runs(self._directory), drawn=False)
+        return build_page(self.status.history, unended=unended, runs=read_runs(self._directory))
 
     @cached_property
     def live(self) -> dict[str, Any]:
