@@ -2,7 +2,16 @@
 "use strict";
 
 const charts = (() => {
-  const { figures } = brought;
+  const { figures, lists } = brought;
+
+  // A long list is in the data once; charts refer to it by its number.
+  function whole(value) {
+    if (!value || typeof value !== "object") return value;
+    if (Array.isArray(value)) return value.map(whole);
+    if ("$list" in value) return lists[value.$list];
+    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, whole(inner)]));
+  }
+
   const coarse = window.matchMedia("(pointer: coarse)").matches;
   const config = {
     responsive: true,
@@ -117,7 +126,7 @@ const charts = (() => {
   function draw(figure) {
     const options = figures[figure.dataset.figure];
     if (!options) return Promise.resolve();
-    const { panels } = options[Number(figure.querySelector("select")?.value ?? 0)] ?? options[0];
+    const { panels } = whole(options[Number(figure.querySelector("select")?.value ?? 0)] ?? options[0]);
     figure.dataset.drawn = "";
     return Promise.all(layOut(figure, panels).map((holder, index) => {
       holder.querySelector(".panel-caption").textContent = panels[index].caption;
@@ -135,7 +144,7 @@ const charts = (() => {
   }, { rootMargin: "500px 0px" });
 
   for (const figure of all) {
-    const first = figures[figure.dataset.figure]?.[0];
+    const first = whole(figures[figure.dataset.figure]?.[0]);
     if (first) figure.querySelectorAll(".plot").forEach((plot, index) => size(plot, first.panels[index]));
     near.observe(figure);
     figure.querySelector("select")?.addEventListener("change", () => draw(figure));

@@ -19,6 +19,12 @@ from trainables.files import write_whole
 DIGITS = 6
 """Significant digits of a coordinate; the error is below a pixel on the widest screen."""
 
+FEWEST = 8
+"""Least number of items of a list that the data of a page hold once, because several charts of a trial repeat it."""
+
+PLACE = "$list"
+"""Key of the object that replaces a list, with the list's number."""
+
 ROWS_SHOWN = 20
 """Number of leaderboard rows in the HTML itself, which the page shows before, and without, its script."""
 
@@ -43,8 +49,8 @@ def write_report(page: Page, path: Path) -> None:
 
 def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is escaped."""
-    figures = {key: plain_options(figure) for key, figure in page.figures.items() if figure.options}
-    data = embedded(figures=figures, rows=plain_rows(page.columns, page.rows), runs=page.runs)
+    figures, lists = packed({key: plain_options(figure) for key, figure in page.figures.items() if figure.options})
+    data = embedded(figures=figures, lists=lists, rows=plain_rows(page.columns, page.rows), runs=page.runs)
     used, plotly, style = scripts(), Markup(plotly_source()), stylesheet("report")
     values = {"policy": policy([*used, plotly]), "style": style, "scripts": used, "plotly": plotly, "data": data}
     return templates("report").get_template("report.html.j2").render(**values, **report_values(page))
@@ -92,6 +98,22 @@ def rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: rounded(inner) for name, inner in value.items()}
     return [rounded(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def packed(value: Any) -> tuple[Any, list[Any]]:
+    """Return plain values in which ``{"$list": N}`` replaces each long list, and the lists, each once."""
+    places: dict[str, int] = {}
+
+    def pack(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: pack(inner) for name, inner in value.items()}
+        if not isinstance(value, list):
+            return value
+        if len(value) < FEWEST or any(isinstance(item, dict | list) for item in value):
+            return [pack(item) for item in value]
+        return {PLACE: places.setdefault(json.dumps(value), len(places))}
+
+    return pack(value), list(map(json.loads, places))
 
 
 def plain_rows(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> list[dict[str, Any]]:

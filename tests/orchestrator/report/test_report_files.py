@@ -14,7 +14,7 @@ from orchestrator.journal.directory import find_directory
 from orchestrator.journal.journal import Journal, JournalError
 from orchestrator.report.experiment_report import report_experiment
 from orchestrator.report.page import build_page
-from orchestrator.report.render import PLOTLY, render
+from orchestrator.report.render import PLACE, PLOTLY, packed, render
 from tests.support.histories import Author, search
 
 EVIL = "<script>alert('it ran')</script>"
@@ -70,6 +70,18 @@ def test_file_holds_plotly_once_and_names_no_other_place() -> None:
     assert re.findall(r'(?:src|href)="([^"#][^"]*)"', ours) == ["data:,"]
     assert "default-src 'none'" in ours
     assert "connect-src" not in ours
+
+
+def test_the_data_of_a_page_hold_a_long_list_once() -> None:
+    names, once, short = ["nt_xent 0001"] * 20, list(range(20)), [True, 1]
+    figures = {"a": [{"text": names, "x": once}, {"text": list(names)}], "b": short, "c": {"z": [once, once]}}
+    data, lists = packed(figures)
+    assert lists == [names, once]
+    assert data == {
+        "a": [{"text": {PLACE: 0}, "x": {PLACE: 1}}, {"text": {PLACE: 0}}],
+        "b": short,
+        "c": {"z": [{PLACE: 1}] * 2},
+    }
 
 
 def test_hostile_strings_are_text_and_data_never_markup() -> None:
