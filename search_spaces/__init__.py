@@ -19,8 +19,9 @@ from search_spaces.independent import (
     declared_space,
 )
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
-from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
+from search_spaces.space import Bounds, LossSpace, Range, SpaceError, Trial, Values
 from search_spaces.study import LossPart, PastTrial, StudySoFar, StudySpace, Suggestion
+from trainables.feasibility import Domain
 from trainables.plugins.in_use import NameTable
 
 SPACES: NameTable[LossSpace] = NameTable(

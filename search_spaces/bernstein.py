@@ -31,21 +31,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from search_spaces.space import (
-    COUNT_OR_ALL,
+from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values
+from trainables.feasibility import (
+    DOMAINS,
     NOT_NEGATIVE,
-    Asked,
-    Bounds,
+    NUMBER,
     Domain,
-    LossSpace,
-    Range,
-    SpaceError,
-    Trial,
-    Values,
+    Kind,
+    constant_problem,
+    domain_of,
     is_number,
     one_of,
+    sign_problem,
 )
-from trainables.feasibility import DOMAINS, Kind, constant_problem, domain_of, is_feasible, nearest_feasible
 
 DEGREES = (1, 2, 3, 4)
 POWERS = (0, *DEGREES)
@@ -55,7 +53,6 @@ COEFFICIENTS = Domain(
     lambda value: isinstance(value, list | tuple) and len(value) > 0 and all(map(is_number, value)),
 )
 GATE = Domain("a number of at least 0, or null", lambda value: value is None or (is_number(value) and value >= 0))
-NUMBER = Domain("a finite number", is_number)
 DEGREE = Domain(f"one of {', '.join(map(str, DEGREES))}", lambda value: value in DEGREES and type(value) is int)
 
 
@@ -111,7 +108,7 @@ SELF_PARAMETERS = {
 
 
 def check(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:
-    """Refuse coefficients that pull the wrong way somewhere, as the loss would, and tell the nearest good coefficients.
+    """Refuse coefficients that pull the wrong way somewhere, as the loss would.
 
     Two separate hinges take all coefficients, because the published coefficients pull the wrong way.
 
@@ -123,12 +120,8 @@ def check(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:
         return
     for side in sides:
         domain = domain_of(side.kind, values.get("gate"))
-        if side.name in values and not is_feasible(values[side.name], side.kind, domain):
-            nearest = ", ".join(f"{n:.6g}" for n in nearest_feasible(values[side.name], side.kind, domain))
-            raise SpaceError(
-                f"{side.name} {list(values[side.name])} pull the wrong way somewhere in {list(domain)}; "
-                f"the nearest that do not are [{nearest}], or set allow_infeasible: true"
-            )
+        if side.name in values and (problem := sign_problem(values[side.name], side.kind, domain)):
+            raise SpaceError(f"{side.name} {problem}, or set allow_infeasible: true")
 
 
 def check_slope(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:

@@ -14,21 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from search_spaces.space import (
-    NOT_NEGATIVE,
-    NUMBER,
-    POSITIVE,
-    Asked,
-    Bounds,
-    Domain,
-    LossSpace,
-    Range,
-    Trial,
-    Values,
-    is_count,
-    is_number,
-    one_of,
-)
+from search_spaces.space import Asked, Bounds, LossSpace, Range, Trial, Values, is_count
+from trainables.feasibility import NOT_NEGATIVE, NUMBER, POSITIVE, Domain, is_number, one_of
 
 CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "triplet_weight": {

@@ -27,23 +27,19 @@ from search_spaces.space import (
     ALL,
     COUNT,
     COUNT_OR_ALL,
+    COUNT_OR_NONE,
     NEGATIVES,
-    NOT_NEGATIVE,
-    NUMBER,
-    POSITIVE,
     Asked,
-    Domain,
     LossSpace,
     Range,
     SpaceError,
     Values,
     by_version,
-    is_number,
-    one_of,
     or_learned,
     or_null,
     with_negatives,
 )
+from trainables.feasibility import NOT_NEGATIVE, NUMBER, POSITIVE, Domain, domain_like, is_number, one_of
 
 
 def _twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
@@ -102,13 +98,20 @@ CIRCLE = LossSpace(
 RANK_WEIGHTS = ("harmonic", "constant", "top_k")
 
 
-def _weighted(space: LossSpace, asked: Asked) -> LossSpace:
-    """Return the space of WARP for a study, which searches the weight of a rank only if the study asks for that."""
+def _with_choices(space: LossSpace, asked: Asked) -> LossSpace:
+    """Return the space of WARP for a study, which searches the weight of a rank, and a bank, only where asked to."""
     space = by_version(space, asked)
-    if "rank_weight" not in asked.names or "rank_weight" in asked.fixed:
-        return space
-    published = tuple({**point, "rank_weight": "harmonic"} for point in space.published)
-    return replace(space, bounds={**space.bounds, "rank_weight": Values(RANK_WEIGHTS)}, published=published)
+    choices: dict[str, Range | Values] = {
+        "rank_weight": Values(RANK_WEIGHTS),
+        "bank": Range(1, 16384, log=True, whole=True),
+    }
+    published = {"rank_weight": "harmonic", "bank": 0}
+    searched = [name for name in choices if name in asked.names and name not in asked.fixed]
+    return replace(
+        space,
+        bounds={**space.bounds, **{name: choices[name] for name in searched}},
+        published=tuple({**point, **{name: published[name] for name in searched}} for point in space.published),
+    )
 
 
 # 1.0 was published for scores without a bound [Weston2011]; cosines differ by 2 at most, so these bounds are lower.
@@ -120,8 +123,9 @@ WARP = LossSpace(
         "direction": one_of("both", "i2t", "t2i"),
         "rank_weight": one_of(*RANK_WEIGHTS),
         "top": COUNT,
+        "bank": COUNT_OR_NONE,
     },
-    adapt=_weighted,
+    adapt=_with_choices,
 )
 
 
@@ -188,22 +192,11 @@ def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[
     return LossSpace(
         bounds=bounds,
         published=({name: defaults[name] for name in bounds},),
-        parameters={name: _domain_of(default, bounds.get(name)) for name, default in defaults.items()},
+        parameters={name: _domain(default, bounds.get(name)) for name, default in defaults.items()},
     )
 
 
-def _domain_of(default: Any, bound: Range | Values | None) -> Domain:
-    """Return the domain of a parameter: values of the type of its default, above 0 if its scale is logarithmic."""
-    if isinstance(default, bool):
-        return Domain("true or false", lambda value: isinstance(value, bool))
-    if isinstance(default, list | tuple):
-        return Domain("a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(is_number, value)))
-    if isinstance(default, str):
-        words = bound.values if isinstance(bound, Values) else ()
-        rule = "one of " + ", ".join(map(repr, words)) if words else "a word"
-        return Domain(rule, lambda value: value in words if words else isinstance(value, str))
-    if isinstance(default, int):
-        return Domain("a whole number", lambda value: is_number(value) and float(value).is_integer())
-    if isinstance(bound, Range) and bound.log:
-        return POSITIVE
-    return Domain("a number", is_number)
+def _domain(default: Any, bound: Range | Values | None) -> Domain:
+    """Return the domain of a parameter; a number is above 0 if its scale is logarithmic."""
+    words = bound.values if isinstance(bound, Values) else ()
+    return domain_like(default, words, whole=True, positive=isinstance(bound, Range) and bound.log)

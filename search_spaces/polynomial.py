@@ -35,7 +35,6 @@ from search_spaces.bernstein import (
     BERNSTEIN_RELATIVE,
     BERNSTEIN_SELF,
     DEGREES,
-    NUMBER,
     RELATIVE,
     SELF,
     Polynomial,
@@ -43,20 +42,8 @@ from search_spaces.bernstein import (
     can_be_triplet,
     check,
 )
-from search_spaces.space import (
-    POSITIVE,
-    Asked,
-    Bounds,
-    Domain,
-    LossSpace,
-    Range,
-    SpaceError,
-    Trial,
-    Values,
-    is_number,
-    with_negatives,
-)
-from trainables.feasibility import domain_of
+from search_spaces.space import Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values, with_negatives
+from trainables.feasibility import NUMBER, POSITIVE, Domain, domain_of, is_number
 
 USUAL_PAIRS = 128
 """Pairs of a batch for which the bounds of the scale are 1 to 512."""

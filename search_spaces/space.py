@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Real
 from typing import Any, Protocol
 
-from trainables.feasibility import LEARNED
+from trainables.feasibility import LEARNED, Domain, is_number
 
 
 class SpaceError(ValueError):
@@ -166,37 +165,6 @@ Bounds = Mapping[str, Range | Values]
 """Name of a parameter -> its bounds."""
 
 
-@dataclass(frozen=True)
-class Domain:
-    """The values that a loss accepts for a parameter.
-
-    Attributes:
-        rule: The rule in words, e.g. ``above 0``.
-        accepts: Says whether a value obeys the rule.
-        is_count: Whether its ranges are of whole numbers, on a logarithmic scale.
-    """
-
-    rule: str
-    accepts: Callable[[Any], bool]
-    is_count: bool = False
-
-    def check(self, name: str, value: Any) -> None:
-        """Refuse a value outside the domain (``SpaceError``)."""
-        if not self.accepts(value):
-            raise SpaceError(f"{name} must be {self.rule}, got {value!r}")
-
-
-def is_number(value: Any) -> bool:
-    """Say whether a value is a finite number; a truth value is not."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def one_of(*choices: Any) -> Domain:
-    """Return the domain of a parameter that is one of some words or truth values."""
-    rule = "one of " + ", ".join(repr(choice) for choice in choices)
-    return Domain(rule, lambda value: any(value == choice and type(value) is type(choice) for choice in choices))
-
-
 class FixedPoint:
     """A trial that suggests a given point, so that a space turns the point into a loss."""
 
@@ -261,11 +229,6 @@ def or_null(domain: Domain) -> Domain:
     return Domain(f"{domain.rule}, or null", lambda value: value is None or domain.accepts(value))
 
 
-NUMBER = Domain("a finite number", is_number)
-NOT_NEGATIVE = Domain("a number of at least 0", lambda value: is_number(value) and value >= 0)
-POSITIVE = Domain("a number above 0", lambda value: is_number(value) and value > 0)
-
-
 @dataclass(frozen=True)
 class LossSpace:
     """All that a search needs to know about one loss.
@@ -319,7 +282,7 @@ class LossSpace:
             check_name(name, {**self.bounds, **self.searched}, "searched parameters")
             domain = {**self.parameters, **self.searched}[name]
             for end in bound.ends():
-                domain.check(name, end)
+                check_value(name, end, domain)
             if domain.is_count and isinstance(bound, Range):
                 narrowed[name] = replace(bound, log=True, whole=True)
             else:
@@ -330,7 +293,7 @@ class LossSpace:
         """Refuse parameters that the loss's constructor would refuse (``SpaceError``)."""
         for name, value in values.items():
             check_name(name, self.parameters, "parameters")
-            self.parameters[name].check(name, value)
+            check_value(name, value, self.parameters[name])
         self.check(values)
 
     def check_fixed(self, values: Mapping[str, Any]) -> None:
@@ -341,7 +304,7 @@ class LossSpace:
         """
         own = {name: value for name, value in values.items() if name not in self.searched}
         for name in values.keys() - own.keys():
-            self.searched[name].check(name, values[name])
+            check_value(name, values[name], self.searched[name])
         self.check_parameters(own)
 
     def first_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
@@ -372,6 +335,12 @@ class LossSpace:
         return True
 
 
+def check_value(name: str, value: Any, domain: Domain) -> None:
+    """Refuse a value outside the domain of a parameter (``SpaceError``)."""
+    if not domain.accepts(value):
+        raise SpaceError(f"{name} must be {domain.rule}, got {value!r}")
+
+
 def check_name(name: str, known: Iterable[str], what: str) -> None:
     """Refuse an unknown name (``SpaceError``); the message has the nearest known name."""
     known = list(known)
@@ -395,6 +364,9 @@ def is_count(value: Any) -> bool:
 
 
 COUNT = Domain("a whole number of at least 1", is_count, is_count=True)
+COUNT_OR_NONE = Domain(
+    "a whole number of at least 0", lambda value: (is_number(value) and value == 0) or is_count(value), is_count=True
+)
 COUNT_OR_ALL = Domain(
     f"a whole number of at least 1, or {ALL!r}", lambda value: value == ALL or is_count(value), is_count=True
 )

@@ -13,16 +13,15 @@ import numpy as np
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.analyses import Analyses, describe_early_epochs, describe_optimism, equal_budget_answer
+from orchestrator.results.analyses import describe_early_epochs, equal_budget_answer, optimism_answer
 from orchestrator.results.answer import Answer
-from orchestrator.results.answers import over_datasets, unconfirmed
+from orchestrator.results.answers import Summary, analyses_of, over_datasets, unconfirmed
 from orchestrator.results.bands import band_answers
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.equal_budget import Json
-from orchestrator.results.judged import JudgedVerdict, judged_answer
+from orchestrator.results.judged import judged_answer
 from orchestrator.results.questions import Questions
-from orchestrator.results.race import Entrant, describe_race, run_race
-from orchestrator.results.summary import Summary
+from orchestrator.results.race import describe_race, run_race
 from orchestrator.results.trends import find_trend, trend_answer
 from orchestrator.results.verdict import judge
 from tests.support.experiments import make_experiment
@@ -65,8 +64,7 @@ def candidate(
 
 def verdict_of(candidates: Sequence[Candidate], baseline: str | None = None) -> DatasetVerdict:
     over_images = all(one.images for one in candidates)
-    (verdict,) = judge(candidates, baseline=baseline, over_images=over_images, resamples=50)
-    return verdict
+    return judge(candidates, baseline=baseline, over_images=over_images)
 
 
 NT = candidate("a", "nt_xent", 197.8, temperature=0.1)
@@ -186,7 +184,6 @@ BUDGET: Json = {
             "probability": 0.92,
             "crossings": {"trials": [], "epochs": [], "hours": []},
             "further_trials": 6,
-            "chance": 0.5,
         }
     ],
 }
@@ -206,15 +203,22 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     budget = "Which loss at an equal budget?"
     crossing = [{"at": 5.0, "ahead": "nt_xent"}]
     crossed = _crossing(crossings={"trials": crossing, "epochs": [{"at": 24.2, "ahead": "nt_xent"}], "hours": crossing})
-    yield budget, "the leader leads at every budget", equal_budget_answer("flickr8k", BUDGET).sentences
-    yield budget, "the curves cross", equal_budget_answer("flickr8k", crossed).sentences
     twice = _crossing(difference=-1.0, probability=0.4, crossings={"trials": crossing * 2, "epochs": [], "hours": []})
-    yield budget, "the curves cross twice", equal_budget_answer("flickr8k", twice).sentences
+    for when, found in (
+        ("the leader leads at every budget", BUDGET),
+        ("the curves cross", crossed),
+        ("the curves cross twice", twice),
+    ):
+        answer = equal_budget_answer("flickr8k", found)
+        assert answer is not None
+        yield budget, when, answer.sentences
     optimism = "How optimistic was the search?"
     pair = [{"trial": "a", "search": 261.1, "fresh": 257.6}, {"trial": "b", "search": 255.0, "fresh": 256.0}]
-    found: Json = {"metric": "val/rsum", "candidates": pair, "excess": 1.25}
-    yield optimism, "the winner is known", describe_optimism(found, "a")
-    yield optimism, "the confirmation goes on", describe_optimism({**found, "excess": -1.25}, None)
+    optimistic: Json = {"metric": "val/rsum", "candidates": pair}
+    for when, excess, label in (("the winner is known", 1.25, "a"), ("the confirmation goes on", -1.25, None)):
+        answer = optimism_answer("flickr8k", {**optimistic, "excess": excess}, label)
+        assert answer is not None
+        yield optimism, when, answer.sentences
     early = "Do early epochs rank trials like the last epoch?"
     cases = (
         ("early stopping began late enough", _early(0.62, 3)),
@@ -234,9 +238,10 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         answer = trend_answer("flickr8k", [trend] if trend else [])
         assert answer is not None
         yield answer.question, when, answer.sentences
-    for when, verdict in (("the same verdict", verdict_of([NT, SH])), ("another verdict", verdict_of([NT, SH_NEAR]))):
-        same = when == "the same verdict"
-        answer = judged_answer("flickr8k", [JudgedVerdict("flickr8k", same, {"rsum": verdict}, 0.62 if same else None)])
+    known = {"test/judged_flickr8k/i2t_top10_judged": 0.62}
+    nt = replace(NT, values={seed: {**metrics, **known} for seed, metrics in NT.values.items()})
+    for when, winner, other in (("the same verdict", nt, SH), ("another verdict", NT, SH_NEAR)):
+        answer = judged_answer(verdict_of([winner, SH]), {"flickr8k": {"rsum": verdict_of([winner, other])}})
         assert answer is not None
         yield answer.question, when, answer.sentences
     studies = (
@@ -245,7 +250,7 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         ("few trials and much noise", history_of(12, noise=12.0)),
     )
     for when, searched in studies:
-        for answer in band_answers("pets", list(Analyses(searched).bands.values())):
+        for answer in band_answers("pets", list(Summary(searched).bands.values())):
             yield answer.question, when, answer.sentences
     edges = [{"loss": "nt_xent", "parameter": "training.learning_rate", "key": "search.training.learning_rate"}]
     edges[0] |= {"bound": "[0.0002, 0.003] log", "lowest": 0.0027, "highest": 0.0029, "is_upper": True, "settings": 3}  # type: ignore[dict-item]
@@ -253,9 +258,9 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
     states = (TrialState.RUNNING, TrialState.DIVERGED, TrialState.STOPPED_EARLY, TrialState.FAILED)
     for trial, state in zip(reversed(history.trials.values()), states, strict=False):
         trial.state = state
-    analyses = Analyses(history)
-    vars(analyses)["edges"] = {"flickr8k-vsepp-nt_xent": edges}
-    for answer in analyses.answers("flickr8k", None):
+    summary = Summary(history)
+    vars(summary)["edges"] = {"flickr8k-vsepp-nt_xent": edges}
+    for answer in analyses_of(summary, "flickr8k"):
         yield answer.question, "", answer.sentences
 
 
@@ -269,9 +274,8 @@ def race_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
         ("its trainings are used up", close, 6),
         ("the leader is clear", apart, 6),
     ):
-        values = [tuple(enumerate((mean + noise).tolist())) for mean, noise in zip(means, draws, strict=True)]
-        entrants = tuple(Entrant(label, row[:seeds]) for label, row in zip("ba", values, strict=True))
-        race = run_race(entrants, 4, 12, tuple(range(6)))
+        values = [(mean + noise).tolist()[:seeds] for mean, noise in zip(means, draws, strict=True)]
+        race = run_race({label: dict(enumerate(row)) for label, row in zip("ba", values, strict=True)}, 4, 12, range(6))
         yield "How were the seeds given out?", when, describe_race(race, "val/rsum", names)
 
 

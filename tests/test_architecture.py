@@ -95,13 +95,13 @@ LEVELS = (
     {"judgements", "cocos"},
     {"models", "dataset_description"},
     {"evaluation", "optimizers"},
-    {"trial", "serving"},
+    {"trial", "training_steps", "serving"},
     {"fused"},
     {"cost", "contracts"},
 )
 """Rooms of ``trainables``, the lowest first; a room imports rooms of its own level and below, without a circle."""
 
-SEARCH_SPACES_MAY_IMPORT = {"config", "errors", "feasibility", "plugins"}
+SEARCH_SPACES_MAY_IMPORT = {"errors", "feasibility", "plugins"}
 """Rooms of ``trainables`` that ``search_spaces`` may import, none of which needs torch."""
 
 ENGINES = {

@@ -36,6 +36,12 @@ PIXELS = "pixels"
 PIXEL_MODELS = ("vsepp",)
 """The models that can be trained from pixels."""
 
+PAIR_MODELS = ("scan",)
+"""The models that compare sets of vectors, of which no bank of embeddings is kept."""
+
+NO_BANK = "warp.bank: {} compares sets of vectors, of which no bank is kept; leave bank out"
+"""What a model of ``PAIR_MODELS``, or such a model of a plug-in, answers to a bank."""
+
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """Value of a hyper-parameter: a number, a word, or coefficients."""
 
@@ -204,6 +210,12 @@ def check_tokenizer(name: str | None) -> None:
         raise ConfigError(f"tokenizer must be {', '.join(TOKENIZERS)}, or a tokenizer.json file, got {name!r}")
 
 
+def check_bank(model: str, loss: str, bank: object) -> None:
+    """Refuse a bank of embeddings of a model that has none (``ConfigError``); 0 and ``None`` are no bank."""
+    if model in PAIR_MODELS and loss == "warp" and bank:
+        raise ConfigError(NO_BANK.format(model))
+
+
 def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:
     """Return a seed in [0, 2**bits) for a purpose, e.g. ``derive_seed(0, "batches", 7)``; equal on all machines."""
     digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
@@ -305,6 +317,7 @@ class TrialConfig:
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}{named}")
         check_model_parameters(self.model, self.model_parameters)
         self._check_pixels()
+        check_bank(self.model, self.loss, self.loss_parameters.get("bank"))
         check_tokenizer(self.tokenizer)
         if self.val_images is not None and self.val_images < 1:
             raise ConfigError(f"val_images must be at least 1, or null for all, got {self.val_images}")

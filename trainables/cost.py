@@ -24,7 +24,8 @@ from trainables.errors import DivergedError
 from trainables.fused import stack_shape, train_stacked
 from trainables.losses import NotANumberError
 from trainables.seeding import generator
-from trainables.trial import Trial, train_epoch
+from trainables.training_steps import train_epoch
+from trainables.trial import Trial
 
 
 class Rehearsal:

@@ -24,7 +24,6 @@ from trainables.data.source import Source, find_source
 from trainables.data.tokenizers import REASONS, THRESHOLD, UNKNOWN, Tokenizer, VocabularyName
 from trainables.errors import DataError
 from trainables.files import default_cache, remembered
-from trainables.judgements import JudgementCounts
 from trainables.judgements.files import find_judgement_files, load_judgements
 from trainables.ranks import chance_rsum
 
@@ -56,7 +55,8 @@ class Description:
     """A dataset in numbers.
 
     ``digest`` maps a kind of features to the digest of captions, splits and features, and ``none`` to that of captions
-    alone; ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``. ``warnings`` are signs that a setting
+    alone; ``features`` maps kind and split to ``file``, ``shape`` and ``dtype``, and ``judgements`` a split to
+    ``Judgements.counts`` of each source. ``warnings`` are signs that a setting
     does not fit the data, and ``notes`` facts that are no problems. Vocabulary and tokenizer are none if the captions
     cannot be read.
     """
@@ -73,7 +73,7 @@ class Description:
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    judgements: dict[str, list[JudgementCounts]] = field(default_factory=dict)
+    judgements: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -143,7 +143,7 @@ def _describe_judgements(
         told.problems += error.problems
         return
     told.judgements |= {split: [each.counts() for each in of_split] for split, of_split in judged.items()}
-    used = {counts.name for each in told.judgements.values() for counts in each}
+    used = {counts["name"] for each in told.judgements.values() for counts in each}
     told.notes += [
         f"{', '.join(file.name for file in files[judges])}: no judged pair is of images and captions of this dataset"
         for judges in files

@@ -184,10 +184,13 @@ def measure_contributions(
 
 def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
     """Return the similarity of each image to each caption of a batch, shape (I, C), or (K, I, C) of stacked models."""
+    return model.compare(*encode(model, batch))
+
+
+def encode(model: RetrievalModel, batch: Batch) -> tuple[Any, Any]:
+    """Return the encoded images and captions of a batch, as ``RetrievalModel.compare`` takes them."""
     with model.computing():
-        images = model.encode_images(batch.images)
-        captions = model.encode_captions(batch.tokens, batch.lengths)
-    return model.compare(images, captions)
+        return model.encode_images(batch.images), model.encode_captions(batch.tokens, batch.lengths)
 
 
 @contextmanager

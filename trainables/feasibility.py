@@ -1,4 +1,4 @@
-"""Feasible coefficients of polynomial losses, whose gradients have the right sign, and the nearest such coefficients.
+"""The values that a parameter accepts; among them feasible coefficients, whose gradients have the right sign.
 
 A polynomial loss [Wei2021] maps a similarity x to f(x) = sum_p c_p x^p. Its gradient has the right sign where
 
@@ -9,22 +9,76 @@ A polynomial loss [Wei2021] maps a similarity x to f(x) = sum_p c_p x^p. Its gra
 with Delta = hardest negative - positive. Delta could be as low as -2, but below -1 a pair is easier than any usual
 margin, and requiring a rising f there would forbid hinges that are already 0; pass another domain to require more.
 
-The feasible vectors are a closed convex cone, so each vector has one nearest feasible vector. This module imports only
-the standard library, because search spaces use the module where torch is not imported.
+This module imports only the standard library, because search spaces use the module where torch is not imported.
 
 References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from numbers import Real
+from typing import Any, Literal
 
 from trainables.errors import ConfigError
 
 LEARNED = "learned"
 """Value of a hyper-parameter of a loss that is learned with the model."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The values that a parameter of a model or a loss accepts.
+
+    Attributes:
+        rule: The values in words that follow "must be", e.g. ``a number above 0``.
+        accepts: Says whether a value obeys the rule.
+        is_count: Whether its ranges are of whole numbers, on a logarithmic scale.
+    """
+
+    rule: str
+    accepts: Callable[[Any], bool]
+    is_count: bool = False
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a value is a finite number; a truth value is not."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def one_of(*choices: Any) -> Domain:
+    """Return the domain of a parameter that is one of some words or truth values."""
+    rule = "one of " + ", ".join(repr(choice) for choice in choices)
+    return Domain(rule, lambda value: any(value == choice and type(value) is type(choice) for choice in choices))
+
+
+NUMBER = Domain("a finite number", is_number)
+POSITIVE = Domain("a number above 0", lambda value: is_number(value) and value > 0)
+NOT_NEGATIVE = Domain("a number of at least 0", lambda value: is_number(value) and value >= 0)
+SWITCH = Domain("true or false", lambda value: isinstance(value, bool))
+
+
+def domain_like(default: Any, words: Sequence[Any] = (), *, whole: bool = False, positive: bool = False) -> Domain:
+    """Return the domain of a plug-in's parameter: values of the type of its default.
+
+    Args:
+        default: A number, a word, true or false, or a list of numbers.
+        words: The words that are accepted if ``default`` is a word; empty for any word.
+        whole: Whether numbers are whole if ``default`` is.
+        positive: Whether other numbers are above 0.
+    """
+    if isinstance(default, bool):
+        return SWITCH
+    if isinstance(default, str):
+        return one_of(*words) if words else Domain("a word", lambda value: isinstance(value, str))
+    if isinstance(default, list | tuple):
+        return Domain("a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(is_number, value)))
+    if whole and isinstance(default, int):
+        return Domain("a whole number", lambda value: is_number(value) and float(value).is_integer())
+    return POSITIVE if positive else NUMBER
+
 
 Kind = Literal["positive", "negative", "relative"]
 """Argument of a polynomial: s+, s-, or Delta."""
@@ -37,9 +91,6 @@ LARGEST_GATE = 2.0
 
 TOLERANCE = 1e-9
 """Largest tolerated slope of the wrong sign, as a share of the largest slope that the coefficients could give."""
-
-ROUNDS = 60
-"""Most points that the projection tries; coefficients in searches take fewer than ten."""
 
 
 def domain_of(kind: Kind, gate: float | None = None) -> tuple[float, float]:
@@ -79,32 +130,25 @@ def is_feasible(coefficients: Sequence[float], kind: Kind, domain: tuple[float, 
     return _evaluate(slope, _lowest_point(slope, low, high)) >= -_allowance(slope, low, high)
 
 
-def nearest_feasible(
-    coefficients: Sequence[float], kind: Kind, domain: tuple[float, float] | None = None
-) -> tuple[float, ...]:
-    """Return the nearest feasible coefficients in Euclidean distance, to about 1e-6; feasible coefficients unchanged.
+def sign_problem(coefficients: Sequence[float], kind: Kind, domain: tuple[float, float]) -> str | None:
+    """Return where the slope has the wrong sign on a domain, and how to mend it; ``None`` for feasible coefficients.
 
-    The slope's sign at a point x is one linear constraint, n(x).c >= 0 with n(x) = (1, 2x, 3x^2, ...). The vector is
-    projected on the constraint at its worst point, then on the constraints at two points, and so on; each step adds the
-    point where the result is worst. A remaining rounding error is corrected by the linear coefficient, which shifts the
-    whole slope.
-
-    For the arguments see ``is_feasible``; the constant is never changed.
-
-    Raises:
-        ConfigError: If there are no coefficients, a coefficient is not finite, or ``kind`` is unknown.
+    The linear coefficient shifts the whole slope. For the arguments and errors see ``is_feasible``.
 
     Example:
-        >>> nearest_feasible((0.5, 0.3), "positive")
-        (0.5, 0.0)
+        >>> sign_problem((0.0, 1.0, 0.9), "negative", (-1.0, 1.0))
+        'must rise on [-1, 1], got (0.0, 1.0, 0.9), with a slope of -0.8 at -1: raise the coefficient of power 1 by 0.8'
     """
     if is_feasible(coefficients, kind, domain):
-        return tuple(float(number) for number in coefficients)
-    low, high = domain or DOMAINS[kind]
-    sign = _sign(kind)
-    slope = _project(_slope(coefficients, kind), low, high)
-    slope[0] += max(0.0, -_evaluate(slope, _lowest_point(slope, low, high)))
-    return (float(coefficients[0]), *(sign * value / power + 0.0 for power, value in enumerate(slope, start=1)))
+        return None
+    slope = _slope(coefficients, kind)
+    worst = _lowest_point(slope, *domain)
+    wrong = -_evaluate(slope, worst)
+    way, change = ("fall", "lower") if kind == "positive" else ("rise", "raise")
+    return (
+        f"must {way} on [{domain[0]:g}, {domain[1]:g}], got {tuple(coefficients)}, with a slope of "
+        f"{-_sign(kind) * wrong:.6g} at {worst:.6g}: {change} the coefficient of power 1 by {wrong:.6g}"
+    )
 
 
 def lowest_value(coefficients: Sequence[float], low: float, high: float) -> float:
@@ -193,59 +237,3 @@ def _bisect(polynomial: Sequence[float], left: float, right: float) -> float:
             right = middle
         middle = (left + right) / 2
     return middle
-
-
-def _project(slope: list[float], low: float, high: float) -> list[float]:
-    """Return the slope of the nearest coefficients whose slope is >= 0 on the interval, up to rounding.
-
-    Distances are measured between the coefficients c_p = slope_(p-1) / p.
-    """
-    start = [value / power for power, value in enumerate(slope, start=1)]
-    active: dict[float, float] = {}
-    current = slope
-    for _ in range(ROUNDS):
-        worst = _lowest_point(current, low, high)
-        if _evaluate(current, worst) >= -10 * _allowance(slope, low, high):
-            break
-        active = _balance(start, {**active, worst: 0.0})
-        nearest = [a + sum(m * _normal(x, len(start))[i] for x, m in active.items()) for i, a in enumerate(start)]
-        current = [power * value for power, value in enumerate(nearest, start=1)]
-    return current
-
-
-def _normal(x: float, size: int) -> list[float]:
-    """Return n(x), so that n(x).c is the slope at x of the polynomial with the coefficients c, without the constant."""
-    return [power * x ** (power - 1) for power in range(1, size + 1)]
-
-
-def _balance(start: Sequence[float], active: dict[float, float]) -> dict[float, float]:
-    """Return the multipliers of points x with which start + sum of multiplier * n(x) has slope 0 at each point.
-
-    Where a multiplier would become negative, the step stops at 0 and the point is left out (Lawson and Hanson).
-    """
-    while active:
-        normals = [_normal(x, len(start)) for x in active]
-        gram = [[_dot(a, b) for b in normals] for a in normals]
-        wanted = dict(zip(active, _solve(gram, [-_dot(normal, start) for normal in normals]), strict=True))
-        falling = {x: m / (m - wanted[x]) for x, m in active.items() if wanted[x] < 0}
-        if not falling:
-            return wanted
-        first = min(falling, key=lambda x: falling[x])
-        active = {x: m + falling[first] * (wanted[x] - m) for x, m in active.items() if x != first}
-    return active
-
-
-def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
-
-
-def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Solve a small positive definite system by Gauss-Jordan elimination."""
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
-    for pivot in range(len(rows)):
-        scaled = [value / rows[pivot][pivot] for value in rows[pivot]]
-        rows = [
-            scaled if index == pivot else [a - row[pivot] * b for a, b in zip(row, scaled, strict=True)]
-            for index, row in enumerate(rows)
-        ]
-    return [row[-1] for row in rows]

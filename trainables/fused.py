@@ -7,7 +7,7 @@ end or be replaced while the other trials continue. Up to rounding, the result o
 alone, because its batches and draws depend only on its own seed and epoch.
 
 Trials may be at different epochs; trials with equal seed and epoch have equal batches, which are gathered once. Trials
-that cannot be stacked are trained one after another.
+that cannot be stacked, such as those with a bank of embeddings, are trained one after another.
 
 Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of the
 single models become views of these tensors, so that an optimiser or a constraint that changes a single model also
@@ -34,13 +34,14 @@ from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import Blaming, DivergedError, PluginError
 from trainables.evaluation import similarities
-from trainables.losses import Loss
+from trainables.losses import Loss, bank_size
 from trainables.losses.parameters import loss_shape, stack_losses
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import StackedParameters, join_optimizers
 from trainables.seeding import RandomStream, choose_device
-from trainables.trial import Trial, steps_unread
+from trainables.training_steps import steps_unread
+from trainables.trial import Trial
 
 T = TypeVar("T")
 
@@ -135,7 +136,7 @@ def stack_shape(trial: Trial) -> Hashable:
     rest = {key: value for key, value in trial.config.model_parameters.items() if key not in model.stacked_settings}
     ragged = training.batches == "images" and captions.min() != captions.max()
     return (
-        None if model.can_stack and not model.crop_size else alone,
+        None if model.can_stack and not model.crop_size and not bank_size(trial.loss) else alone,
         type(model),
         model.precision,
         tuple(parameter.shape for parameter in model.parameters()),

@@ -165,9 +165,8 @@ def metrics_in_folds(
     for start in range(0, len(images), size):
         inside = (image_of_caption >= start) & (image_of_caption < start + size)
         scores = make_scores(images[start : start + size], captions[inside])
-        found = count_harder(scores, image_of_caption[inside] - start, DEPTH, chunk)
-        t2i, one = found.t2i[:, None], torch.ones_like(found.t2i)
-        results.append(_as_floats(_both_directions(found.i2t, found.captions_per_image, t2i, one, map5)))
+        i2t, t2i, _, counts = count_harder(scores, image_of_caption[inside] - start, DEPTH, chunk)
+        results.append(_as_floats(_both_directions(i2t, counts, t2i[:, None], torch.ones_like(t2i), map5)))
     return {name: sum(result[name] for result in results) / folds for name in results[0]}
 
 

@@ -4,14 +4,12 @@ A model's parameters are keyword arguments of its constructor. This module has t
 wrong ``model_parameters`` of a config are refused before a search starts.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeGuard
 
 from trainables.errors import ConfigError
+from trainables.feasibility import NOT_NEGATIVE, POSITIVE, SWITCH, Domain, domain_like, one_of
 from trainables.plugins.in_use import NameTable
 
 # fmt: off
@@ -66,59 +64,13 @@ FEATURES: NameTable[str] = NameTable(
 """Model -> kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
 
 
-@dataclass(frozen=True)
-class AcceptedValues:
-    """The values that a parameter accepts.
-
-    The rule has the values in words that follow "must be".
-    """
-
-    rule: str
-    accepts: Callable[[object], bool]
-
-    def __str__(self) -> str:
-        return self.rule
-
-
-def one_of(*words: object) -> AcceptedValues:
-    """Return the domain of a parameter whose value must be one of the given words."""
-    return AcceptedValues(f"one of {', '.join(map(str, words))}", lambda value: value in words)
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-NUMBER = AcceptedValues("a finite number", _is_number)
-POSITIVE = AcceptedValues("a finite number above 0", lambda value: _is_number(value) and value > 0)
-NOT_NEGATIVE = AcceptedValues("a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
-COUNT = AcceptedValues("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
-SWITCH = AcceptedValues("true or false", lambda value: isinstance(value, bool))
-WORD = AcceptedValues("a word", lambda value: isinstance(value, str))
-NUMBERS = AcceptedValues(
-    "a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(_is_number, value))
-)
-BACKBONE = AcceptedValues(
-    "a classifier of torchvision (resnet50, resnet152, vgg19, ...)", lambda value: value in BACKBONES
-)
+COUNT = Domain("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
+BACKBONE = Domain("a classifier of torchvision (resnet50, resnet152, vgg19, ...)", lambda value: value in BACKBONES)
 # Any path is accepted here; a missing file is refused when the weights are read.
-WEIGHTS = AcceptedValues(
+WEIGHTS = Domain(
     "DEFAULT (torchvision's), none (untrained) or a state-dict file",
     lambda value: isinstance(value, str) and bool(value),
 )
-
-
-def _like(default: object, words: Sequence[object]) -> AcceptedValues:
-    """Return the domain of a parameter of a plug-in's model.
-
-    ``default`` is the constructor's: a number, a word, true or false, or a list of numbers. ``words`` are accepted if
-    it is a word; empty for any word.
-    """
-    if isinstance(default, bool):
-        return SWITCH
-    if isinstance(default, str):
-        return one_of(*words) if words else WORD
-    return NUMBERS if isinstance(default, list | tuple) else NUMBER
 
 
 HEADS = one_of("linear", "mlp", "residual", "identity")
@@ -127,7 +79,7 @@ HEADS = one_of("linear", "mlp", "residual", "identity")
 NORMS = one_of("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm")
 """SCAN's norms of the products of regions and words before the softmax."""
 
-MODEL_PARAMETERS: NameTable[Mapping[str, AcceptedValues]] = NameTable(
+MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
     "models",
     {
         "vsepp": {"backbone": BACKBONE, "weights": WEIGHTS, "pooling": one_of("mean", "max", "gpo")},
@@ -144,7 +96,7 @@ MODEL_PARAMETERS: NameTable[Mapping[str, AcceptedValues]] = NameTable(
         "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
     },
     lambda _, about: {
-        parameter: _like(default, about["space"].get(parameter, {}).get("values", ()))
+        parameter: domain_like(default, about["space"].get(parameter, {}).get("values", ()))
         for parameter, default in about["defaults"].items()
     },
 )
@@ -165,7 +117,7 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
         if name not in known:
             raise ConfigError(f"model_parameters.{name}: {model} has no such parameter; {_suggest(name, known)}")
         if not known[name].accepts(value):
-            raise ConfigError(f"model_parameters.{name} must be {known[name]}, got {value!r:.60}")
+            raise ConfigError(f"model_parameters.{name} must be {known[name].rule}, got {value!r:.60}")
 
 
 def check_identity(side: str, head: str, size: int, embedding_size: int) -> None:

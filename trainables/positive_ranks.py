@@ -13,7 +13,6 @@ is measured on a sample of the embeddings with the matrix product that makes the
 covered. Queries with a score closer than the slack to a threshold are computed again in float64.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -208,11 +207,11 @@ def rank_by_scores(scores: Scores, image_of_caption: Tensor, *, chunk: int = CHU
     ``image_of_caption`` is on the device of the scores.
     """
     counts = torch.bincount(image_of_caption)
-    found = count_harder(scores, image_of_caption, int(counts.max()), chunk)
-    order, place, _ = order_positives(found.own, image_of_caption, len(counts))
-    i2t = torch.empty_like(found.t2i)
-    i2t[order] = found.i2t[image_of_caption[order], place]
-    return i2t + 1, found.t2i + 1
+    of_best, t2i, own, _ = count_harder(scores, image_of_caption, int(counts.max()), chunk)
+    order, place, _ = order_positives(own, image_of_caption, len(counts))
+    i2t = torch.empty_like(t2i)
+    i2t[order] = of_best[image_of_caption[order], place]
+    return i2t + 1, t2i + 1
 
 
 def rank_similarity(similarity: Tensor, image_of_caption: Tensor) -> tuple[Tensor, Tensor]:
@@ -243,22 +242,15 @@ def rank_similarity(similarity: Tensor, image_of_caption: Tensor) -> tuple[Tenso
     return i2t, t2i
 
 
-@dataclass(frozen=True)
-class Harder:
-    """Numbers of negatives at or above positives.
+def count_harder(
+    scores: Scores, image_of_caption: Tensor, depth: int, chunk: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Count the negatives at or above positives, for the ``depth`` best positives of each image.
 
-    ``i2t`` has those of each image's best positives, shape (I, <= depth), ``t2i`` those of each caption's image, (C,).
-    ``own`` is the score of each caption with its image, (C,), and ``captions_per_image`` has the shape (I,).
+    Returns:
+        The numbers of each image's best positives, shape (I, <= depth), and of each caption's image, shape (C,); the
+        score of each caption with its image, shape (C,); and the number of captions of each image, shape (I,).
     """
-
-    i2t: Tensor
-    t2i: Tensor
-    own: Tensor
-    captions_per_image: Tensor
-
-
-def count_harder(scores: Scores, image_of_caption: Tensor, depth: int, chunk: int) -> Harder:
-    """Count the negatives at or above positives, for the ``depth`` best positives of each image."""
     # Blocks round differently from single scores, so a negative within rounding of a positive counts as a tie.
     own = scores.own(image_of_caption) - scores.tolerance
     image_count = int(image_of_caption.max()) + 1
@@ -273,7 +265,7 @@ def count_harder(scores: Scores, image_of_caption: Tensor, depth: int, chunk: in
             of_images, of_captions = scores.count(rows, columns, row_of_column, best[rows], own[columns])
             i2t[rows] += of_images
             t2i[columns] += of_captions
-    return Harder(i2t, t2i, own, captions_per_image)
+    return i2t, t2i, own, captions_per_image
 
 
 def _best_positives(own: Tensor, image_of_caption: Tensor, image_count: int, depth: int) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ with 1,024 dimensions take 1.3 GB packed, and 5 GB padded to a longest caption o
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -29,8 +30,9 @@ class Sets:
     vectors: Tensor
     lengths: Tensor
 
+    @cached_property
     def inside(self) -> Tensor:
-        """Return which vectors belong to a set, bool, in the shape of ``lengths`` and T, on the device."""
+        """Which vectors belong to a set, bool, in the shape of ``lengths`` and T, on the device of the vectors."""
         places = torch.arange(self.vectors.shape[-2], device=self.vectors.device)
         return places < self.lengths.to(self.vectors.device, non_blocking=True)[..., None]
 
@@ -51,7 +53,7 @@ class PackedSets:
     def pack(cls, parts: Iterable[Sets]) -> Self:
         """Join sets, in their order."""
         parts = list(parts)
-        vectors = torch.cat([part.vectors[part.inside()] for part in parts])
+        vectors = torch.cat([part.vectors[part.inside] for part in parts])
         return cls(vectors, torch.cat([part.lengths for part in parts]))
 
     def __len__(self) -> int:

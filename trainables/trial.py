@@ -1,7 +1,6 @@
 """A trial from beginning to end: seed, build, then train, evaluate and report each epoch.
 
-A trial yields reports and does not know their reader: a test, the command ``train``, or an actor of a cluster. The
-losses of an epoch's steps are read from the device several at a time, so that no step waits for its loss.
+A trial yields reports and does not know their reader: a test, the command ``train``, or an actor of a cluster.
 """
 
 import math
@@ -22,64 +21,13 @@ from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import Blaming, CheckpointError, DivergedError
-from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions, similarities
+from trainables.evaluation import check_tokenizer_of, evaluate, measure_contributions
 from trainables.feasibility import LEARNED
-from trainables.losses import Loss, NotANumberError, build_loss
-from trainables.losses.plugin_loss import place_of_loss
+from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
-from trainables.models.retrieval_model import RetrievalModel
 from trainables.optimizers import LearnedParameters, adjust_optimizer, build_optimizer
 from trainables.seeding import choose_device, generator, make_deterministic, seed_torch
-
-UNREAD = 32
-"""Number of steps on an accelerator between two readings of losses, because reading makes the accelerator wait."""
-
-
-def steps_unread(device: torch.device) -> int:
-    """Return how many steps' losses are read at once: 1 on a CPU, where reading does not wait."""
-    return 1 if device.type == "cpu" else UNREAD
-
-
-class StepLosses:
-    """Sums losses and finds the first loss that is not finite.
-
-    ``unread`` losses are read at once, by default ``steps_unread``; steps after a loss that is not finite are lost with
-    the trial. ``place`` is the ``FILE:LINE`` of a plug-in's loss, for the message.
-    """
-
-    def __init__(self, epoch: int, unread: int | None = None, place: str = "") -> None:
-        self._epoch, self._most, self._place = epoch, unread, place
-        self._unread: list[Tensor] = []
-        self._total, self._steps = 0.0, 0
-
-    def add(self, value: Tensor) -> None:
-        """Add the loss of the next step, a scalar.
-
-        Raises:
-            DivergedError: If a loss that was read is not finite; the error names the first such step.
-        """
-        self._unread.append(value.detach())
-        if len(self._unread) >= (self._most or steps_unread(value.device)):
-            self._read()
-
-    def mean(self) -> float:
-        """Return the mean over all steps; at least one step is needed.
-
-        Raises:
-            DivergedError: If a loss is not finite; the error names the first such step.
-        """
-        self._read()
-        return self._total / self._steps
-
-    def _read(self) -> None:
-        numbers = torch.stack(self._unread).tolist() if self._unread else []
-        self._unread.clear()
-        for number in numbers:
-            self._steps += 1
-            if not math.isfinite(number):
-                raise DivergedError("train/loss", number, self._epoch, self._steps, self._place)
-            self._total += number
-
+from trainables.training_steps import train_epoch
 
 COCOS_BATCHES = 8
 """Number of batches on which COCOS is measured in training; ``orchestrator cocos`` takes the whole train split."""
@@ -348,46 +296,3 @@ def _counted(batches: Iterable[Batch], on_step: Callable[[int], None]) -> Iterat
     for step, batch in enumerate(batches, start=1):
         yield batch
         on_step(step)
-
-
-def train_epoch(
-    model: RetrievalModel,
-    loss: Loss,
-    optimizer: torch.optim.Optimizer,
-    batches: Iterable[Batch],
-    gradient_clip: float | None,
-    epoch: int,
-    learned: LearnedParameters | None = None,
-    watch: Callable[[Tensor, Batch], None] | None = None,
-) -> float:
-    """Take one step for each batch and return the mean loss over the steps.
-
-    ``learned`` holds the hyper-parameters that the loss learns, which are also updated. ``watch`` is called before each
-    step with the similarities and the batch.
-
-    Raises:
-        DivergedError: If a loss is not finite; the error names the first such step.
-    """
-    model.train()
-    learned = learned or LearnedParameters(torch.device("cpu"))
-    losses = StepLosses(epoch, place=place_of_loss(loss))
-    for steps, batch in enumerate(batches, start=1):
-        try:
-            similarity = similarities(model, batch)
-            if watch is not None:
-                watch(similarity, batch)
-            value = learned.in_force(loss)(similarity, batch.positives, batch.ignore)
-        except NotANumberError as error:
-            raise DivergedError("train/similarity", math.nan, epoch, steps) from error
-        losses.add(value)
-        optimizer.zero_grad(set_to_none=True)
-        learned.zero_grad()
-        if value.requires_grad:
-            # The loss requires no gradient where neither the model nor the loss has parameters to learn.
-            value.backward()
-        if gradient_clip is not None:
-            torch.nn.utils.clip_grad_norm_(list(model.parameters()), gradient_clip)
-        optimizer.step()
-        learned.step()
-        model.constrain()
-    return losses.mean()

@@ -23,8 +23,8 @@ from orchestrator.journal.history import History
 from orchestrator.machines.cluster import describe_environment
 from orchestrator.reference.published import DATASETS, study_dataset
 from orchestrator.results.answer import Answer
-from orchestrator.results.summary import Summary
-from orchestrator.results.tables import Result, published_tables, tables_of
+from orchestrator.results.answers import Summary
+from orchestrator.results.tables import published_tables, tables_of
 from orchestrator.views.html import write_sections
 from trainables.errors import ConfigError
 from trainables.files import read_state, write_whole
@@ -92,7 +92,7 @@ def certify_confirmed(claims: Claims, histories: Sequence[History], folder: Path
         folder: Where ``certificate.json`` and ``certificate.html`` are written, beside ``questions.json`` if there.
     """
     cells = confirmed_cells(histories, claims.losses)
-    tables = tables_of([Result(Summary(history)) for history in histories], with_published=True, cocos=True)
+    tables = tables_of(list(map(Summary, histories)), with_published=True, cocos=True)
     sections = {"The papers' tables": tables}
     if not any(study_dataset(dataset) in DATASETS.values() for dataset, _ in cells):
         sections["As published"] = published_tables(claims.papers)

@@ -42,12 +42,12 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a configuration.
+    """A key of a configuration, or a field of a record.
 
     Attributes:
-        name: All keys from the outermost inwards, joined by dots; ``[]`` stands for an item of a list.
+        name: All keys from the outermost inwards, joined by dots; ``[]`` is an item of a list.
         type: Type of the value, in words.
-        default: Default as YAML, or ``required``.
+        default: Default as YAML, or ``required``; empty for a field of a record.
         meaning: Meaning of the key in the docstring of its class.
     """
 
@@ -110,13 +110,19 @@ def write_reference() -> str:
         "are checked before anything starts.",
     ]
     for kind in KINDS:
-        lines += ["", f"## {TITLES[kind]}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
-        for key in list_keys(kind):
-            if kind != "experiment" and key.name.startswith(SHARED):
-                continue
-            cells = (f"`{key.name}`", key.type, f"`{key.default}`", key.meaning)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        rows = [
+            (f"`{key.name}`", key.type, f"`{key.default}`", key.meaning)
+            for key in list_keys(kind)
+            if kind == "experiment" or not key.name.startswith(SHARED)
+        ]
+        lines += ["", f"## {TITLES[kind]}", "", *markdown_table(("key", "type", "default", "meaning"), rows)]
     return "\n".join(lines) + "\n"
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table whose cells are Markdown already."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in (headings, *rows)]
+    return [lines[0], "|---" * len(headings) + "|", *lines[1:]]
 
 
 TITLES = {

@@ -22,6 +22,7 @@ from trainables.data.tokenizers import VocabularyName
 from trainables.dataset_description import Description
 from trainables.dataset_description import describe as describe_dataset
 from trainables.errors import ConfigError, condense
+from trainables.judgements import count_sentences
 
 
 def unpack(
@@ -266,7 +267,7 @@ def _lines(told: "Description", vocabulary: str) -> Iterator[str]:
     for kind, digest in told.digest.items():
         yield f"digest with features {kind}: {digest}" if kind != "none" else f"digest of captions alone: {digest}"
     for split, judged in told.judgements.items():
-        yield from (f"judgements of {split}: {sentence}" for each in judged for sentence in each.sentences())
+        yield from (f"judgements of {split}: {sentence}" for each in judged for sentence in count_sentences(each))
     yield from (f"warning: {warning}" for warning in told.warnings)
     yield from (f"note: {note}" for note in told.notes)
     yield from (f"problem: {problem}" for problem in condense(told.problems))

@@ -1,7 +1,7 @@
 """``orchestrator evaluate`` and ``cocos``: the retrieval metrics of a checkpoint, and the samples that train it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,11 +10,12 @@ from rich.table import Table
 
 from orchestrator.commands.options import Checkpoint, DataRoot, Device, Json, Plugins
 from orchestrator.experiment.plugins import load_plugins
-from orchestrator.text.terminal import make_console, say
+from orchestrator.text.terminal import make_console, make_table, say
 from orchestrator.workload.evaluation import JudgedEvaluation, measure_checkpoint
 from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 from trainables.cocos import Spread
 from trainables.errors import ConfigError
+from trainables.judgements import count_sentences
 
 CURVE = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Values of epsilon of ``--curve``."""
@@ -48,35 +49,22 @@ def cocos(
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
-    _print_table(
-        f"{result.dataset} train: {result.model} {result.loss}, epsilon {epsilon:g}, {convention} convention",
-        result.statistics,
-    )
-
+    rows = [[name, f"{spread.mean:.4g}", f"{spread.std:.4g}"] for name, spread in result.statistics.items()]
+    title = f"{result.dataset} train: {result.model} {result.loss}, epsilon {epsilon:g}, {convention} convention"
+    make_console().print(make_table(["counter", "mean", "std over batches"], rows, title, texts=1))
     if result.curve:
-        _print_curve(result.curve)
+        make_console().print(_curve_table(result.curve))
 
 
-def _print_curve(curve: "Mapping[float, Mapping[str, Spread]]") -> None:
-    """Print each counter's mean, a column an epsilon; ``-`` where no query has a counted candidate."""
-    names = list(dict.fromkeys(name for counters in curve.values() for name in counters))
-    table = Table(title="mean of each counter by epsilon", title_justify="left")
-    table.add_column("counter")
-    for epsilon in curve:
-        table.add_column(f"{epsilon:g}", justify="right")
-    for name in names:
-        cells = (f"{counters[name].mean:.4g}" if name in counters else "-" for counters in curve.values())
-        table.add_row(name, *cells)
-    make_console().print(table)
-
-
-def _print_table(title: str, statistics: "Mapping[str, Spread]") -> None:
-    table = Table(title=title, title_justify="left")
-    for heading in ("counter", "mean", "std over batches"):
-        table.add_column(heading, justify="left" if heading == "counter" else "right")
-    for name, spread in statistics.items():
-        table.add_row(name, f"{spread.mean:.4g}", f"{spread.std:.4g}")
-    make_console().print(table)
+def _curve_table(curve: Mapping[float, Mapping[str, Spread]]) -> Table:
+    """Return each counter's mean, a column an epsilon; ``-`` where no query has a counted candidate."""
+    names = dict.fromkeys(name for counters in curve.values() for name in counters)
+    rows = [
+        [name, *(f"{counters[name].mean:.4g}" if name in counters else "-" for counters in curve.values())]
+        for name in names
+    ]
+    headings = ["counter", *(f"{epsilon:g}" for epsilon in curve)]
+    return make_table(headings, rows, "mean of each counter by epsilon", texts=1)
 
 
 def evaluate(
@@ -137,14 +125,16 @@ def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> No
     # Where images retrieve images of their class, both directions are equal.
     of_classes = "i2t_r8" in metrics
     columns = _CLASS_COLUMNS if of_classes else _COLUMNS
-    table = Table(title=f"{title}, rsum {metrics['rsum']:.1f} (chance {chance:.1f})", title_justify="left")
-    table.add_column("direction")
-    for heading in columns.values():
-        table.add_column(heading, justify="right")
-    for direction, words in ({"i2t": "image to images"} if of_classes else DIRECTIONS).items():
-        values = (metrics.get(f"{direction}_{name}") for name in columns)
-        table.add_row(words, *("" if value is None else f"{value:.3g}" for value in values))
-    make_console().print(table)
+    rows = [
+        [words, *_numbers(metrics.get(f"{direction}_{name}") for name in columns)]
+        for direction, words in ({"i2t": "image to images"} if of_classes else DIRECTIONS).items()
+    ]
+    title = f"{title}, rsum {metrics['rsum']:.1f} (chance {chance:.1f})"
+    make_console().print(make_table(["direction", *columns.values()], rows, title, texts=1))
+
+
+def _numbers(values: Iterable[float | None]) -> list[str]:
+    return ["" if value is None else f"{value:.3g}" for value in values]
 
 
 READINGS = {"_annotated": "annotated", "": "judged", "_condensed": "without unjudged"}
@@ -158,21 +148,18 @@ def print_judged(judged: "JudgedEvaluation") -> None:
     sums = [
         f"{metrics[f'rsum{ending}']:.1f} {words}" for ending, words in READINGS.items() if f"rsum{ending}" in metrics
     ]
-    table = Table(title=f"{judged.judgements.title}: rsum {', '.join(sums)}", title_justify="left")
-    table.add_column("direction")
-    table.add_column("pairs")
-    for heading in columns.values():
-        table.add_column(heading, justify="right")
-    for direction, words in DIRECTIONS.items():
-        for ending, pairs in READINGS.items():
-            values = [metrics.get(f"{direction}_{name}{ending}") for name in columns]
-            if any(value is not None for value in values):
-                table.add_row(words, pairs, *("" if value is None else f"{value:.3g}" for value in values))
-    make_console().print(table)
+    rows = [
+        [words, pairs, *numbers]
+        for direction, words in DIRECTIONS.items()
+        for ending, pairs in READINGS.items()
+        if any(numbers := _numbers(metrics.get(f"{direction}_{name}{ending}") for name in columns))
+    ]
+    title = f"{judged.judgements['title']}: rsum {', '.join(sums)}"
+    make_console().print(make_table(["direction", "pairs", *columns.values()], rows, title, texts=2))
     say(
         "annotated: an image's own captions, or a caption's own image, are right; judged: candidates that people "
         "judged to fit are right too, and candidates that nobody judged are wrong",
-        *judged.judgements.sentences(),
+        *count_sentences(judged.judgements),
         *_known(metrics),
     )
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from orchestrator.commands.config_schema import list_keys, make_schema, write_reference
 from orchestrator.commands.options import Json, Plugins
@@ -28,7 +26,7 @@ from orchestrator.experiment.values import COUNTS, METRICS, SAMPLERS
 from orchestrator.experiment.yaml_files import read_yaml
 from orchestrator.journal.records import KINDS
 from orchestrator.regression.suite import shipped_suites
-from orchestrator.text.terminal import make_console, say, typed_program
+from orchestrator.text.terminal import make_console, make_table, say, typed_program
 from search_spaces import SPACES
 from trainables.errors import ConfigError, UserError
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
@@ -99,7 +97,7 @@ def list_models() -> list[ListedName]:
             _first_line(inspect.getmodule(model) if name in ours else model),
             {
                 "features": FEATURES[name],
-                "parameters": "\n".join(f"{key}: {accepted}" for key, accepted in MODEL_PARAMETERS[name].items()),
+                "parameters": "\n".join(f"{key}: {domain.rule}" for key, domain in MODEL_PARAMETERS[name].items()),
             },
         )
         for name in FEATURES
@@ -182,6 +180,9 @@ def _first_line(documented: Any) -> str:
 What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records", "commands"]
 Kind = Literal["experiment", "suite", "training"]
 
+WIDTH = 160
+"""Columns of a table where the output is no terminal."""
+
 HIDDEN = ("formula", "searched", "learned", "source")
 """Details of a loss that the table of all losses leaves out."""
 
@@ -239,7 +240,8 @@ def _print_all(what: str, entries: "Sequence[ListedName]") -> None:
     if what == "losses":
         # The names alone, so that the table fits 100 columns.
         rows = [[*row[:2], ", ".join(re.findall(r"^(\w+):", row[2], re.M))] for row in rows]
-    _print(["name", "meaning", *shown], rows, plain_width=100 if what == "losses" else 160)
+    console = make_console(plain_width=100 if what == "losses" else WIDTH)
+    console.print(make_table(["name", "meaning", *shown], rows))
     if what == "losses":
         say(f"{typed_program()} list losses NAME: formula, parameters, searched ranges and source")
 
@@ -268,7 +270,8 @@ def _list_commands(context: typer.Context, markdown: bool, as_json: bool) -> Non
     elif as_json:
         print(json.dumps([asdict(command) for command in list_commands(group)], indent=2))
     else:
-        _print(["command", "meaning"], [[command.usage, command.meaning] for command in list_commands(group)])
+        rows = [[command.usage, command.meaning] for command in list_commands(group)]
+        make_console(plain_width=WIDTH).print(make_table(["command", "meaning"], rows))
 
 
 def _load_installed(kind: str) -> None:
@@ -288,13 +291,5 @@ def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
     elif as_json:
         print(json.dumps([asdict(key) for key in list_keys(of)], indent=2))
     else:
-        _print(["key", "type", "default", "meaning"], [list(asdict(key).values()) for key in list_keys(of)])
-
-
-def _print(headings: "Sequence[str]", rows: "Sequence[Sequence[str]]", plain_width: int = 160) -> None:
-    table = Table(show_lines=any("\n" in cell for row in rows for cell in row))
-    for number, heading in enumerate(headings):
-        table.add_column(heading, overflow="fold", no_wrap=number == 0)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    make_console(plain_width=plain_width).print(table)
+        rows = [list(asdict(key).values()) for key in list_keys(of)]
+        make_console(plain_width=WIDTH).print(make_table(["key", "type", "default", "meaning"], rows))

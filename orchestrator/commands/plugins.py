@@ -13,12 +13,11 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.experiment.plugins import load_plugins
-from orchestrator.text.terminal import make_console, say
+from orchestrator.text.terminal import make_console, make_table, say
 from search_spaces.independent import declared_bounds
 from trainables.errors import LABELS, ConfigError, UserError
 from trainables.extras import require
@@ -61,7 +60,7 @@ def plugins(files: Plugins = None, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
     elif rows:
-        _print_rows(rows)
+        make_console().print(make_table([*rows[0]], [[*row.values()] for row in rows]))
     else:
         say("no plug-in is installed; show a file with --plugin FILE.py, or begin one as docs/plugins.md does")
 
@@ -76,13 +75,15 @@ def check_plugin(
     """Check a plug-in by the tests that our own losses, models and samplers pass."""
     checked = check_within(source, seconds)
     if as_json:
-        rows = [
+        offers = [
             {"kind": kind, "name": name, "checks": list(map(asdict, found))} for kind, name, _, found in checked.offers
         ]
-        print(json.dumps({"plugin": checked.name, "digest": checked.digest, "offers": rows}, indent=2))
+        print(json.dumps({"plugin": checked.name, "digest": checked.digest, "offers": offers}, indent=2))
     else:
         for kind, name, place, found in checked.offers:
-            _print_findings(f"{place} {name} ({kind})", found)
+            rows = [(Text(one.check), Text(one.status, STYLES[one.status]), Text(one.message)) for one in found]
+            table = make_table(["check", "", "what was found"], rows, f"{place} {name} ({kind})")
+            make_console(plain_width=160).print(table)
     if any(finding.status == "fail" for *_, found in checked.offers for finding in found):
         raise typer.Exit(1)
 
@@ -191,21 +192,3 @@ def ends_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _row(plugin: "Plugin", kind: str, name: str) -> dict[str, str]:
     return {"plugin": plugin.name, "version": plugin.version, "kind": kind, "name": name, "digest": plugin.digest[:12]}
-
-
-def _print_rows(rows: list[dict[str, str]]) -> None:
-    table = Table()
-    for heading in rows[0]:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row.values()))
-    make_console().print(table)
-
-
-def _print_findings(title: str, findings: list["ContractFinding"]) -> None:
-    table = Table(title=Text(title), title_justify="left")
-    for heading in ("check", "", "what was found"):
-        table.add_column(heading, overflow="fold", no_wrap=heading != "what was found")
-    for one in findings:
-        table.add_row(Text(one.check), Text(one.status, style=STYLES[one.status]), Text(one.message))
-    make_console(plain_width=160).print(table)

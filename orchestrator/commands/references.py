@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from msgspec import structs
 from typer.models import ArgumentInfo, OptionInfo
 
-from orchestrator.commands.config_schema import describe_fields
+from orchestrator.commands.config_schema import Key, describe_fields, markdown_table
 from orchestrator.journal.records import KINDS, LEFT_OUT, SHARED, Record, event_fields
 
 EXIT_CODES = (
@@ -96,22 +96,18 @@ def write_command_reference(group: Any) -> str:
         "Run a command after `. .venv/bin/activate`, or as `.venv/bin/orchestrator`. `--help` of a command says the",
         "same as this page. Arguments in brackets can be left out.",
         "",
-        "| exit code | meaning |",
-        "|---|---|",
-        *(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES),
+        *markdown_table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES]),
     ]
     for command in list_commands(group):
         lines += ["", f"## `{command.name}`", "", f"    {command.usage}", "", command.meaning]
-        if command.parameters:
-            lines += ["", "| argument or option | value | default | meaning |", "|---|---|---|---|"]
-        lines += [_row(parameter) for parameter in command.parameters]
+        if rows := [_row(parameter) for parameter in command.parameters]:
+            lines += ["", *markdown_table(("argument or option", "value", "default", "meaning"), rows)]
     return "\n".join(lines) + "\n"
 
 
-def _row(parameter: Parameter) -> str:
+def _row(parameter: Parameter) -> tuple[str, ...]:
     default = f"`{parameter.default}`" if parameter.default not in ("", "required") else parameter.default
-    cells = (f"`{parameter.name}`", parameter.value, default, parameter.meaning)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return f"`{parameter.name}`", parameter.value, default, parameter.meaning
 
 
 def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -182,22 +178,7 @@ JSON_TYPES: dict[Any, str] = {
 """Type of a field -> name of its JSON type."""
 
 
-@dataclass(frozen=True)
-class Field:
-    """A field of a record.
-
-    Attributes:
-        name: Key in the line of the journal.
-        type: Type of the JSON value, in words.
-        meaning: Meaning of the value, with unit and range.
-    """
-
-    name: str
-    type: str
-    meaning: str
-
-
-def list_fields(kind: type[Record]) -> list[Field]:
+def list_fields(kind: type[Record]) -> list[Key]:
     """Return the fields of a kind of record in the order of the journal, without the fields that all records have."""
     return _described_fields(kind, event_fields(kind))
 
@@ -233,10 +214,10 @@ def write_record_reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _described_fields(kind: type[Record], names: Sequence[str]) -> list[Field]:
+def _described_fields(kind: type[Record], names: Sequence[str]) -> list[Key]:
     meanings = {name: text for base in reversed(kind.__mro__) for name, text in describe_fields(base).items()}
     types = {field.name: field.type for field in structs.fields(kind)}
-    return [Field(name, _type_in_words(types[name], absent=name in LEFT_OUT), meanings[name]) for name in names]
+    return [Key(name, _type_in_words(types[name], absent=name in LEFT_OUT), "", meanings[name]) for name in names]
 
 
 def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
@@ -252,6 +233,5 @@ def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
     return JSON_TYPES.get(annotation, "section")
 
 
-def _field_table(listed: Sequence[Field]) -> list[str]:
-    rows = [f"| `{one.name}` | {one.type} | {one.meaning} |" for one in listed]
-    return ["| field | type | meaning |", "|---|---|---|", *rows]
+def _field_table(listed: Sequence[Key]) -> list[str]:
+    return markdown_table(("field", "type", "meaning"), [(f"`{one.name}`", one.type, one.meaning) for one in listed])

@@ -11,10 +11,12 @@ import typer
 
 from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Json, Output, TrackingUri
 from orchestrator.journal.directory import find_directory
+from orchestrator.journal.reader import read_history
 from orchestrator.report.experiment_report import report_experiment, report_experiments
 from orchestrator.results.answer import Answer
-from orchestrator.results.tables import Result, read_result, tables_of
-from orchestrator.results.trial_comparison import compare_trials
+from orchestrator.results.answers import Summary
+from orchestrator.results.tables import tables_of
+from orchestrator.results.trial_comparison import compare_trials, find_side
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server, pages_command, sync_command
@@ -39,7 +41,7 @@ def summarise(
     """Print all answers and the result tables as text, JSON, CSV, Markdown, LaTeX or HTML."""
     require("report", "`orchestrator summarise`")
 
-    results = [read_result(find_directory(name, output)) for name in experiments]
+    results = [Summary(read_history(find_directory(name, output))) for name in experiments]
     tables = tables_of(results, with_published=with_published, cocos=cocos)
     if as_json or form == "json":
         print(json.dumps(to_dict(results, tables), indent=2, allow_nan=False))
@@ -51,18 +53,18 @@ def summarise(
         say(render(answers, form).rstrip("\n"))
 
 
-def to_dict(results: Sequence[Result], tables: Sequence[Answer]) -> dict[str, Any]:
+def to_dict(results: Sequence[Summary], tables: Sequence[Answer]) -> dict[str, Any]:
     """Return experiments with their numbers, and all answers, as plain values for JSON."""
-    answers = [{"experiment": result.name, **one.to_dict()} for result in results for one in result.answers]
+    answers = [{"experiment": result.history.name, **one.to_dict()} for result in results for one in result.answers]
     answers += [{"experiment": None, **table.to_dict()} for table in tables]
-    return {"experiments": [result.summary.to_dict() for result in results], "answers": answers}
+    return {"experiments": [result.to_dict() for result in results], "answers": answers}
 
 
-def _named(result: Result, several: bool) -> list[Answer]:
+def _named(result: Summary, several: bool) -> list[Answer]:
     """Return the answers of an experiment, with its name in their titles where there are several experiments."""
     if not several:
         return result.answers
-    return [replace(one, question=f"{result.name} · {one.question}") for one in result.answers]
+    return [replace(one, question=f"{result.history.name} · {one.question}") for one in result.answers]
 
 
 def report(
@@ -106,14 +108,16 @@ def compare(
     """Compare two trials: which is better, in what they differ, and MLflow's page of both."""
     require("report", "`orchestrator compare`")
 
-    found = compare_trials(first, second, output)
+    both = find_side(first, output), find_side(second, output)
+    answers = compare_trials(*both)
     uri = choose_uri(tracking_uri, output)
-    sides = [(side.experiment, side.trial.id) for side in (found.first, found.second)]
+    sides = [(side.experiment, side.trial.id) for side in both]
     page = comparison_page(uri, sides)
     if as_json:
-        print(json.dumps({**found.to_dict(), "page": page}, indent=2))
+        written = {"answers": [answer.to_dict() for answer in answers], "page": page}
+        print(json.dumps({"trials": [side.to_dict() for side in both], **written}, indent=2))
         return
-    show(found.answers())
+    show(answers)
     if page is None:
         names = dict.fromkeys(experiment for experiment, _ in sides)
         say(f"{without_password(uri)}: does not hold both trials; `{sync_command(uri, output, *names)}` delivers them")

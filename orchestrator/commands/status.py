@@ -14,8 +14,7 @@ from rich.text import Text
 from orchestrator.commands.options import ExperimentName, Json, Output
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.trial import Stage
-from orchestrator.results.answers import headline_of, summarise
-from orchestrator.results.summary import Summary
+from orchestrator.results.answers import Summary, headline_of, summarise
 from orchestrator.search.display import race_lines
 from orchestrator.search.resuming import command_for
 from orchestrator.search.status import Followed, Status, read_status

@@ -3,11 +3,10 @@
 import json
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -15,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides, Plugins
 from orchestrator.text.terminal import make_console, say, typed_program
-from orchestrator.text.values import count_text, values_text
+from orchestrator.text.values import clock_text, count_text, values_text
 from orchestrator.workload.single import TrainingStart, directory_of, read_config, read_history
 from orchestrator.workload.single import train as begin
 from trainables.checkpoint import EpochReport
@@ -53,9 +52,7 @@ def train(
                 name=name,
                 resume=resume,
                 device=device,
-                on_report=shown.report,
-                on_start=shown.start,
-                on_step=shown.step,
+                **shown,
             )
     except KeyboardInterrupt:
         directory = directory_of(chosen, output, name)
@@ -94,73 +91,44 @@ def _command(
     return ["orchestrator", "train", *([str(config)] if config else []), *given]
 
 
-class _Silent:
-    """Prints nothing about a training."""
+class _Shown:
+    """Prints a line for the start and for each epoch, on a terminal above a bar that moves with each step."""
 
-    def start(self, start: "TrainingStart") -> None:
-        """Handle the start of the training."""
-
-    def step(self, step: int) -> None:
-        """Handle the end of a step."""
-
-    def report(self, report: "EpochReport") -> None:
-        """Handle the end of an epoch."""
-
-
-class _Lines(_Silent):
-    """Prints a line for the start and for each epoch."""
-
-    def __init__(self, config: "TrialConfig") -> None:
-        self._config = config
-
-    def start(self, start: "TrainingStart") -> None:
-        """Print the lines about the start of the training."""
-        say(*_start_lines(self._config, start))
-
-    def report(self, report: "EpochReport") -> None:
-        """Print the epoch's line."""
-        say(_line(self._config, report))
-
-
-class _Bar(_Lines):
-    """Prints the lines of ``_Lines`` above a progress bar that moves with each step."""
-
-    def __init__(self, config: "TrialConfig", progress: "Progress") -> None:
-        super().__init__(config)
-        self._progress, self._steps, self._epochs = progress, 1, 0
+    def __init__(self, config: TrialConfig, bar: Progress | None) -> None:
+        self._config, self._steps, self._epochs = config, 1, 0
+        self._bar = bar or Progress(console=make_console(), disable=True)
         about = escape(f"{config.dataset} {config.model} {config.loss}")
-        self._task = progress.add_task(about, total=config.training.total_epochs)
+        self._task = self._bar.add_task(about, total=config.training.total_epochs)
 
-    def start(self, start: "TrainingStart") -> None:
+    def start(self, start: TrainingStart) -> None:
         """Print the lines about the start of the training."""
         self._steps = max(1, start.steps)
-        super().start(start)
+        say(*_start_lines(self._config, start))
 
     def step(self, step: int) -> None:
         """Move the bar inside an epoch; the evaluation at its end takes the last part."""
-        self._progress.update(self._task, completed=self._epochs + step / (self._steps + 1))
+        self._bar.update(self._task, completed=self._epochs + step / (self._steps + 1))
 
-    def report(self, report: "EpochReport") -> None:
+    def report(self, report: EpochReport) -> None:
         """Print the epoch's line."""
         self._epochs = report.epoch
-        self._progress.update(self._task, completed=report.epoch)
-        super().report(report)
+        self._bar.update(self._task, completed=report.epoch)
+        say(_line(self._config, report))
 
 
 @contextmanager
-def _progress(config: "TrialConfig", *, quiet: bool) -> Iterator[_Silent]:
-    """Show epochs as they end: lines above a progress bar on a terminal, lines alone elsewhere."""
+def _progress(config: TrialConfig, *, quiet: bool) -> Iterator[dict[str, Any]]:
+    """Give the functions that ``train`` calls at its start and as steps and epochs end; none if nothing is shown."""
     if quiet:
-        yield _Silent()
-    elif sys.stdout.isatty():
-        columns = (SpinnerColumn(), *Progress.get_default_columns()[:3], TimeElapsedColumn())
-        with Progress(*columns, console=make_console()) as progress:
-            yield _Bar(config, progress)
-    else:
-        yield _Lines(config)
+        yield {}
+        return
+    columns = (SpinnerColumn(), *Progress.get_default_columns()[:3], TimeElapsedColumn())
+    with Progress(*columns, console=make_console()) if sys.stdout.isatty() else nullcontext() as bar:
+        shown = _Shown(config, bar)
+        yield {"on_start": shown.start, "on_step": shown.step, "on_report": shown.report}
 
 
-def _start_lines(config: "TrialConfig", start: "TrainingStart") -> list[str]:
+def _start_lines(config: TrialConfig, start: TrainingStart) -> list[str]:
     """Return the lines about config, device and folder that a training prints at its start."""
     parameters = values_text(config.loss_parameters)
     loss = f"{config.loss} ({parameters})" if parameters else config.loss
@@ -172,7 +140,7 @@ def _start_lines(config: "TrialConfig", start: "TrainingStart") -> list[str]:
     ]
 
 
-def _line(config: "TrialConfig", report: "EpochReport") -> str:
+def _line(config: TrialConfig, report: EpochReport) -> str:
     metrics = report.metrics
     left = (config.training.total_epochs - report.epoch) * metrics["time/epoch_seconds"]
     learned = {name.removeprefix("loss/"): value for name, value in metrics.items() if name.startswith("loss/")}
@@ -180,5 +148,5 @@ def _line(config: "TrialConfig", report: "EpochReport") -> str:
         f"epoch {report.epoch:3d}/{config.training.total_epochs}  loss {metrics['train/loss']:10.4f}  "
         f"val rsum {metrics['val/rsum']:6.1f}{' *' if report.is_best else '  '}  "
         f"{values_text(learned)}{'  ' if learned else ''}"
-        f"{metrics['time/epoch_seconds']:5.1f} s  ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"
+        f"{metrics['time/epoch_seconds']:5.1f} s  ETA {clock_text(left)}"
     )

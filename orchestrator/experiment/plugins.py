@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from orchestrator.experiment.values import SAMPLERS
 from orchestrator.experiment.yaml_files import Document
 from search_spaces import SPACES, SpaceError
-from search_spaces.independent import declared_bounds, declared_space
+from search_spaces.independent import declared_space
 from trainables.errors import ConfigError
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import find_plugin, owner_of, use
@@ -30,18 +30,6 @@ def use_plugins(plugins: Iterable[Plugin]) -> None:
             except SpaceError as error:
                 raise ConfigError(f"{about['place']}: {error}") from None
         use([plugin])
-
-
-def model_bounds(model: str) -> dict[str, Any]:
-    """Return the default bounds of the parameters of a plug-in's model; empty for our models."""
-    plugin = owner_of("models", model)
-    return {} if plugin is None else dict(declared_bounds(plugin.offers["models"][model]["space"]))
-
-
-def model_defaults(model: str) -> dict[str, Any]:
-    """Return the defaults of the parameters of a plug-in's model; empty for our models."""
-    plugin = owner_of("models", model)
-    return {} if plugin is None else dict(plugin.offers["models"][model]["defaults"])
 
 
 def load_plugins(sources: Sequence[str], folder: Path | None = None) -> tuple[Plugin, ...]:

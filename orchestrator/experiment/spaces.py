@@ -3,17 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.experiment.plugins import model_bounds, model_defaults
-from orchestrator.experiment.sections import Search
 from orchestrator.experiment.values import SAMPLERS, ListedValues, check_training, names_of
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values
+from search_spaces.independent import declared_bounds
 from search_spaces.space import Asked, check_name
 from search_spaces.study import MODEL_BOUNDS, TRAINING_BOUNDS, USUAL
-from trainables.config import REGION_PARAMETERS, TrainingConfig
+from trainables.config import REGION_PARAMETERS, TrainingConfig, check_bank
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
+from trainables.plugins.in_use import owner_of
+
+if TYPE_CHECKING:
+    from orchestrator.experiment.sections import Search
 
 Bound = tuple[float, float] | ListedValues | str
 """Bounds of a parameter in a YAML file; the only word is ``default``."""
@@ -26,7 +29,7 @@ LARGEST_GRID = 100_000
 
 
 def make_space(
-    search: Search, model: str, losses: Sequence[str], training: TrainingConfig, parameters: Mapping[str, Any]
+    search: "Search", model: str, losses: Sequence[str], training: TrainingConfig, parameters: Mapping[str, Any]
 ) -> StudySpace:
     """Return the search space of a study.
 
@@ -57,7 +60,19 @@ def make_space(
     return space
 
 
-def enqueued_points(search: Search, space: StudySpace) -> tuple[Mapping[str, Any], ...]:
+def model_bounds(model: str) -> dict[str, Any]:
+    """Return the default bounds of the parameters of a plug-in's model; empty for our models."""
+    plugin = owner_of("models", model)
+    return {} if plugin is None else dict(declared_bounds(plugin.offers["models"][model]["space"]))
+
+
+def model_defaults(model: str) -> dict[str, Any]:
+    """Return the defaults of the parameters of a plug-in's model; empty for our models."""
+    plugin = owner_of("models", model)
+    return {} if plugin is None else dict(plugin.offers["models"][model]["defaults"])
+
+
+def enqueued_points(search: "Search", space: StudySpace) -> tuple[Mapping[str, Any], ...]:
     """Return the points that are tried right after the published points, by the names of the space.
 
     Raises:
@@ -75,7 +90,7 @@ def enqueued_points(search: Search, space: StudySpace) -> tuple[Mapping[str, Any
     return tuple(points)
 
 
-def check_sampler(search: Search, space: StudySpace) -> None:
+def check_sampler(search: "Search", space: StudySpace) -> None:
     """Refuse a sampler that cannot search a space.
 
     Raises:
@@ -125,10 +140,13 @@ def check_beside(space: StudySpace, model: str) -> None:
         for end in bound.ends():
             check = partial(check_model_parameters, model, {name: end})
             mistakes.of(refuse_as, f"search.model_parameters.{name}", check)
+    for loss, part in space.losses.items():
+        for end in part.bounds["bank"].ends() if "bank" in part.bounds else ():
+            mistakes.of(refuse_as, f"search.space.{loss}", partial(check_bank, model, loss, end))
     mistakes.refuse()
 
 
-def _part(search: Search, loss: str, pairs: int) -> LossPart:
+def _part(search: "Search", loss: str, pairs: int) -> LossPart:
     """Return bounds and fixed values of a loss's parameters, for batches of a number of pairs."""
     fixed, looked = dict(search.fixed.get(loss, {})), search.space.get(loss, {})
     try:

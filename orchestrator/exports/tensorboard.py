@@ -7,7 +7,6 @@ columns that the first trial does not have.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,10 @@ from orchestrator.journal.trial import TrialState
 EVENT_FILES = "*events.out.tfevents.*"
 RECALLS = tuple(f"{direction}_r{rank}" for direction in ("i2t", "t2i") for rank in (1, 5, 10))
 """Metrics that the HParams page shows beside the searched metrics; all other metrics are curves alone."""
+
+
+ColumnType = tuple[str, str, Callable[[Any], bool | float | str]]
+"""TensorBoard's name of the type of a column, the field of its message that holds a value, and what converts to it."""
 
 
 def write_events(history: History, experiment: Experiment, folder: Path) -> int:
@@ -55,7 +58,7 @@ def write_events(history: History, experiment: Experiment, folder: Path) -> int:
 
 
 def _write_description(
-    experiment: Experiment, runs: Sequence[TrialRun], types: Mapping[str, "ColumnType"], folder: Path
+    experiment: Experiment, runs: Sequence[TrialRun], types: Mapping[str, ColumnType], folder: Path
 ) -> None:
     created = min((run.trial.created for run in runs), default=0.0)
     description = api_pb2.Experiment(
@@ -63,7 +66,7 @@ def _write_description(
         description=experiment.description,
         time_created_secs=created,
         hparam_infos=[
-            api_pb2.HParamInfo(name=name, type=api_pb2.DataType.Value(type_.name)) for name, type_ in types.items()
+            api_pb2.HParamInfo(name=name, type=api_pb2.DataType.Value(kind)) for name, (kind, *_) in types.items()
         ],
         metric_infos=[
             api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag), display_name=tag) for tag in _shown(experiment, runs)
@@ -73,12 +76,12 @@ def _write_description(
         _add(writer, "experiment", HParamsPluginData(experiment=description), created)
 
 
-def _write_run(run: TrialRun, types: Mapping[str, "ColumnType"], folder: Path) -> None:
+def _write_run(run: TrialRun, types: Mapping[str, ColumnType], folder: Path) -> None:
     trial = run.trial
     start = hparams.SessionStartInfo(group_name=run.group, start_time_secs=trial.created)
-    for name, column in types.items():
+    for name, (_, field, convert) in types.items():
         if name in run.settings:
-            setattr(start.hparams[name], column.field, column.convert(run.settings[name]))
+            setattr(start.hparams[name], field, convert(run.settings[name]))
     with _event_file(folder) as writer:
         _add(writer, "session_start_info", HParamsPluginData(session_start_info=start), trial.created)
         for epoch, metrics in sorted(trial.epochs.items()):
@@ -120,24 +123,9 @@ def _write(writer: EventsWriter, summary: Summary, moment: float, epoch: int | N
     writer.write_event(Event(wall_time=moment, step=epoch, summary=summary))
 
 
-@dataclass(frozen=True)
-class ColumnType:
-    """The type of the values in a column of the HParams page.
-
-    Attributes:
-        name: TensorBoard's name of the type.
-        field: Name of the field that holds a value in TensorBoard's message.
-        convert: Turns a value into a value of this type.
-    """
-
-    name: str
-    field: str
-    convert: Callable[[Any], bool | float | str]
-
-
-TRUTH = ColumnType("DATA_TYPE_BOOL", "bool_value", bool)
-NUMBER = ColumnType("DATA_TYPE_FLOAT64", "number_value", float)
-WORD = ColumnType("DATA_TYPE_STRING", "string_value", str)
+TRUTH: ColumnType = ("DATA_TYPE_BOOL", "bool_value", bool)
+NUMBER: ColumnType = ("DATA_TYPE_FLOAT64", "number_value", float)
+WORD: ColumnType = ("DATA_TYPE_STRING", "string_value", str)
 
 
 def _columns(runs: Sequence[TrialRun]) -> dict[str, ColumnType]:

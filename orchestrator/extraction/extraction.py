@@ -119,8 +119,9 @@ def _extract(request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratc
 
     def take(result: "ShardResult") -> None:
         nonlocal done
-        done += result.images
-        problems.extend(result.problems)
+        images, unreadable = result
+        done += images
+        problems.extend(unreadable)
         on_progress(done, total)
 
     _compute(request, plan, encode, scratch, todo, take)

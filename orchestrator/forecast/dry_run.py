@@ -27,27 +27,35 @@ if TYPE_CHECKING:
 NO_PRIOR: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({})
 
 
+POINTS = 10
+"""Most points of each study that are shown."""
+
+
 @dataclass(frozen=True)
-class StudyLoad:
-    """The trials of a study.
+class StudyPlan:
+    """A study as it would be searched.
 
     Attributes:
         study: Name of the study.
         trials: Number of trials of the study.
-        confirmations: Trainings that confirm the study.
         epochs: Epochs of a whole trial.
-        epoch_seconds: Measured duration of an epoch, under the load of the machine at that moment.
-        scheduler: The rules that stop trials of the search early.
+        space: Parameter -> its bounds, in words.
+        points: The first points, suggested without any results, see ``sample_points``.
+        epoch_seconds: Measured, beside the trials that are fused with the trial; the mean of several losses.
+        expected_epochs: Mean epochs of a trial of the search, see ``expected_epochs``.
+        confirmations: Trainings that confirm the study.
         evaluated: Models of the study that are evaluated on test.
         evaluation_seconds: Measured duration of the evaluation of a model on test.
     """
 
     study: str
     trials: int
-    confirmations: int
     epochs: int
+    space: Mapping[str, str]
+    points: tuple[Mapping[str, Any], ...]
     epoch_seconds: float
-    scheduler: Scheduler
+    expected_epochs: float
+    confirmations: int = 0
     evaluated: int = 0
     evaluation_seconds: float = 0.0
 
@@ -107,22 +115,22 @@ class Forecast:
         return max(0.0, self.hours - self.search_hours - self.test_hours)
 
 
-def forecast(loads: Sequence[StudyLoad], concurrency: Concurrency) -> Forecast:
+def forecast(plans: Sequence[StudyPlan], concurrency: Concurrency) -> Forecast:
     """Add up the studies; trainings that confirm are never stopped early.
 
     Hours assume that trials side by side are as fast as a trial alone, and leave out the start of trials (0.2 s each).
     """
-    most = [(load.trials + load.confirmations) * load.epochs for load in loads]
-    searched = [load.trials * expected_epochs(load.epochs, load.scheduler) for load in loads]
-    usual = [epochs + load.confirmations * load.epochs for epochs, load in zip(searched, loads, strict=True)]
+    most = [(plan.trials + plan.confirmations) * plan.epochs for plan in plans]
+    searched = [plan.trials * plan.expected_epochs for plan in plans]
+    usual = [epochs + plan.confirmations * plan.epochs for epochs, plan in zip(searched, plans, strict=True)]
     hours_at_most, hours, search_hours = (
-        sum(epochs * load.epoch_seconds / 3600 for epochs, load in zip(each, loads, strict=True))
+        sum(epochs * plan.epoch_seconds / 3600 for epochs, plan in zip(each, plans, strict=True))
         for each in (most, usual, searched)
     )
-    test_hours = sum(load.evaluated * load.evaluation_seconds / 3600 for load in loads)
+    test_hours = sum(plan.evaluated * plan.evaluation_seconds / 3600 for plan in plans)
     return Forecast(
-        trials=sum(load.trials for load in loads),
-        confirmations=sum(load.confirmations for load in loads),
+        trials=sum(plan.trials for plan in plans),
+        confirmations=sum(plan.confirmations for plan in plans),
         epochs=round(sum(usual)),
         epochs_at_most=sum(most),
         hours=hours / concurrency.trials + test_hours,
@@ -131,7 +139,7 @@ def forecast(loads: Sequence[StudyLoad], concurrency: Concurrency) -> Forecast:
         gpu_hours_at_most=hours_at_most * concurrency.gpus,
         search_hours=search_hours / concurrency.trials,
         search_gpu_hours=search_hours * concurrency.gpus,
-        evaluated=sum(load.evaluated for load in loads),
+        evaluated=sum(plan.evaluated for plan in plans),
         test_hours=test_hours,
     )
 
@@ -183,31 +191,6 @@ def limit_concurrency(
     return Concurrency(trials, name, gpus / fuse, fuse, min(fuse, math.ceil(trials / max(1, stacks))))
 
 
-POINTS = 10
-"""Most points of each study that are shown."""
-
-
-@dataclass(frozen=True)
-class StudyPlan:
-    """A study as it would be searched.
-
-    Attributes:
-        study: Name of the study.
-        trials: Number of trials of the study.
-        epochs: Epochs of a whole trial.
-        space: Parameter -> its bounds, in words.
-        points: The first points, suggested without any results, see ``sample_points``.
-        epoch_seconds: Measured, beside the trials that are fused with the trial; the mean of several losses.
-    """
-
-    study: str
-    trials: int
-    epochs: int
-    space: Mapping[str, str]
-    points: tuple[Mapping[str, Any], ...]
-    epoch_seconds: float
-
-
 @dataclass(frozen=True)
 class DryRun:
     """All that is known before a search.
@@ -257,29 +240,19 @@ def dry_run(
     concurrency = limit_concurrency(wanted, gpus, machine, trials, fuse)
     slower = _slower(experiment, workload, rates, concurrency.together)
     priors = [prior.get(cell.name, ()) for cell in cells]
-    plans = tuple(_plan(experiment, *each) for each in zip(cells, paces, slower, priors, strict=True))
     confirmations = experiment.most_confirmations()
+    # Without a confirmation, the winner of each dataset is evaluated.
     firsts = {cell.dataset: cell.name for cell in reversed(cells)}
-    loads = [
-        StudyLoad(
-            plan.study,
-            plan.trials,
-            confirmations[cell.name],
-            plan.epochs,
-            plan.epoch_seconds,
-            cell.scheduler,
-            # Without a confirmation, the winner of each dataset is evaluated.
-            confirmations[cell.name] if experiment.confirm else int(cell.name in firsts.values()),
-            # The queries of val are ranked as well.
-            2 * max(pace.evaluation_seconds for pace in measured),
-        )
-        for plan, cell, measured in zip(plans, cells, paces, strict=True)
-    ]
+    evaluated = confirmations if experiment.confirm else dict.fromkeys(firsts.values(), 1)
+    plans = tuple(
+        _plan(experiment, cell, timed, factor, points, confirmations[cell.name], evaluated.get(cell.name, 0))
+        for cell, timed, factor, points in zip(cells, paces, slower, priors, strict=True)
+    )
     return DryRun(
         experiment=experiment.name,
         studies=plans,
         concurrency=concurrency,
-        forecast=forecast(loads, concurrency),
+        forecast=forecast(plans, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
         notes=_notes(experiment, describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)),
@@ -317,7 +290,13 @@ def describe_bound(bound: Range | Values) -> str:
 
 
 def _plan(
-    experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float, prior: Sequence[PriorPoint]
+    experiment: Experiment,
+    cell: Cell,
+    paces: list["Pace"],
+    slower: float,
+    prior: Sequence[PriorPoint],
+    confirmations: int,
+    evaluated: int,
 ) -> StudyPlan:
     return StudyPlan(
         study=cell.name,
@@ -326,6 +305,11 @@ def _plan(
         space={name: describe_bound(bound) for name, bound in cell.space.bounds().items()},
         points=tuple(sample_points(experiment, cell, POINTS, prior)),
         epoch_seconds=slower * sum(pace.epoch_seconds for pace in paces) / len(paces),
+        expected_epochs=expected_epochs(cell.training.total_epochs, cell.scheduler),
+        confirmations=confirmations,
+        evaluated=evaluated,
+        # The queries of val are ranked as well.
+        evaluation_seconds=2 * max(pace.evaluation_seconds for pace in paces),
     )
 
 

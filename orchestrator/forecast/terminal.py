@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.forecast.dry_run import DryRun, StudyPlan
-from orchestrator.text.terminal import make_console
+from orchestrator.text.terminal import make_console, make_table
 from orchestrator.text.values import count_text, format_parameters
 
 
@@ -60,28 +60,17 @@ def duration(hours: float) -> str:
 
 
 def _space(study: StudyPlan) -> Table:
-    title = f"{study.study}: space"
-    table = Table(title=title, title_justify="left", min_width=len(title))
-    table.add_column("parameter")
-    table.add_column("where", overflow="fold")
-    for name, where in study.space.items():
-        table.add_row(Text(name), Text(where))
-    return table
+    return make_table(["parameter", "where"], list(study.space.items()), f"{study.study}: space")
 
 
 def _points(study: StudyPlan) -> Table:
-    title = f"{study.study}: the first {len(study.points)} points"
-    table = Table(title=title, title_justify="left", min_width=len(title))
-    table.add_column("point", justify="right")
-    for heading in ("suggested", "as parameters"):
-        table.add_column(heading, overflow="fold")
     has_prior = any("source" in point for point in study.points)
-    if has_prior:
-        table.add_column("from search.prior", overflow="fold")
+    headings = ["point", "suggested", "as parameters", *(["from search.prior"] if has_prior else [])]
+    rows = []
     for number, point in enumerate(study.points):
-        source = [Text(point.get("source", ""))] if has_prior else []
-        table.add_row(str(number), Text(format_parameters(point["params"])), Text(_stands_for(point)), *source)
-    return table
+        source = [point.get("source", "")] if has_prior else []
+        rows.append([str(number), format_parameters(point["params"]), _stands_for(point), *source])
+    return make_table(headings, rows, f"{study.study}: the first {len(study.points)} points")
 
 
 def _stands_for(point: Mapping[str, Any]) -> str:
@@ -90,10 +79,7 @@ def _stands_for(point: Mapping[str, Any]) -> str:
 
 
 def _plan(found: DryRun) -> Table:
-    table = Table(title=f"{found.experiment}: plan", title_justify="left")
-    table.add_column("study")
-    for heading in ("trials", "epochs each", "s/epoch"):
-        table.add_column(heading, justify="right")
-    for study in found.studies:
-        table.add_row(Text(study.study), str(study.trials), str(study.epochs), f"{study.epoch_seconds:.2f}")
-    return table
+    rows = [
+        [study.study, str(study.trials), str(study.epochs), f"{study.epoch_seconds:.2f}"] for study in found.studies
+    ]
+    return make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{found.experiment}: plan", texts=1)

@@ -22,7 +22,7 @@ from orchestrator.report.figures import (
     plain,
 )
 from orchestrator.report.studies import Study, by_dataset, leaders_of
-from orchestrator.results.weight_curves import POINTS, weight_curves
+from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
 from orchestrator.text.wording import metric_words, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
@@ -124,8 +124,8 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     triplet = f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}"
     traces: dict[str, list[Json]] = {}
     for name, loss, parameters, style in [*drawn, (triplet, *TRIPLET, _TRIPLET_STYLE)]:
-        for curve in weight_curves(loss, parameters):
-            traces.setdefault(curve.of, []).append(_weight_line(name, style, curve.weights, curve.peak))
+        for of, weights in weight_curves(loss, parameters).items():
+            traces.setdefault(of, []).append(_weight_line(name, style, *of_peak(weights)))
     for of in {"positive", "negative"} & set(traces):
         # While its hinge is active, the triplet loss gives positives and negatives weight 1 at any similarity.
         traces[of].append(_weight_line(triplet, _TRIPLET_STYLE, np.ones_like(POINTS), 1.0))

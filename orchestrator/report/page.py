@@ -30,8 +30,7 @@ from orchestrator.report.search_figures import (
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, studies_of
 from orchestrator.results.answer import Answer
-from orchestrator.results.answers import answers_of, chance_of
-from orchestrator.results.summary import Summary
+from orchestrator.results.answers import Summary, chance_of
 from orchestrator.text.values import count_text, duration_text
 from orchestrator.text.wording import metric_meaning, metric_name, printed
 from orchestrator.views.html import Fact
@@ -107,7 +106,7 @@ def build_page(
     studies, summary = studies_of(history), Summary(history)
     trials = list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
-    further = [goal.metric for goal in summary.analyses.objectives[1:]] if history.experiment else []
+    further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
     newest = history.spending.newest
     chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
     rows, answers = leaderboard(studies), _answers(summary)
@@ -139,14 +138,12 @@ def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Call
         PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]
         for dataset, verdict in summary.verdicts.items()
     }
-    space = cache(
-        lambda: {figure.key: figure for figure in space_figures(studies, summary.analyses.bands if begun else {})}
-    )
+    space = cache(lambda: {figure.key: figure for figure in space_figures(studies, summary.bands if begun else {})})
     return {
         "front": lambda: front_figure(summary.history, studies),
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
-        "budget": lambda: budget_figure(summary.analyses.equal_budget if begun else {}, studies),
+        "budget": lambda: budget_figure(summary.equal_budget if begun else {}, studies),
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
         "slices": lambda: space()["slices"],
@@ -161,7 +158,7 @@ def _answers(summary: Summary) -> dict[str, list[Answer]]:
     if not summary.history.trials:
         return {}
     groups: dict[str, list[Answer]] = {"": []}
-    for answer in answers_of(summary):
+    for answer in summary.answers:
         groups.setdefault(answer.dataset, []).append(answer)
     return {dataset: sorted(group, key=lambda answer: answer.key == CAVEATS) for dataset, group in groups.items()}
 

@@ -17,7 +17,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage
 from orchestrator.results.answer import Column, Table
 from orchestrator.results.candidates import Comparison, DatasetVerdict
-from orchestrator.results.trial_comparison import QueryRanks, compare_queries
+from orchestrator.results.trial_comparison import compare_queries
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import printed
 from orchestrator.views.html import policy, stylesheet, templates, theme
@@ -239,9 +239,9 @@ def compared_queries(
         Column("neither", "neither", "count"),
     )
     rows = tuple(
-        (way, found.depth, found.both, found.only_first, found.only_second, found.neither)
+        (way, *counts)
         for way, direction in zip(("an image", "a caption"), both, strict=True)
-        for found in direction.found
+        for counts in direction.found
     )
     compared = Queries(title, note, Table(columns, rows), folded=True)
     if not isinstance(data, str) and ranks[0][0].queries != data[0].queries_digest():
@@ -250,7 +250,9 @@ def compared_queries(
         return replace(compared, note=f"{note} {data}".strip())
     shown = _Shown(data[0], Pictures(data[1]))
     groups = {
-        f"{way}: {leader} is ahead by most": [_pair(one, (first, second), shown, way) for one in leads]
+        f"{way}: {leader} is ahead by most": [
+            _pair(query, {first: of_first, second: of_second}, shown, way) for query, of_first, of_second in leads
+        ]
         for way, direction in zip(WAYS, both, strict=True)
         for leader, leads in ((first, direction.gained), (second, direction.lost))
         if leads
@@ -272,13 +274,12 @@ def _ranks(history: History, candidate: str) -> list[Ranks]:
     return [Ranks.from_text(history.test_ranks[trial.id]) for trial in trials if trial.id in history.test_ranks]
 
 
-def _pair(found: QueryRanks, names: tuple[str, str], shown: _Shown, way: str) -> Query:
-    """Return a query with the image or a caption that belongs to it, and its rank by both candidates."""
-    ranks, owners = dict(zip(names, (found.first, found.second), strict=True)), shown.split.image_of_caption
+def _pair(number: int, ranks: Mapping[str, float], shown: _Shown, way: str) -> Query:
+    """Return a query with the image or a caption that belongs to it; ``number`` is the query's place in the split."""
+    owners = shown.split.image_of_caption
     if way == WAYS[0]:
-        answer = shown.caption(int((owners == found.query).argmax()), correct=True)
-        return Query(shown.image(found.query), ranks, [answer])
-    return Query(shown.caption(found.query), ranks, [shown.image(int(owners[found.query]), correct=True)])
+        return Query(shown.image(number), ranks, [shown.caption(int((owners == number).argmax()), correct=True)])
+    return Query(shown.caption(number), ranks, [shown.image(int(owners[number]), correct=True)])
 
 
 def find_pictures(dataset: str, data_root: Path) -> tuple[Pictures, str]:

@@ -20,9 +20,6 @@ References:
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +27,12 @@ from numpy.typing import NDArray
 from orchestrator.experiment.experiment import ANY, Cell, experiment_of, known_experiment
 from orchestrator.experiment.sections import Objective, Search
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, points_by_study, points_of, ranked
-from orchestrator.journal.trial import Stage, Trial
+from orchestrator.journal.points import Point, points_of, ranked
+from orchestrator.journal.trial import Stage
 from orchestrator.results.answer import Answer, Column, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
-from orchestrator.results.bands import Band, band_answers, bands
-from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.caveats import caveats, comparability
-from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
-from orchestrator.results.judged import JudgedVerdict, judged_answer
-from orchestrator.results.trends import trend_answer
-from orchestrator.results.winner import find_winning_points
-from orchestrator.text.values import count_text, value_text
+from orchestrator.results.equal_budget import GPU_HOURS, Json
+from orchestrator.text.values import count_text, duration_text, value_text
 from orchestrator.text.wording import metric_words, number_text, parameter_names, printed, setting_text, share_text
 from search_spaces import Range
 
@@ -70,162 +61,87 @@ BUDGETS = 4
 """Most numbers of trials at which losses are shown, each twice the number before."""
 
 
-@dataclass(frozen=True)
-class Analyses:
-    """The analyses of an experiment; each is computed when it is first asked for, and kept.
+def early_answer(dataset: str, data: Mapping[str, Json]) -> Answer | None:
+    """Return the answer about early epochs, from ``early_epochs`` of a dataset's studies; ``None`` without a study."""
+    if not data:
+        return None
+    headline, *notes = (text for study, early in data.items() for text in describe_early_epochs(study, early))
+    question = "Do early epochs rank trials like the last epoch?"
+    return Answer("early_epochs", dataset, question, headline, notes=tuple(notes), figure="early", data=data)
+
+
+def edges_answer(dataset: str, data: Mapping[str, Sequence[Json]]) -> Answer | None:
+    """Return the answer about ranges, from ``space_edges`` of a dataset's studies; ``None`` without a study."""
+    if not data:
+        return None
+    headline, *notes = (text for study, edges in data.items() for edge in edges for text in _edge(study, edge))
+    return Answer("edges", dataset, "Were the ranges wide enough?", headline, notes=tuple(notes), data=data)
+
+
+def optimism_answer(dataset: str, found: Json | None, winner: str | None) -> Answer | None:
+    """Return the answer about the optimism of a search; ``None`` where its excess is not known.
 
     Args:
-        history: History of the experiment, which does not change as long as the analyses are in use.
+        dataset: Name of the dataset.
+        found: See ``optimism_of``.
+        winner: Label of the winner, where there is a verdict.
     """
+    if found is None or found["excess"] is None:
+        return None
+    metric, unit = found["metric"], metric_words(found["metric"])
 
-    history: History
+    def changed(who: str, excess: float, ends: str = "") -> str:
+        verb = "lost" if excess >= 0 else "gained"
+        return f"From the search to fresh seeds {who} {verb} {number_text(abs(excess), metric)} {unit}{ends}."
 
-    @cached_property
-    def equal_budget(self) -> Mapping[str, Json]:
-        """Dataset -> see ``equal_budgets``."""
-        return equal_budgets(self.history)
-
-    @cached_property
-    def optimism(self) -> Mapping[str, Json]:
-        """Dataset -> see ``optimism_of``."""
-        return optimism_of(self.history)
-
-    @cached_property
-    def objectives(self) -> Sequence[Objective]:
-        """See ``goals_of``."""
-        return goals_of(self.history)
-
-    @cached_property
-    def fronts(self) -> Mapping[str, Sequence[Point]]:
-        """Dataset -> Pareto front, where there are several objectives."""
-        return pareto_fronts(self.history, self.objectives) if len(self.objectives) > 1 else {}
-
-    @cached_property
-    def studies(self) -> Mapping[str, Sequence[Point]]:
-        """Study -> its settings."""
-        return points_by_study(self.history.trials.values())
-
-    @cached_property
-    def early_epochs(self) -> Mapping[str, Json]:
-        """Study -> see ``early_epochs``."""
-        return early_epochs(self.history, self.studies)
-
-    @cached_property
-    def edges(self) -> Mapping[str, Sequence[Json]]:
-        """Study -> see ``space_edges``."""
-        return space_edges(self.history, self.studies)
-
-    @cached_property
-    def bands(self) -> Mapping[str, Band]:
-        """Study -> its surface with the set of best settings, where there are enough trials, see ``bands``."""
-        return bands(self.history)
-
-    @cached_property
-    def _compared(self) -> Mapping[str, Sequence[str]]:
-        return comparability(self.history)
-
-    def answers(
-        self,
-        dataset: str,
-        verdict: DatasetVerdict | None,
-        trends: Sequence[Json] = (),
-        judged: Sequence[JudgedVerdict] = (),
-    ) -> list[Answer]:
-        """Return the answers about a dataset, without those that have nothing to say.
-
-        Args:
-            dataset: Name of the dataset.
-            verdict: Its verdict, where its confirmation is over.
-            trends: See ``trends_of``.
-            judged: See ``judged_verdicts``.
-        """
-        winner = _winner_of(verdict) or _searched_best(self.history, dataset)
-        answers = (
-            self._front(dataset),
-            *band_answers(dataset, list(_of_dataset(self.bands, self._trials(dataset)).values()), winner),
-            trend_answer(dataset, trends),
-            judged_answer(dataset, judged),
-            self._equal_budget(dataset),
-            self._optimism(dataset, verdict),
-            self._early(dataset),
-            self._edges(dataset),
-            self._caveats(dataset),
-        )
-        return [answer for answer in answers if answer is not None]
-
-    def caveats(self, dataset: str) -> list[str]:
-        """Return all sentences that qualify a dataset's results: of trials, early epochs, ranges and settings."""
-        answers = (self._caveats(dataset), self._early(dataset), self._edges(dataset))
-        return [sentence for answer in answers if answer is not None for sentence in answer.sentences]
-
-    def _trials(self, dataset: str) -> list[Trial]:
-        return [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
-
-    def _caveats(self, dataset: str) -> Answer | None:
-        notes = (*caveats(self._trials(dataset)), *self._compared.get(dataset, ()))
-        return Answer("caveats", dataset, "What limits these results?", "", notes=notes) if notes else None
-
-    def _early(self, dataset: str) -> Answer | None:
-        data = _of_dataset(self.early_epochs, self._trials(dataset))
-        if not data:
-            return None
-        headline, *notes = (text for study, early in data.items() for text in describe_early_epochs(study, early))
-        question = "Do early epochs rank trials like the last epoch?"
-        return Answer("early_epochs", dataset, question, headline, notes=tuple(notes), figure="early", data=data)
-
-    def _edges(self, dataset: str) -> Answer | None:
-        data = _of_dataset(self.edges, self._trials(dataset))
-        if not data:
-            return None
-        headline, *notes = (text for study, edges in data.items() for edge in edges for text in _edge(study, edge))
-        return Answer("edges", dataset, "Were the ranges wide enough?", headline, notes=tuple(notes), data=data)
-
-    def _equal_budget(self, dataset: str) -> Answer | None:
-        found = self.equal_budget.get(dataset)
-        return None if found is None else equal_budget_answer(dataset, found)
-
-    def _optimism(self, dataset: str, verdict: DatasetVerdict | None) -> Answer | None:
-        found = self.optimism.get(dataset)
-        if found is None or found["excess"] is None:
-            return None
-        winner = None if verdict is None or verdict.winner is None else verdict.winner.candidate.label
-        headline, *notes = describe_optimism(found, winner)
-        return Answer(
-            "optimism",
-            dataset,
-            "How optimistic was the search?",
-            headline,
-            numbers={"excess": found["excess"]},
-            notes=tuple(notes),
-            data=found,
-        )
-
-    def _front(self, dataset: str) -> Answer | None:
-        front, goals = self.fronts.get(dataset, ()), self.objectives
-        if not front:
-            return None
-        columns = [
-            Column("trial", "trial"),
-            Column("model", "model", hidden=True),
-            Column("loss", "loss", hidden=True),
-            Column("name", "loss"),
-            Column("setting", "setting"),
-            *(Column(goal.metric, metric_words(goal.metric), unit=goal.metric, decimals=2) for goal in goals),
-        ]
-        rows: list[Sequence[TableCell]] = []
-        for point in front:
-            config, values = point.first.config, values_at_best(point, goals)
-            about = (point.first.id, config.model, config.loss, printed(config.loss))
-            setting = setting_text(point.first.parameters)
-            rows.append((*about, setting, *(values.get(goal.metric) for goal in goals)))
-        headline, *notes = _front_sentences(goals)
-        question = "Which settings are on the Pareto front?"
-        table = table_of(columns, rows)
-        return Answer("pareto", dataset, question, headline, table=table, notes=tuple(notes), figure="front")
+    said = []
+    candidates = {one["trial"]: one for one in found["candidates"]}
+    if winner in candidates:
+        search, fresh = candidates[winner]["search"], candidates[winner]["fresh"]
+        ends = f" ({number_text(search, metric)} to {number_text(fresh, metric)})"
+        said.append(changed("the winner", search - fresh, ends))
+    if len(candidates) > 1 or not said:
+        said.append(changed(f"{count_text(len(candidates), 'candidate')}", found["excess"], " on average"))
+    headline, *notes = said
+    return Answer(
+        "optimism",
+        dataset,
+        "How optimistic was the search?",
+        headline,
+        numbers={"excess": found["excess"]},
+        notes=tuple(notes),
+        data=found,
+    )
 
 
-def equal_budget_answer(dataset: str, found: Json) -> Answer:
-    """Return the answer about a dataset's losses at equal budgets, from ``equal_budgets``."""
+def front_answer(dataset: str, front: Sequence[Point], goals: Sequence[Objective]) -> Answer | None:
+    """Return the answer about a dataset's Pareto front; ``None`` without a front."""
+    if not front:
+        return None
+    columns = [
+        Column("trial", "trial"),
+        Column("model", "model", hidden=True),
+        Column("loss", "loss", hidden=True),
+        Column("name", "loss"),
+        Column("setting", "setting"),
+        *(Column(goal.metric, metric_words(goal.metric), unit=goal.metric, decimals=2) for goal in goals),
+    ]
+    rows: list[Sequence[TableCell]] = []
+    for point in front:
+        config, values = point.first.config, values_at_best(point, goals)
+        about = (point.first.id, config.model, config.loss, printed(config.loss))
+        setting = setting_text(point.first.parameters)
+        rows.append((*about, setting, *(values.get(goal.metric) for goal in goals)))
+    headline, *notes = _front_sentences(goals)
+    question = "Which settings are on the Pareto front?"
+    table = table_of(columns, rows)
+    return Answer("pareto", dataset, question, headline, table=table, notes=tuple(notes), figure="front")
+
+
+def equal_budget_answer(dataset: str, found: Json | None) -> Answer | None:
+    """Return the answer about a dataset's losses at equal budgets, from ``equal_budgets``; ``None`` without them."""
+    if found is None:
+        return None
     names = loss_names(found)
     compared = {comparison["other"]: comparison for comparison in found["comparisons"]}
     most = max(curve["candidates"] for curve in found["losses"])
@@ -296,41 +212,21 @@ def _comparison(comparison: Json, found: Json, names: Mapping[str, str]) -> list
 
 
 def _crossings(comparison: Json, found: Json, names: Mapping[str, str]) -> Iterator[str]:
-    """Yield where two curves cross, a sentence for each unit of the budget."""
+    """Yield where two curves cross, a sentence for the units of the budget that agree about the loss ahead."""
     pair = {comparison["first"]: comparison["other"], comparison["other"]: comparison["first"]}
     if not any(comparison["crossings"].values()):
         yield f"{names[comparison['first']]} leads at every budget that both losses had."
+    budgets: dict[tuple[str, bool], list[str]] = {}
     for unit, places in comparison["crossings"].items():
         if places:
             *before, last = places
-            budget = found["hours_are"] if unit == "hours" else unit
-            at = value_text(last["at"]) if unit == "hours" else str(math.ceil(last["at"]))
-            fewer = "the lead changes" if before else f"{names[pair[last['ahead']]]} leads"
-            yield f"{names[last['ahead']]} leads from {at} {budget} on; with fewer, {fewer}."
-
-
-def describe_optimism(found: Json, winner: str | None) -> list[str]:
-    """Return sentences about the optimism of a search whose ``excess`` is known.
-
-    Args:
-        found: See ``optimism_of``.
-        winner: Label of the winner, where there is a verdict.
-    """
-    metric, unit = found["metric"], metric_words(found["metric"])
-
-    def changed(who: str, excess: float, ends: str = "") -> str:
-        verb = "lost" if excess >= 0 else "gained"
-        return f"From the search to fresh seeds {who} {verb} {number_text(abs(excess), metric)} {unit}{ends}."
-
-    said = []
-    candidates = {one["trial"]: one for one in found["candidates"]}
-    if winner in candidates:
-        search, fresh = candidates[winner]["search"], candidates[winner]["fresh"]
-        ends = f" ({number_text(search, metric)} to {number_text(fresh, metric)})"
-        said.append(changed("the winner", search - fresh, ends))
-    if len(candidates) > 1 or not said:
-        said.append(changed(f"{count_text(len(candidates), 'candidate')}", found["excess"], " on average"))
-    return said
+            of = "GPU time" if found["hours_are"] == GPU_HOURS else "training time"
+            at = f"{duration_text(3600 * last['at'])} of {of}" if unit == "hours" else f"{math.ceil(last['at'])} {unit}"
+            budgets.setdefault((last["ahead"], bool(before)), []).append(at)
+    for (ahead, is_repeated), (first, *others) in budgets.items():
+        further = f" ({', '.join(others)})" if others else ""
+        before_that = "the lead changes" if is_repeated else f"{names[pair[ahead]]} leads"
+        yield f"{names[ahead]} leads from {first}{further} on; with less, {before_that}."
 
 
 def rank_correlations(settings: Iterable[Point]) -> tuple[int, dict[int, float]]:
@@ -494,18 +390,6 @@ def log_ranges(history: History) -> Mapping[str, Mapping[str, bool]]:
     }
 
 
-def _winner_of(verdict: DatasetVerdict | None) -> tuple[str, str] | None:
-    """Return model and loss of a verdict's winner."""
-    standing = verdict.winner if verdict is not None else None
-    return None if standing is None else (standing.candidate.model, standing.candidate.loss)
-
-
-def _searched_best(history: History, dataset: str) -> tuple[str, str] | None:
-    """Return model and loss of the best setting of a dataset's search."""
-    best = find_winning_points(history).get(dataset)
-    return None if best is None else (best.first.config.model, best.first.config.loss)
-
-
 def goals_of(history: History) -> tuple[Objective, ...]:
     """Return the objectives of an experiment, the metric that names the winner first."""
     search = history.experiment.values.get("search", {})
@@ -552,9 +436,3 @@ def _front_sentences(objectives: Sequence[Objective]) -> list[str]:
         f"Objectives: {', '.join(goals)}.",
         "Values are of each training's best epoch; of several trainings of a setting, their mean.",
     ]
-
-
-def _of_dataset(studies: Mapping[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
-    """Return the entries of the studies to which the trials belong."""
-    names = {trial.study for trial in trials}
-    return {name: value for name, value in studies.items() if name in names}

@@ -1,26 +1,46 @@
-"""All answers of an experiment, in the order in which people ask: first over the datasets, then for each dataset.
+"""The results of an experiment, a pure function of its history, and its answers in the order in which people ask.
 
-A dataset's answers are those about losses and coefficients, and then those of ``analyses``.
-
-Over several datasets: the winners, whether the order of losses is the same everywhere, and the mean ranks. Of a dataset
-whose confirmation is over: ``questions``. Before that: the best of each loss in the search, called unconfirmed.
+First come the answers over several datasets: the winners, whether the order of losses is the same everywhere, and the
+mean ranks. Then come the answers of each dataset: of a confirmation that is over those of ``questions``, before that
+the best of each loss in the search, called unconfirmed; and then what the history says beside.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from orchestrator.experiment.sections import Objective
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, best_points, points_of
+from orchestrator.journal.points import Point, best_points, points_by_study, points_of
+from orchestrator.journal.trial import Trial
+from orchestrator.results.analyses import (
+    early_answer,
+    early_epochs,
+    edges_answer,
+    equal_budget_answer,
+    front_answer,
+    goals_of,
+    optimism_answer,
+    pareto_fronts,
+    space_edges,
+    values_at_best,
+)
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
+from orchestrator.results.bands import Band, band_answers, bands
 from orchestrator.results.candidates import DatasetVerdict, Standing
-from orchestrator.results.confirmation import race_names
+from orchestrator.results.caveats import caveats, comparability
+from orchestrator.results.confirmation import Confirmation, confirmations, race_names
 from orchestrator.results.crossed import Runs
-from orchestrator.results.datasets import LEVEL, interaction_test, mean_ranks
+from orchestrator.results.datasets import FEW, LEVEL, interaction_test, mean_ranks
+from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
+from orchestrator.results.judged import judged_answer, judged_verdicts
 from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions, quantity_of
-from orchestrator.results.race import describe_race
-from orchestrator.results.summary import Summary, trial_row
+from orchestrator.results.race import Race, describe_race
+from orchestrator.results.trends import trend_answer, trends_of
+from orchestrator.results.winner import Winner, best_metrics, identity_of, winners_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import BRIEF, listed, metric_words, number_text, p_equals, printed, setting_text
 from trainables.ranks import Ranks, chance_rsum
@@ -32,18 +52,180 @@ WINNERS, ORDER, RANKS = "winners", "order", "ranks"
 """Keys of the answers over several datasets."""
 
 
-def answers_of(summary: Summary) -> list[Answer]:
-    """Return all answers of an experiment in any state."""
-    answers = over_datasets(summary) if len(summary.datasets) > 1 else []
-    for dataset in summary.datasets:
-        answers += [*dataset_answers(summary, dataset), *analyses_of(summary, dataset)]
-    return answers
+@dataclass(frozen=True)
+class Summary:
+    """The results of an experiment so far, without the list of its trials.
+
+    Each result is computed when it is first asked for, and kept: of thousands of trials some results take a while, and
+    most readers ask for few.
+
+    Args:
+        history: History of the experiment, which does not change as long as the summary is in use.
+    """
+
+    history: History
+
+    @cached_property
+    def winners(self) -> Mapping[str, Winner]:
+        """Dataset -> winner."""
+        return winners_of(self.history, self.confirmations)
+
+    @cached_property
+    def confirmations(self) -> Mapping[str, Confirmation]:
+        """Dataset -> confirmation, where any was planned or begun."""
+        return confirmations(self.history)
+
+    @cached_property
+    def verdicts(self) -> Mapping[str, DatasetVerdict]:
+        """Dataset -> verdict, where the confirmation of the dataset is over."""
+        return {dataset: one.verdict for dataset, one in self.confirmations.items() if one.is_over}
+
+    @cached_property
+    def races(self) -> Mapping[str, Race]:
+        """Dataset -> race, where the confirmation of the dataset is a race."""
+        return {dataset: one.race for dataset, one in self.confirmations.items() if one.is_raced}
+
+    @cached_property
+    def trends(self) -> Mapping[str, Sequence[Json]]:
+        """Dataset with a verdict -> trends over the parameter of ``confirm.each_of``; empty without one."""
+        confirm = self.history.experiment.confirm
+        if confirm is None or confirm.each_of is None:
+            return {}
+        return {dataset: trends_of(verdict, confirm.each_of) for dataset, verdict in self.verdicts.items()}
+
+    @cached_property
+    def judged(self) -> Mapping[str, Answer | None]:
+        """Dataset with a verdict -> whether the verdict holds by people's judgements; ``None`` without judgements."""
+        return {
+            dataset: judged_answer(verdict, judged_verdicts(self.confirmations[dataset]))
+            for dataset, verdict in self.verdicts.items()
+        }
+
+    @cached_property
+    def equal_budget(self) -> Mapping[str, Json]:
+        """Dataset -> see ``equal_budgets``."""
+        return equal_budgets(self.history)
+
+    @cached_property
+    def optimism(self) -> Mapping[str, Json]:
+        """Dataset -> see ``optimism_of``."""
+        return optimism_of(self.history)
+
+    @cached_property
+    def objectives(self) -> Sequence[Objective]:
+        """See ``goals_of``."""
+        return goals_of(self.history)
+
+    @cached_property
+    def fronts(self) -> Mapping[str, Sequence[Point]]:
+        """Dataset -> Pareto front, where there are several objectives."""
+        return pareto_fronts(self.history, self.objectives) if len(self.objectives) > 1 else {}
+
+    @cached_property
+    def studies(self) -> Mapping[str, Sequence[Point]]:
+        """Study -> its settings."""
+        return points_by_study(self.history.trials.values())
+
+    @cached_property
+    def early_epochs(self) -> Mapping[str, Json]:
+        """Study -> see ``early_epochs``."""
+        return early_epochs(self.history, self.studies)
+
+    @cached_property
+    def edges(self) -> Mapping[str, Sequence[Json]]:
+        """Study -> see ``space_edges``."""
+        return space_edges(self.history, self.studies)
+
+    @cached_property
+    def bands(self) -> Mapping[str, Band]:
+        """Study -> its surface with the set of best settings, where there are enough trials, see ``bands``."""
+        return bands(self.history)
+
+    @cached_property
+    def _comparability(self) -> Mapping[str, Sequence[str]]:
+        return comparability(self.history)
+
+    @cached_property
+    def datasets(self) -> Sequence[str]:
+        """Datasets with a trial, in the order of their first trials."""
+        return list(dict.fromkeys(trial.config.dataset for trial in self.history.trials.values()))
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """All answers of the experiment, in any state."""
+        answers = over_datasets(self) if len(self.datasets) > 1 else []
+        for dataset in self.datasets:
+            answers += [*dataset_answers(self, dataset), *analyses_of(self, dataset)]
+        return answers
+
+    @cached_property
+    def caveats(self) -> Mapping[str, Sequence[str]]:
+        """Dataset -> all sentences that qualify its results: of trials, early epochs, ranges and settings."""
+        return {
+            dataset: [text for answer in self.qualifying(dataset) if answer is not None for text in answer.sentences]
+            for dataset in self.datasets
+        }
+
+    def qualifying(self, dataset: str) -> tuple[Answer | None, Answer | None, Answer | None]:
+        """Return the answers about caveats, early epochs and ranges of a dataset."""
+        trials = [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
+        notes = (*caveats(trials), *self._comparability.get(dataset, ()))
+        return (
+            Answer("caveats", dataset, "What limits these results?", "", notes=notes) if notes else None,
+            early_answer(dataset, self.of_dataset(self.early_epochs, dataset)),
+            edges_answer(dataset, self.of_dataset(self.edges, dataset)),
+        )
+
+    def of_dataset(self, of_study: Mapping[str, Any], dataset: str) -> dict[str, Any]:
+        """Return the entries of the studies on a dataset."""
+        studies = {trial.study for trial in self.history.trials.values() if trial.config.dataset == dataset}
+        return {study: value for study, value in of_study.items() if study in studies}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as plain values for JSON."""
+        history = self.history
+        return {
+            "experiment": history.name,
+            "pareto": {dataset: list(map(self._on_front, front)) for dataset, front in self.fronts.items()},
+            "metric": history.metric,
+            "objectives": [goal.model_dump() for goal in self.objectives],
+            "ended_by": history.ended_by,
+            "winners": {dataset: winner.to_dict() for dataset, winner in self.winners.items()},
+            "verdicts": [verdict.to_dict() for verdict in self.verdicts.values()],
+            "races": {dataset: race.to_dict() for dataset, race in self.races.items()},
+            "equal_budget": dict(self.equal_budget),
+            "optimism": dict(self.optimism),
+            "trends": {dataset: list(trends) for dataset, trends in self.trends.items()},
+            "judged": {name: [] if found is None else found.data["judged"] for name, found in self.judged.items()},
+            "confirm_looks": dict(history.confirm_looks),
+            "test_openings": dict(history.test_openings),
+            "caveats": {dataset: list(sentences) for dataset, sentences in self.caveats.items()},
+            "early_epochs": dict(self.early_epochs),
+        }
+
+    def _on_front(self, point: Point) -> dict[str, Any]:
+        return {"trial": point.first.id, **identity_of(point.first), **values_at_best(point, self.objectives)}
 
 
 def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     """Return what the analyses say about a dataset, and how a race gave out its seeds."""
-    trends, judged = summary.trends.get(dataset, ()), summary.judged.get(dataset, ())
-    answers = summary.analyses.answers(dataset, summary.verdicts.get(dataset), trends, judged)
+    verdict, trends = summary.verdicts.get(dataset), summary.trends.get(dataset, ())
+    qualifying, early, edges = summary.qualifying(dataset)
+    label = None if verdict is None or verdict.winner is None else verdict.winner.candidate.label
+    config = summary.winners[dataset].setting.config if dataset in summary.winners else None
+    winner = None if config is None else (config.model, config.loss)
+    found = (
+        front_answer(dataset, summary.fronts.get(dataset, ()), summary.objectives),
+        *band_answers(dataset, list(summary.of_dataset(summary.bands, dataset).values()), winner),
+        trend_answer(dataset, trends),
+        summary.judged.get(dataset),
+        equal_budget_answer(dataset, summary.equal_budget.get(dataset)),
+        optimism_answer(dataset, summary.optimism.get(dataset), label),
+        early,
+        edges,
+        qualifying,
+    )
+    answers = [answer for answer in found if answer is not None]
     if dataset in summary.races:
         race = summary.races[dataset]
         headline, *notes = describe_race(race, summary.history.metric, race_names(summary.history, race))
@@ -251,13 +433,12 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
     found = mean_ranks(scores)
     if found is None:
         return []
-    best, *_ = found.mean_ranks
-    tied = found.tied_with_best()
-    difference = number_text(found.critical_difference)
-    headline = f"{printed(best)} has the best mean rank, {number_text(found.mean_ranks[best])}."
-    rest = len(found.mean_ranks) - len(tied)
+    ranks, critical = found
+    best = next(iter(ranks))
+    headline = f"{printed(best)} has the best mean rank, {number_text(ranks[best])}."
+    rest = sum(rank - ranks[best] > critical for rank in ranks.values())
     apart = f"{count_text(rest, 'loss')} differ from it significantly" if rest else "no loss differs significantly"
-    few = f" {found.datasets} datasets are few for this test." if found.is_few else ""
+    few = f" {len(scores)} datasets are few for this test." if len(scores) < FEW else ""
     columns = [
         Column("loss", "loss", hidden=True),
         Column("name", "loss"),
@@ -265,8 +446,7 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
         *(Column(dataset, printed(dataset), unit="rank", decimals=1) for dataset in scores),
     ]
     rows: list[Sequence[Cell]] = [
-        (loss, printed(loss), rank, *(values[loss] for values in scores.values()))
-        for loss, rank in found.mean_ranks.items()
+        (loss, printed(loss), rank, *(values[loss] for values in scores.values())) for loss, rank in ranks.items()
     ]
     return [
         Answer(
@@ -274,9 +454,9 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
             "",
             "Which losses are best on average?",
             headline,
-            numbers={"critical_difference": found.critical_difference},
+            numbers={"critical_difference": critical},
             table=table_of(columns, rows),
-            notes=(f"The critical difference of mean ranks is {difference}: {apart}.{few}",),
+            notes=(f"The critical difference of mean ranks is {number_text(critical)}: {apart}.{few}",),
         )
     ]
 
@@ -292,6 +472,23 @@ def chance_of(summary: Summary, dataset: str) -> float | None:
 def summarise(history: History) -> dict[str, Any]:
     """Return the content of ``summary.json``: results, ``answers``, and ``trials``, the list of all trials."""
     summary = Summary(history)
-    answers = [answer.to_dict() for answer in answers_of(summary)]
+    answers = [answer.to_dict() for answer in summary.answers]
     trials = [trial_row(trial, history) for trial in history.trials.values()]
     return {**summary.to_dict(), "answers": answers, "trials": trials}
+
+
+def trial_row(trial: Trial, history: History) -> dict[str, Any]:
+    """Return a trial as an entry of ``trials`` in ``summary.json``."""
+    return {
+        "trial": trial.id,
+        "stage": str(trial.stage),
+        "candidate": trial.candidate,
+        **identity_of(trial),
+        "state": history.standing(trial),
+        "epochs": trial.last_epoch,
+        "best_epoch": trial.best_epoch,
+        "epochs_to_95": trial.epochs_to_95(),
+        "best": best_metrics(trial, ""),
+        "retries": trial.retries,
+        "error": trial.error,
+    }

@@ -23,19 +23,19 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answer import Answer, Column, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
 from orchestrator.results.surface import Array, Observed, Surface, spread_of, value_at_end
-from orchestrator.text.values import count_text, short_names, value_text
+from orchestrator.text.values import count_text, value_text
 from orchestrator.text.wording import (
     decimals_of,
     interval_text,
     listed,
     metric_name,
     number_text,
+    parameter_names,
     printed,
     setting_text,
-    share_text,
 )
 from search_spaces import Range, StudySpace, Values
-from search_spaces.space import is_number
+from trainables.feasibility import is_number
 
 BEST_SETTINGS, EFFECTS = "best_settings", "effects"
 """Keys of the answers."""
@@ -54,6 +54,15 @@ WIDE = 10.0
 
 TOGETHER = 0.5
 """Correlation of two parameters within the set from which on they must be chosen together."""
+
+ABOUT = (
+    Column("study", "study", hidden=True),
+    Column("loss", "loss", hidden=True),
+    Column("name", "loss"),
+    Column("parameter", "parameter", hidden=True),
+    Column("shown", "parameter"),
+)
+"""First columns of both tables, one row for each parameter of a study; ``Band.about`` fills them."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +118,9 @@ class Band:
     @cached_property
     def together(self) -> list[tuple[str, str, float]]:
         """Pairs of parameters that must be chosen together, with their correlation within the set, strongest first."""
-        inside = self._inside
-        if len(self.bounds) < 2:
-            return []
         with np.errstate(invalid="ignore"):
             # NaN where the set has a single value of a parameter; it is below every limit.
-            likeness = np.atleast_2d(np.corrcoef(inside.T))
+            likeness = np.atleast_2d(np.corrcoef(self._inside.T))
         pairs = [
             (first, second, float(likeness[row, column]))
             for (row, first), (column, second) in combinations(enumerate(self.bounds), 2)
@@ -124,11 +130,8 @@ class Band:
     @cached_property
     def changes(self) -> dict[str, Quantity]:
         """Parameter -> how much the expected value changes over its range, with its 95 % interval."""
-        found = {}
-        for place, name in enumerate(self.bounds):
-            value, low, high = self.surface.change(place)
-            found[name] = Quantity(value, None, low, high)
-        return found
+        found = {name: self.surface.change(place) for place, name in enumerate(self.bounds)}
+        return {name: Quantity(value, None, low, high) for name, (value, low, high) in found.items()}
 
     @cached_property
     def matters(self) -> list[str]:
@@ -142,19 +145,18 @@ class Band:
         return Quantity(float(mean[0]), None, float(low[0]), float(high[0]))
 
     @cached_property
-    def of_best(self) -> Quantity:
-        """The expected value of the best trial's setting."""
-        return self.expected(place_of(self.bounds, self.best.first))
+    def names(self) -> dict[str, str]:
+        """Parameter -> its printed name."""
+        return parameter_names(self.bounds)
+
+    def about(self, parameter: str) -> tuple[str, ...]:
+        """Return the first cells of a parameter's row, see ``ABOUT``."""
+        return self.study, self.loss, printed(self.loss), parameter, self.names[parameter]
 
     @property
     def of(self) -> tuple[str, str]:
         """Model and loss of the study."""
         return self.best.first.config.model, self.loss
-
-    @property
-    def settings(self) -> int:
-        """Number of settings that the surface rests on."""
-        return self.known + self.stopped + self.diverged
 
     @property
     def _inside(self) -> Array:
@@ -288,11 +290,7 @@ def _best_settings(dataset: str, found: Sequence[Band], winner: tuple[str, str] 
     first, metric = found[0], found[0].metric
     notes = [] if winner in (None, first.of) else [_of_another(first, winner[1])]
     columns = [
-        Column("study", "study", hidden=True),
-        Column("loss", "loss", hidden=True),
-        Column("name", "loss"),
-        Column("parameter", "parameter", hidden=True),
-        Column("shown", "parameter"),
+        *ABOUT,
         Column("range", "best settings"),
         Column("low", "from", unit="number", hidden=True),
         Column("high", "to", unit="number", hidden=True),
@@ -306,8 +304,8 @@ def _best_settings(dataset: str, found: Sequence[Band], winner: tuple[str, str] 
         setting = band.expected(band.surface.safest)
         for place, (name, (low, high)) in enumerate(band.ranges.items()):
             at = (in_two_digits(band.setting[name]), value_text(band.best.first.params[name]))
-            about = (band.study, band.loss, printed(band.loss), name, _shown(name), _range(band, name), low, high, *at)
-            rows.append((*about, *((setting, band.surface.share) if place == 0 else (None, None))))
+            whole = (setting, band.surface.share) if place == 0 else (None, None)
+            rows.append((*band.about(name), _range(band, name), low, high, *at, *whole))
     return Answer(
         BEST_SETTINGS,
         dataset,
@@ -322,44 +320,41 @@ def _best_settings(dataset: str, found: Sequence[Band], winner: tuple[str, str] 
 
 def _of_another(band: Band, winner: str) -> str:
     return (
-        f"These are settings of {printed(band.loss)}. {printed(winner)}, the winner's loss, has too few trials: "
-        f"{FEWEST} are needed, {FEWEST_KNOWN} of them trained to the end."
+        f"These are settings of {printed(band.loss)}. {printed(winner)}, the winner's loss, has no surface: that needs "
+        f"{FEWEST} settings of numbers, {FEWEST_KNOWN} of them trained to the end."
     )
 
 
 def _headline(band: Band) -> str:
     name = printed(band.loss)
-    if len(band.whole) == len(band.bounds) and band.surface.share >= WHOLE:
-        return f"No setting of {name} in its ranges is shown to be worse than the best."
     if len(band.whole) == len(band.bounds):
         return f"No range of {name} can be narrowed: settings all over it do not differ significantly from the best."
     parts = [_range(band, one) for one in band.bounds if one not in band.whole]
-    whole = [_shown(one) for one in band.bounds if one in band.whole]
+    whole = [band.names[one] for one in band.bounds if one in band.whole]
     parts += [f"any {listed(whole)}"] if whole else []
     return f"{name} settings with {listed(parts)} do not differ significantly from the best."
 
 
 def _range(band: Band, name: str) -> str:
     if name in band.whole:
-        return f"any {_shown(name)}"
+        return f"any {band.names[name]}"
     low, high = (in_two_digits(end) for end in band.ranges[name])
-    return f"{_shown(name)} {low}" + ("" if low == high else f" to {high}")
+    return f"{band.names[name]} {low}" + ("" if low == high else f" to {high}")
 
 
 def _notes(band: Band) -> Iterator[str]:
     metric, name = band.metric, metric_name(band.metric)
 
-    def expected(value: Quantity) -> str:
-        return _with_interval(value, metric, f"{name}, 95 % interval")
+    def expected(place: Array) -> str:
+        return _with_interval(band.expected(place), metric, f"{name}, 95 % interval")
 
     setting = setting_text({one: float(in_two_digits(value)) for one, value in band.setting.items()})
-    yield f"Setting to use: {setting}; expected are {expected(band.expected(band.surface.safest))}."
+    yield f"Setting to use: {setting}; expected are {expected(band.surface.safest)}."
     reached = number_text(band.best.value or 0.0, metric)
-    yield f"The best trial reached {reached}; expected are {expected(band.of_best)}."
+    yield f"The best trial reached {reached}; expected are {expected(place_of(band.bounds, band.best.first))}."
     for first, second, likeness in band.together[:2]:
-        one, other, needed = _shown(first), _shown(second), "larger" if likeness > 0 else "smaller"
+        one, other, needed = band.names[first], band.names[second], "larger" if likeness > 0 else "smaller"
         yield f"Choose {one} and {other} together: a larger {one} needs a {needed} {other}."
-    yield f"These settings are {share_text(band.surface.share)} of the searched space."
     yield f"The surface rests on {_basis(band)}."
 
 
@@ -373,11 +368,7 @@ def _basis(band: Band) -> str:
 def _effects(dataset: str, found: Sequence[Band]) -> Answer:
     metric = found[0].metric
     columns = [
-        Column("study", "study", hidden=True),
-        Column("loss", "loss", hidden=True),
-        Column("name", "loss"),
-        Column("parameter", "parameter", hidden=True),
-        Column("shown", "parameter"),
+        *ABOUT,
         Column("bound", "range"),
         Column("change", f"change of {metric.replace('/', ' ')}", unit=metric, shows="apart"),
         Column("effect", "effect"),
@@ -386,8 +377,7 @@ def _effects(dataset: str, found: Sequence[Band]) -> Answer:
     for band in found:
         for name in sorted(band.bounds, key=lambda one: -band.changes[one].value):
             effect = "yes" if name in band.matters else "not shown"
-            about = (band.study, band.loss, printed(band.loss), name, _shown(name), str(band.bounds[name]))
-            rows.append((*about, band.changes[name], effect))
+            rows.append((*band.about(name), str(band.bounds[name]), band.changes[name], effect))
     headline, *notes = _effect_sentences(found[0])
     question = "Which coefficients matter?"
     notes.append("A change is measured with the other coefficients at the setting to use.")
@@ -398,10 +388,10 @@ def _effect_sentences(band: Band) -> Iterator[str]:
     metric, name, loss = band.metric, metric_name(band.metric), printed(band.loss)
     for parameter in band.matters:
         size = _with_interval(band.changes[parameter], metric, f"{name}, 95 % CI")
-        yield f"{loss}: {_shown(parameter)} changes the value by {size}, over its range."
+        yield f"{loss}: {band.names[parameter]} changes the value by {size}, over its range."
     others = {name: band.changes[name].high or 0.0 for name in band.bounds if name not in band.matters}
     if others:
-        most = (f"{_shown(one)} (at most {number_text(max(high, 0.0), metric)})" for one, high in others.items())
+        most = (f"{band.names[one]} (at most {number_text(max(high, 0.0), metric)})" for one, high in others.items())
         yield f"{loss}: no effect is shown of {listed(most)}."
 
 
@@ -411,10 +401,6 @@ def _with_interval(value: Quantity, metric: str, between: str) -> str:
     decimals = 0 if high - low > WIDE and decimals_of(metric) == 1 else None
     ends = interval_text(low, high, metric, decimals=decimals)
     return f"{number_text(value.value, metric, decimals=decimals)} {between} {ends}"
-
-
-def _shown(name: str) -> str:
-    return next(iter(short_names({name: None}))).replace("_", " ")
 
 
 def in_two_digits(value: float) -> str:

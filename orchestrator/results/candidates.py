@@ -1,5 +1,6 @@
 """The parts of a verdict: candidates with their seeds, their ranking, and how the winner compares."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -8,7 +9,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.results.statistics import Interval, Measure, Sample, measure
+from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Sample, measure
+
+_RANGES = {
+    "rsum": (0.0, 600.0),
+    "r1_r5_sum": (0.0, 400.0),
+    "average_recall": (0.0, 100.0),
+    **dict.fromkeys(("r1", "r2", "r4", "r5", "r8", "r10"), (0.0, 100.0)),
+    "map5": (0.0, 1.0),
+    "map_r": (0.0, 1.0),
+    "medr": (1.0, math.inf),
+    "meanr": (1.0, math.inf),
+}
+"""Metric without split and direction -> its lowest and its highest value."""
+
+
+def range_of(metric: str) -> tuple[float, float]:
+    """Return the lowest and the highest value that a metric can have, so that no interval has impossible values.
+
+    Args:
+        metric: With or without split and direction, e.g. ``test/rsum`` or ``i2t_r1``.
+
+    Returns:
+        Both ends, in the metric's unit; infinite where there is no limit, or the metric is no retrieval metric.
+
+    Example:
+        >>> range_of("test/rsum"), range_of("val/i2t_map5")
+        ((0.0, 600.0), (0.0, 1.0))
+    """
+    name = metric.rpartition("/")[2].removeprefix("i2t_").removeprefix("t2i_")
+    return _RANGES.get(name, (-math.inf, math.inf))
 
 
 class Verdict(StrEnum):
@@ -76,9 +106,8 @@ class Standing:
         rank: 1 for the winner; the other candidates follow in the order of the selection metric.
         selected_by: Mean of the selection metric. The winner's mean is biased upwards, as the highest of several means.
         result: Mean and standard deviation (``ddof=0``) of the metric that decides.
-        bootstrap: 95 % interval of the mean of ``result`` within the range of the metric, ``None`` for one or two
-            seeds; see ``bootstrap_interval``.
-        student: 95 % interval of this mean from Student's distribution, ``None`` for one seed.
+        student: 95 % interval of the mean of ``result`` from Student's distribution, within the range of the metric;
+            ``None`` for one seed.
         measures: Metric -> mean and standard deviation over the seeds.
     """
 
@@ -86,7 +115,6 @@ class Standing:
     rank: int
     selected_by: float
     result: Measure
-    bootstrap: Interval | None
     student: Interval | None
     measures: Mapping[str, Measure]
 
@@ -102,57 +130,9 @@ class Standing:
             "rank": self.rank,
             "selected_by": self.selected_by,
             "result": {**asdict(self.result), "sample_std": self.result.sample_std},
-            "bootstrap": asdict(self.bootstrap) if self.bootstrap else None,
             "student": asdict(self.student) if self.student else None,
             "measures": {name: asdict(value) for name, value in self.measures.items()},
         }
-
-
-@dataclass(frozen=True)
-class OverImages:
-    """The winner compared with another candidate over new seeds and new images of this kind, see ``crossed``.
-
-    Attributes:
-        interval: 95 % interval of the difference.
-        p: Two-sided p-value before any correction.
-        probability: Probability that the winner is better, in [0, 1]; not corrected for other comparisons.
-        smallest_difference: The smallest lead that matters, in the metric's unit.
-        probability_of_smallest: Probability that the winner is better by at least ``smallest_difference``.
-        on_this_test_set: Verdict on this test set, where only the seeds vary.
-        on_this_test_set_p: Corrected p-value of Welch's test for this verdict; ``None`` where the test can't be made.
-        error: Standard error of the difference, in the metric's unit.
-        share_of_images: Share of the variance that only more images reduce, in [0, 1].
-        share_of_seeds: Share of the variance that only more seeds reduce; more of either reduces the rest.
-    """
-
-    interval: Interval
-    p: float
-    probability: float
-    smallest_difference: float
-    probability_of_smallest: float
-    on_this_test_set: Verdict
-    on_this_test_set_p: float | None
-    error: float
-    share_of_images: float
-    share_of_seeds: float
-
-
-@dataclass(frozen=True)
-class Detectable:
-    """Which true differences the test that decides finds in 80 % of studies, at the level of the verdict.
-
-    Attributes:
-        smallest: The smallest such difference with these seeds and images, in the metric's unit.
-        with_twice_the_seeds: The smallest with twice as many seeds of both candidates.
-        on_twice_the_images: The smallest with twice as many test images; ``None`` where the seeds alone decide.
-        seeds: Seeds of each candidate with which the measured difference is found; ``None`` where the winner is not
-            ahead, or no affordable number suffices.
-    """
-
-    smallest: float
-    with_twice_the_seeds: float
-    on_twice_the_images: float | None
-    seeds: int | None
 
 
 @dataclass(frozen=True)
@@ -160,42 +140,101 @@ class Comparison:
     """The winner compared with another candidate.
 
     Attributes:
+        metric: The metric that decides.
+        label: Label of the other candidate.
         roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``, or ``closest``: of
             the other candidates the one with the largest p-value, where the winner does not beat it.
         difference: Mean of the winner minus mean of the other candidate, in the metric's unit.
-        interval: 95 % interval of the difference from Welch's test; ``None`` where untested.
-        welch_p: Two-sided p-value of Welch's test over the seeds; ``None`` where untested.
+        on_test_set: Welch's test, in which the seeds vary on this test set; ``None`` where it can't be made.
+        over_images: The test over new seeds and new images of this kind, see ``crossed``; ``None`` if seeds decide.
         holm_p: The p-value that decides: of Welch's test or of the test over seeds and images, after Holm's correction
             over the comparisons of the dataset; for a lead over baseline or rival at least the probability that the
             best of the candidates leads as far by luck. Where the winner beats every candidate and this is above the
             level, it is the largest p-value of the winner's leads. Of ``closest``, the p-value itself.
-        paired_p: p-value of the paired test, which decides nothing; ``None`` where the test can't be made.
-        pairs: Number of seeds that both candidates have.
-        effect: Hedges' g, ``None`` without spread.
         verdict: How the winner compares with the other candidate.
         reason: Why there was no test; empty after a test.
-        over_images: The test over seeds and images, if it decides; ``None`` if seeds alone decide.
-        detectable: Which differences the test finds; ``None`` where untested.
+        verdict_on_test_set: The verdict that the seeds alone would have.
+        p_on_test_set: The corrected p-value of Welch's test; ``None`` where it can't be made.
     """
 
+    metric: str
     label: str
     roles: tuple[str, ...]
     difference: float
-    interval: Interval | None
-    welch_p: float | None
+    on_test_set: DifferenceTest | None
+    over_images: DifferenceTest | None
     holm_p: float | None
-    paired_p: float | None
-    pairs: int
-    effect: float | None
     verdict: Verdict
     reason: str
-    over_images: OverImages | None = None
-    detectable: Detectable | None = None
+    verdict_on_test_set: Verdict
+    p_on_test_set: float | None
+
+    @property
+    def test(self) -> DifferenceTest | None:
+        """The test that decides."""
+        return self.over_images or self.on_test_set
+
+    @property
+    def p(self) -> float | None:
+        """The p-value of the test that decides, before any correction; ``None`` where untested."""
+        return None if self.test is None else self.test.p
 
     @property
     def deciding_interval(self) -> Interval | None:
-        """The interval of the test that decides."""
-        return self.interval if self.over_images is None else self.over_images.interval
+        """The 95 % interval of the difference by the test that decides; ``None`` where untested."""
+        return self._within(self.test)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the difference by Welch's test over the seeds; ``None`` where untested."""
+        return self._within(self.on_test_set)
+
+    @property
+    def welch_p(self) -> float | None:
+        """The p-value of Welch's test over the seeds, before any correction; ``None`` where untested."""
+        return None if self.on_test_set is None else self.on_test_set.p
+
+    def _within(self, test: DifferenceTest | None) -> Interval | None:
+        """Return the interval of a test without the differences that two values of the metric can't have."""
+        low, high = range_of(self.metric)
+        return None if test is None else test.interval.within(low - high, high - low)
+
+    def to_dict(self, smallest_difference: float) -> dict[str, Any]:
+        """Return the comparison as plain values for JSON.
+
+        Args:
+            smallest_difference: The smallest lead that matters, in the metric's unit.
+        """
+        return {
+            "label": self.label,
+            "roles": list(self.roles),
+            "difference": self.difference,
+            "interval": asdict(self.interval) if self.interval else None,
+            "welch_p": self.welch_p,
+            "holm_p": self.holm_p,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "over_images": self.over_images
+            and {
+                "interval": asdict(self._within(self.over_images) or self.over_images.interval),
+                "p": self.over_images.p,
+                "probability": self.over_images.probability_beyond(0.0),
+                "smallest_difference": smallest_difference,
+                "probability_of_smallest": self.over_images.probability_beyond(smallest_difference),
+                "on_this_test_set": self.verdict_on_test_set,
+                "on_this_test_set_p": self.p_on_test_set,
+                "error": self.over_images.error,
+                "share_of_images": self.share_of_images,
+                "share_of_seeds": self.over_images.variances.seed_variance / self.over_images.error**2,
+            },
+        }
+
+    @property
+    def share_of_images(self) -> float:
+        """Share of the variance of the difference that only more images reduce, in [0, 1]."""
+        return (
+            0.0 if self.over_images is None else self.over_images.variances.image_variance / self.over_images.error**2
+        )
 
 
 def weakest(comparisons: Sequence[Comparison]) -> Comparison | None:
@@ -219,6 +258,7 @@ class DatasetVerdict:
         decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
         images: Number of test images where they decide; ``None`` where the seeds alone decide.
         baseline: Label of the baseline; ``None`` where no candidate is the baseline.
+        smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
     """
 
     dataset: str
@@ -233,6 +273,7 @@ class DatasetVerdict:
     images: int | None = None
     baseline: str | None = None
     others: tuple[Comparison, ...] = ()
+    smallest_difference: float = 0.0
 
     @property
     def winner(self) -> Standing | None:
@@ -249,7 +290,7 @@ class DatasetVerdict:
             "selection": self.selection,
             "decided_by": self.decided_by,
             "level": self.level,
-            "comparisons": [asdict(comparison) for comparison in self.comparisons],
+            "comparisons": [comparison.to_dict(self.smallest_difference) for comparison in self.comparisons],
             "standings": [standing.to_dict() for standing in self.standings],
             "warnings": list(self.warnings),
         }

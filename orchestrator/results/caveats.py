@@ -1,8 +1,6 @@
 """What a reader must know before comparing: trials that could not win, and settings that differ between losses."""
 
-import math
 from collections.abc import Container, Mapping, Sequence
-from statistics import variance
 from typing import Any
 
 from orchestrator.experiment.experiment import Cell, Experiment, known_experiment
@@ -10,6 +8,7 @@ from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, differing, points_by_study, points_of, ranked, trained_alike
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
+from orchestrator.results.surface import spread_of
 from orchestrator.text.values import count_text, value_text
 from orchestrator.text.wording import listed, metric_words, number_text, parameter_names, printed
 
@@ -106,9 +105,7 @@ def seed_noise(points: Sequence[Point]) -> float | None:
     Returns:
         ``None`` where no setting has two finished trainings.
     """
-    samples = [[trial.best_value or 0.0 for trial in point.finished] for point in points if len(point.finished) > 1]
-    freedom = sum(len(sample) - 1 for sample in samples)
-    return math.sqrt(sum((len(s) - 1) * variance(s) for s in samples) / freedom) if samples else None
+    return spread_of([[trial.best_value or 0.0 for trial in point.finished] for point in points])[0]
 
 
 def comparability(history: History) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ evaluated on the test split. Until then the best trial of the search is an uncon
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunConfirm
@@ -23,6 +23,7 @@ from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import differing, points_of
 from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.confirmation_plan import (
     fresh_seeds,
     level_of_plan,
@@ -31,11 +32,11 @@ from orchestrator.results.confirmation_plan import (
     share_runs,
     wanted_plans,
 )
-from orchestrator.results.per_image import image_values
+from orchestrator.results.crossed import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
-from orchestrator.results.race import Entrant, Race, most_seeds, run_race
+from orchestrator.results.race import Race, most_seeds, run_race
 from orchestrator.results.statistics import Sample
-from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
+from orchestrator.results.verdict import judge
 from orchestrator.text.wording import listed, parameter_names, printed, setting_text
 from trainables.errors import ConfigError
 from trainables.ranks import Ranks
@@ -43,8 +44,7 @@ from trainables.ranks import Ranks
 OLDER_LEVEL = 0.04
 """Level of a fixed design whose plan has no level, because an older version made it."""
 
-OLDER_RACE_LEVEL = 0.035
-"""Level of the races of older versions, which did not pay for candidates that left."""
+OLDER_RULE = "an older version ran this race by another rule; now the winner must beat every candidate"
 
 OUTSIDE = "outside"
 """Name of the model of a candidate that was trained elsewhere; the name of its loss is its label."""
@@ -88,7 +88,7 @@ class Confirmation:
             return self._older_race(plan)
         trainings = first * count if plan.trainings is None else plan.trainings
         seeds = fresh_seeds(self.history.seed, most_seeds(first, trainings, count))
-        return run_race(tuple(map(self._entrant, plan.candidates)), first, trainings, tuple(seeds))
+        return run_race({label: self._ended(label) for label in plan.candidates}, first, trainings, seeds)
 
     def _older_race(self, plan: ConfirmationPlan) -> Race:
         """Return a race that an older version ran, which is over where test was opened; its rounds are not known."""
@@ -97,13 +97,11 @@ class Confirmation:
         seeds = {name: len(repeats) for name, repeats in trials.items()}
         return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
 
-    def _entrant(self, label: str) -> Entrant:
-        """Return a candidate of a race: its ended trainings, with the metric on val alone."""
+    def _ended(self, label: str) -> dict[int, float | None]:
+        """Return the ended trainings of a candidate of a race, with the metric on val alone."""
         metric = self.history.metric
         ended = [trial for trial in self._trained if trial.candidate == label and trial.has_ended]
-        values = {trial.config.seed: _at_best(trial)[metric] for trial in ended if _has_finished(trial)}
-        lost = frozenset(trial.config.seed for trial in ended if not _has_finished(trial))
-        return Entrant(label, tuple(sorted(values.items())), lost)
+        return {trial.config.seed: _at_best(trial)[metric] if _has_finished(trial) else None for trial in ended}
 
     @cached_property
     def trainings(self) -> list[PlannedTrial]:
@@ -248,26 +246,18 @@ class Confirmation:
         varying = rule or confirm.verdict or "seeds"
         values = self._kept_values(decisive) if images is None else images
         baseline, problem = self._baseline
-        ask = partial(
-            judge,
+        verdict = judge(
             [*(self._with_images(candidate, values) for candidate in self.candidates), *outside],
             metric=decisive,
             selection=selection,
             baseline=baseline,
+            level=self.level,
             over_images=varying == "seeds_and_images",
             smallest_difference=confirm.smallest_difference if metric is None else 0.0,
         )
-        (verdict,) = ask(level=self.level)
-        is_older = self.is_raced and self.race.older
-        (before,) = ask(level=OLDER_RACE_LEVEL, everyone=False) if is_older else (verdict,)
         begun_before = [] if confirm.verdict or rule else [BEGUN_BEFORE]
-        further = [
-            *_otherwise(verdict, before),
-            *begun_before,
-            *problem,
-            *self._looked_before(),
-            *self._trained_alike(),
-        ]
+        older = [OLDER_RULE] if self.is_raced and self.race.older else []
+        further = [*older, *begun_before, *problem, *self._looked_before(), *self._trained_alike()]
         return replace(verdict, warnings=(*verdict.warnings, *further))
 
     @cached_property
@@ -434,13 +424,3 @@ def _at_best(trial: Trial) -> Mapping[str, float]:
 
 def _has_finished(trial: Trial) -> bool:
     return trial.state is TrialState.FINISHED
-
-
-def _otherwise(verdict: DatasetVerdict, before: DatasetVerdict) -> list[str]:
-    """Say that the rule of the version that ran a race gives another verdict; nothing where it gives the same."""
-    if verdict.verdict is before.verdict:
-        return []
-    return [
-        f"by the rule of the version that ran this race, at level {OLDER_RACE_LEVEL:g}, the verdict is "
-        f"{before.verdict}; now the winner must beat every candidate"
-    ]

@@ -16,9 +16,9 @@ from orchestrator.journal.points import Point, best_points, points_of, ranked, t
 from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.results.bands import setting_to_use
-from orchestrator.results.comparisons import LEVEL
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds
+from orchestrator.results.verdict import LEVEL
 from trainables.config import derive_seed
 
 RESERVE = 0.01

@@ -20,68 +20,36 @@ pairs without a difference different with 2 seeds, 17 % with 3 and 10 % with 5, 
 most of the spread, it counts e three times [Owen2007] and finds fewer differences than this test.
 ``python -m tests.benchmarks verdicts`` simulates both.
 
+The unit is the image with its captions: captions of one image are correlated, so a caption is no independent
+observation. Every metric that can select is a mean over queries; the value of an image in such a metric is
+
+    image to caption:  y_i = q_i                                with q_i the value of the image as a query
+    caption to image:  y_i = m + (sum of q_c - n_i m) / n       with the n_i captions of the image, n = mean of n_i,
+                                                                and m = mean of q_c over all captions
+
+The mean of y_i over the images is the metric, and the spread of y_i tells how the metric varies over images; where all
+images have equally many captions, y_i is the mean over the captions of the image. The candidates of a query (the
+gallery) are fixed, because a rank among other candidates is not known without the model;
+``docs/evidence/verdict-errors.md`` measures the variation that this leaves out.
+
 References:
     [Searle1992] Searle, Casella and McCulloch, Variance Components, section 4.4: the two-way crossed random model.
     [Satterthwaite1946] Satterthwaite, An approximate distribution of estimates of variance components, Biometrics 2.
     [Owen2007] Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 386-411.
+    [Cochran1977] Cochran, Sampling Techniques, section 6.3: the ratio estimator and its residuals.
 """
-
-import math
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.results.statistics import Interval, Variances, around, two_sided
+from orchestrator.results.statistics import DifferenceTest, Sample, Variances
+from trainables.ranks import Integers, Ranks
 
 Runs = NDArray[np.float64]
 """The values of a candidate's runs, shape (S, I): one row per seed, one column per image."""
 
 
-@dataclass(frozen=True)
-class CrossedTest:
-    """The difference of two candidates with its error over seeds and images.
-
-    Attributes:
-        difference: Mean of the first candidate minus mean of the second, in the metric's unit.
-        variances: V in its parts: of the seeds alone, of the images alone, and of both together.
-    """
-
-    difference: float
-    variances: Variances
-
-    @cached_property
-    def freedom(self) -> float:
-        """Degrees of freedom of V."""
-        return self.variances.freedom
-
-    @cached_property
-    def error(self) -> float:
-        """The standard error of the difference."""
-        parts = self.variances
-        return math.sqrt(parts.seed_variance + parts.image_variance + parts.joint_variance)
-
-    @cached_property
-    def interval(self) -> Interval:
-        """The 95 % interval of the difference."""
-        return around(self.difference, self.error, self.freedom)
-
-    @cached_property
-    def p(self) -> float:
-        """The two-sided p-value: probability of so large a difference if the candidates did not differ."""
-        return two_sided(self.difference / self.error, self.freedom)
-
-    def probability_beyond(self, least: float) -> float:
-        """Return the probability that the first candidate is better than the second by at least ``least``.
-
-        It is the one-sided confidence, which equals the posterior probability under an uninformative prior.
-        """
-        away = two_sided((self.difference - least) / self.error, self.freedom) / 2
-        return 1 - away if self.difference > least else away
-
-
-def crossed_test(first: Runs, second: Runs, parts_of_first: tuple[float, float] | None = None) -> CrossedTest | None:
+def crossed_test(first: Runs, second: Runs, parts_of_first: tuple[float, float] | None = None) -> DifferenceTest | None:
     """Compare two candidates over their seeds and the images on which both were evaluated.
 
     Args:
@@ -104,7 +72,7 @@ def crossed_test(first: Runs, second: Runs, parts_of_first: tuple[float, float] 
         return None
     joint = (parts[0][1], parts[1][1])
     counts = (len(first), len(second))
-    return CrossedTest(float(per_image.mean()), Variances((seeds[0], seeds[1]), joint, counts, variance, images))
+    return DifferenceTest(float(per_image.mean()), Variances((seeds[0], seeds[1]), joint, counts, variance, images))
 
 
 def own_parts(runs: Runs) -> tuple[float, float]:
@@ -120,3 +88,78 @@ def own_parts(runs: Runs) -> tuple[float, float]:
 def _rounding(first: Runs, second: Runs) -> float:
     """Return the largest variance that rounding alone can cause."""
     return float((1e-12 * max(1.0, np.abs(first).max(), np.abs(second).max())) ** 2)
+
+
+DEPTH = 5
+"""Number of first candidates that count in average precision (AP@5)."""
+
+_SUMS = {
+    "rsum": [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)],
+    "r1_r5_sum": [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5)],
+}
+
+
+def image_values(ranks: Ranks, metric: str) -> Sample:
+    """Return the value of each image; the mean of the values is the metric.
+
+    Args:
+        ranks: Ranks of a split with I images.
+        metric: A metric that can select, without its split: ``rsum``, ``i2t_r1``, ``t2i_map5`` ...
+
+    Returns:
+        Shape (I,), in the unit of the metric.
+
+    Raises:
+        KeyError: If the metric is no mean over queries, e.g. a median rank.
+    """
+    if metric in _SUMS:
+        return np.asarray(sum(image_values(ranks, part) for part in _SUMS[metric]))
+    way, _, name = metric.partition("_")
+    if name == "average_recall":
+        return np.asarray(sum(image_values(ranks, f"{way}_r{k}") for k in (1, 5, 10)) / 3)
+    if way == "i2t":
+        return _of_images(ranks, name)
+    return _over_captions(_of_captions(ranks, name), ranks.image_of_caption)
+
+
+def _of_images(ranks: Ranks, name: str) -> Sample:
+    """Return a metric of each image as a query, shape (I,)."""
+    if name == "map5":
+        return _average_precision(ranks.i2t, ranks.image_of_caption)
+    return _recall(ranks.of_images(), name)
+
+
+def _of_captions(ranks: Ranks, name: str) -> Sample:
+    """Return a metric of each caption as a query, shape (C,)."""
+    if name == "map5":
+        return _average_precision(ranks.t2i, np.arange(len(ranks.t2i), dtype=np.int32))
+    return _recall(ranks.t2i, name)
+
+
+def _recall(rank: Integers, name: str) -> Sample:
+    return np.where(rank <= {"r1": 1, "r5": 5, "r10": 10}[name], 100.0, 0.0)
+
+
+def _average_precision(rank: Integers, query: Integers) -> Sample:
+    """Return AP@5 of each query as published: divided by the hits among the first five.
+
+    Args:
+        rank: Rank of each positive among the negatives of its query, shape (P,).
+        query: Query of each positive, shape (P,), non-decreasing from 0 without a gap.
+    """
+    order = np.lexsort((rank, query))
+    first = np.searchsorted(query, np.arange(query[-1] + 1))
+    place = np.arange(len(query)) - first[query] + 1
+    # ``rank`` counts only negatives, but the better positives of the query precede this positive as well.
+    position = rank[order] + place - 1
+    hit = position <= DEPTH
+    total = np.add.reduceat(np.where(hit, place / position, 0.0), first)
+    return np.asarray(total / np.maximum(np.add.reduceat(hit, first, dtype=np.int64), 1))
+
+
+def _over_captions(values: Sample, image_of_caption: Integers) -> Sample:
+    """Return the value of each image from the values of its captions, see the head of this module."""
+    captions = np.bincount(image_of_caption)
+    sums = np.bincount(image_of_caption, weights=values)
+    mean = values.mean()
+    return np.asarray(mean + (sums - captions * mean) / captions.mean())

@@ -72,36 +72,11 @@ class Interaction:
     effects: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class MeanRanks:
-    """Losses ranked on each dataset.
-
-    Attributes:
-        datasets: Number of datasets D, >= 2.
-        mean_ranks: Loss -> mean rank, from 1 (best) to L, the best first.
-        critical_difference: Least difference of two mean ranks that is significant at ``LEVEL``.
-    """
-
-    datasets: int
-    mean_ranks: Mapping[str, float]
-    critical_difference: float
-
-    @property
-    def is_few(self) -> bool:
-        """Whether there are too few datasets for the difference to find much."""
-        return self.datasets < FEW
-
-    def tied_with_best(self) -> list[str]:
-        """Return the losses whose mean rank is not significantly above the best, the best first."""
-        best = min(self.mean_ranks.values())
-        return [loss for loss, rank in self.mean_ranks.items() if rank - best <= self.critical_difference]
-
-
 def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | None:
     """Test whether the differences between losses are the same on all datasets.
 
     Args:
-        values: Dataset -> loss -> values of its runs, shape (S, I), see ``per_image``: a row a seed, S >= 1, and a
+        values: Dataset -> loss -> values of its runs, shape (S, I), see ``crossed``: a row a seed, S >= 1, and a
             column an image. The images of a dataset are the same, in the same order, for all its losses.
 
     Returns:
@@ -142,18 +117,19 @@ def common_losses(values: Mapping[str, Mapping[str, object]]) -> tuple[str, ...]
     return tuple(loss for loss in first if all(loss in other for other in others))
 
 
-def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> MeanRanks | None:
+def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> tuple[dict[str, float], float] | None:
     """Rank the losses on each dataset, and say by how much mean ranks must differ.
 
     Args:
         scores: Dataset -> loss -> score; larger is better.
 
     Returns:
-        Mean ranks of the losses that all datasets have; ``None`` for fewer than two datasets or losses.
+        Loss -> mean rank, from 1 (best), of the losses that all datasets have, the best first; and the least difference
+        of two mean ranks that is significant at ``LEVEL``. ``None`` for fewer than two datasets or losses.
 
     Example:
-        >>> ranks = mean_ranks({"en": {"a": 3.0, "b": 2.0}, "zh": {"a": 5.0, "b": 5.0}})
-        >>> dict(ranks.mean_ranks), round(ranks.critical_difference, 3)
+        >>> ranks, difference = mean_ranks({"en": {"a": 3.0, "b": 2.0}, "zh": {"a": 5.0, "b": 5.0}})
+        >>> ranks, round(difference, 3)
         ({'a': 1.25, 'b': 1.75}, 1.386)
     """
     losses = common_losses(scores)
@@ -165,7 +141,7 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> MeanRanks | None:
     quantile = float(studentized_range.ppf(1 - LEVEL, len(losses), np.inf)) / math.sqrt(2)
     difference = quantile * math.sqrt(len(losses) * (len(losses) + 1) / (6 * len(scores)))
     ordered = sorted(zip(losses, map(float, ranks), strict=True), key=lambda pair: pair[1])
-    return MeanRanks(len(scores), dict(ordered), difference)
+    return dict(ordered), difference
 
 
 def _centring(count: int) -> NDArray[np.float64]:

@@ -20,8 +20,7 @@ References:
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -34,6 +33,8 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 
 Json = dict[str, Any]
 """Plain values, as in ``Answer.data`` and ``summary.json``."""
+
+GPU_HOURS = "GPU hours"
 
 UNITS = ("trials", "epochs", "hours")
 """Units in which a budget is counted."""
@@ -84,16 +85,22 @@ def best_quantiles(values: Values, draws: Sequence[int], levels: Sequence[float]
 
 
 class Curve:
-    """The expected best of one search over the number of drawn values, see ``expected_best``.
+    """The candidates of one loss, and their expected best over the number of drawn values, see ``expected_best``.
 
     Each point is computed when it is first asked for, and kept: a search is compared with many others, in several units
     of the budget.
 
     Args:
-        values: Values of the search, shape (n,).
+        values: Value of each candidate, shape (n,), in the order in which the candidates were created.
+        label: The loss, after the model where the dataset has several models.
+        model: Name of the model, as in ``TrialConfig``; so is ``loss``.
+        costs: Unit -> mean cost of a candidate; hours are times the share of GPUs where the share is known.
     """
 
-    def __init__(self, values: Values) -> None:
+    def __init__(
+        self, values: Values, label: str = "", model: str = "", loss: str = "", costs: Mapping[str, float] | None = None
+    ) -> None:
+        self.values, self.label, self.model, self.loss, self.costs = values, label, model, loss, costs or {}
         self.count = len(values)
         self._values = np.sort(values)
         self._points = np.full(self.count + 1, np.nan)
@@ -116,6 +123,25 @@ class Curve:
         if new.size:
             self._points[new] = expected_best(self._values, new.tolist())
         return self._points[draws]
+
+    def points(self) -> Json:
+        """Return the expected best value and its band at growing numbers of trials, with the costs in each unit."""
+        count = self.count
+        draws: Sequence[int] = range(1, count + 1)
+        if count > MOST_POINTS:
+            doubled = [2**power for power in range(count.bit_length())]
+            draws = sorted({*np.geomspace(1, count, MOST_POINTS).round().astype(int).tolist(), *doubled, count})
+        low, high = best_quantiles(self.values, draws)
+        return {
+            "label": self.label,
+            "model": self.model,
+            "loss": self.loss,
+            "candidates": count,
+            **{unit: [drawn * cost for drawn in draws] for unit, cost in self.costs.items()},
+            "expected": expected_best(self.values, draws).tolist(),
+            "low": low.tolist(),
+            "high": high.tolist(),
+        }
 
 
 def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0) -> float:
@@ -164,11 +190,6 @@ def crossings(first: Curve, second: Curve, costs: tuple[float, float], points: i
     return [now for before, now in pairwise(signs) if before[1] is not now[1]]
 
 
-def chance_to_improve(trials: int, further: int) -> float:
-    """Return how likely further trials surpass the best of the trials so far: each is equally likely to be the best."""
-    return further / (trials + further)
-
-
 def _chosen(fewest: int, chosen: int, count: int, drawn: int) -> Values:
     """Return C(a, chosen) / C(count, drawn) for a = fewest, ..., fewest + count - 1; 0 where a < chosen."""
     logs = _log_factorials(count)
@@ -191,48 +212,6 @@ MOST_POINTS = 40
 """Number of trials above which a curve leaves some numbers of trials out."""
 
 
-@dataclass(frozen=True)
-class SearchedLoss:
-    """The candidates of one loss on one dataset.
-
-    Attributes:
-        model: Name of the model, as in ``TrialConfig``.
-        label: The loss, after the model where the dataset has several models.
-        values: Value of each candidate, shape (n,), in the order in which the candidates were created.
-        costs: Unit -> mean cost of a candidate; hours are times the share of GPUs where the share is known.
-    """
-
-    model: str
-    loss: str
-    label: str
-    values: Values
-    costs: Mapping[str, float]
-
-    @cached_property
-    def curve(self) -> Curve:
-        """The expected best value over the number of candidates that are drawn."""
-        return Curve(self.values)
-
-    def points(self) -> Json:
-        """Return the expected best value and its band at growing numbers of trials, with the costs in each unit."""
-        count = len(self.values)
-        draws: Sequence[int] = range(1, count + 1)
-        if count > MOST_POINTS:
-            doubled = [2**power for power in range(count.bit_length())]
-            draws = sorted({*np.geomspace(1, count, MOST_POINTS).round().astype(int).tolist(), *doubled, count})
-        low, high = best_quantiles(self.values, draws)
-        return {
-            "label": self.label,
-            "model": self.model,
-            "loss": self.loss,
-            "candidates": count,
-            **{unit: [drawn * cost for drawn in draws] for unit, cost in self.costs.items()},
-            "expected": expected_best(self.values, draws).tolist(),
-            "low": low.tolist(),
-            "high": high.tolist(),
-        }
-
-
 def equal_budgets(history: History) -> dict[str, Json]:
     """Return the comparison of losses of each dataset; a dataset is left out where no loss has ``FEWEST`` candidates.
 
@@ -248,14 +227,14 @@ def equal_budgets(history: History) -> dict[str, Json]:
         if losses:
             found[dataset] = {
                 "metric": metric,
-                "hours_are": "GPU hours" if gpus else "trial hours",
+                "hours_are": GPU_HOURS if gpus else "trial hours",
                 "losses": [loss.points() for loss in losses],
                 "comparisons": [_compare(losses[0], other) for other in losses[1:]],
             }
     return found
 
 
-def searched_losses(trials: Sequence[Trial], metric: str, gpus: float) -> list[SearchedLoss]:
+def searched_losses(trials: Sequence[Trial], metric: str, gpus: float) -> list[Curve]:
     """Return the losses that have enough candidates, the loss with the highest value first."""
     several = len({trial.config.model for trial in trials}) > 1
     groups: dict[str, dict[str, list[Trial]]] = {}
@@ -267,7 +246,7 @@ def searched_losses(trials: Sequence[Trial], metric: str, gpus: float) -> list[S
     return sorted((loss for loss in losses if loss is not None), key=lambda loss: -float(loss.values.max()))
 
 
-def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gpus: float) -> SearchedLoss | None:
+def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gpus: float) -> Curve | None:
     values = [_value(trials, metric) for trials in candidates]
     known = [value for value in values if value is not None]
     if len(candidates) < FEWEST or not known:
@@ -275,12 +254,12 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
     every = [trial for trials in candidates for trial in trials]
     epochs, seconds = sum(len(trial.epochs) for trial in every), sum(trial.seconds for trial in every)
     hours = seconds / 3600 * gpus / len(candidates)
-    return SearchedLoss(
-        model=every[0].config.model,
-        loss=every[0].config.loss,
-        label=label,
-        values=np.array([min(known) if value is None else value for value in values]),
-        costs={"trials": 1.0, "epochs": epochs / len(candidates), "hours": hours},
+    return Curve(
+        np.array([min(known) if value is None else value for value in values]),
+        label,
+        every[0].config.model,
+        every[0].config.loss,
+        {"trials": 1.0, "epochs": epochs / len(candidates), "hours": hours},
     )
 
 
@@ -297,14 +276,14 @@ def _at_best(trial: Trial, metric: str) -> float:
     return trial.epochs[trial.best_epoch or 0][metric]
 
 
-def _compare(first: SearchedLoss, other: SearchedLoss) -> Json:
+def _compare(first: Curve, other: Curve) -> Json:
     """Compare the loss with the highest value with another loss: where curves cross, and how probable the lead is."""
     both, further = min(len(first.values), len(other.values)), len(other.values)
     expected = [float(expected_best(loss.values, [both])[0]) for loss in (first, other)]
     crossed: dict[str, list[Json]] = {}
     for unit in UNITS:
         costs = (first.costs[unit], other.costs[unit])
-        places = crossings(first.curve, other.curve, costs) if min(costs) > 0 else []
+        places = crossings(first, other, costs) if min(costs) > 0 else []
         crossed[unit] = [{"at": at, "ahead": first.label if ahead else other.label} for at, ahead in places]
     return {
         "first": first.label,
@@ -315,7 +294,6 @@ def _compare(first: SearchedLoss, other: SearchedLoss) -> Json:
         "crossings": crossed,
         # The best of twice as many trials is among the new trials with probability 1/2, for any distribution.
         "further_trials": further,
-        "chance": chance_to_improve(further, further),
     }
 
 

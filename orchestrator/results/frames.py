@@ -83,8 +83,6 @@ def verdicts_frame(history: History) -> "DataFrame":
                     "high": one.interval.high if one.interval else None,
                     "welch_p": one.welch_p,
                     "holm_p": one.holm_p,
-                    "paired_p": one.paired_p,
-                    "effect": one.effect,
                 }
             )
     return _frame(rows, ["dataset", "other"])

@@ -7,18 +7,17 @@ missing annotations.
 
 The crossed test needs a value of each of the I images. With n queries of a direction, n_i of them of image i, and m the
 mean of the queries' values q, the value is y_i = m + (I / n) (sum of q - n_i m) over the queries of the image, summed
-over both directions with the weights of the metric. The mean of y_i is the metric (as in ``per_image``).
+over both directions with the weights of the metric. The mean of y_i is the metric (as in ``crossed``).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from orchestrator.journal.trial import TrialState
-from orchestrator.results.answer import Answer, Column, table_of
-from orchestrator.results.candidates import DatasetVerdict, weakest
+from orchestrator.results.answer import Answer, Cell, Column, table_of
+from orchestrator.results.candidates import DatasetVerdict, Verdict, weakest
 from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.statistics import Sample
 from orchestrator.text.wording import number_text, share_text
@@ -34,45 +33,15 @@ from trainables.judgements.judged_metrics import (
 )
 
 
-@dataclass(frozen=True)
-class JudgedVerdict:
-    """The verdict on a dataset when one source of judgements says which pairs fit.
-
-    Attributes:
-        name: Name of the source, a key of ``TITLES``.
-        survives: Whether each of ``verdicts`` equals the verdict without judgements.
-        verdicts: Metric without its prefix -> verdict, e.g. for ``rsum`` and ``map_r`` and, where pairs that do not fit
-            are known, for both names with the suffix ``_condensed``.
-        known: Share of the winner's first ten retrieved candidates that are judged, in [0, 1]; ``None`` where only
-            pairs that fit are known.
-    """
-
-    name: str
-    survives: bool
-    verdicts: Mapping[str, DatasetVerdict]
-    known: float | None
-
-    @property
-    def title(self) -> str:
-        """Name of the source for people."""
-        return TITLES[self.name]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the verdicts as plain values for JSON."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "survives": self.survives,
-            "known": self.known,
-            "verdicts": {metric: verdict.to_dict() for metric, verdict in self.verdicts.items()},
-        }
-
-
-def judged_verdicts(confirmation: Confirmation) -> list[JudgedVerdict]:
+def judged_verdicts(confirmation: Confirmation) -> dict[str, dict[str, DatasetVerdict]]:
     """Return the verdicts by each source of judgements with which all candidates were evaluated.
 
     Args:
         confirmation: The confirmation of a dataset, which is over.
+
+    Returns:
+        Name of a source, a key of ``TITLES`` -> metric without its prefix -> verdict, for the metric most like that of
+        the verdict, for ``map_r`` and, where pairs that do not fit are known, for both with the suffix ``_condensed``.
 
     Raises:
         DataError: If kept ranks are damaged.
@@ -82,38 +51,24 @@ def judged_verdicts(confirmation: Confirmation) -> list[JudgedVerdict]:
     read = {trial: map(JudgedRanks.from_text, of_trial) for trial, of_trial in texts.items()}
     ranks = {trial: {(one.name, one.digest): one for one in of_trial} for trial, of_trial in read.items()}
     common = set.intersection(*(set(each) for each in ranks.values())) if ranks else set()
-    return [
-        _judge(confirmation, {trial: of_trial[source] for trial, of_trial in ranks.items()})
+    return {
+        source[0]: _judge(confirmation, {trial: of_trial[source] for trial, of_trial in ranks.items()})
         for source in sorted(common)
-    ]
+    }
 
 
-def _judge(confirmation: Confirmation, ranks: Mapping[str, JudgedRanks]) -> JudgedVerdict:
+def _judge(confirmation: Confirmation, ranks: Mapping[str, JudgedRanks]) -> dict[str, DatasetVerdict]:
     one, verdict = next(iter(ranks.values())), confirmation.verdict
     metrics = [counterpart(verdict.metric), "map_r"]
     metrics += [f"{metric}{CONDENSED}" for metric in metrics] if one.i2t.known.size else []
-    prefix = f"test/judged_{one.name}"
-    verdicts = {
+    return {
         metric: confirmation.judge(
-            metric=f"{prefix}/{metric}",
+            metric=f"test/judged_{one.name}/{metric}",
             images={trial: image_values(of_trial, metric) for trial, of_trial in ranks.items()},
             rule=verdict.decided_by,
         )
         for metric in metrics
     }
-    return JudgedVerdict(
-        name=one.name,
-        survives=all(each.verdict is verdict.verdict for each in verdicts.values()),
-        verdicts=verdicts,
-        known=_known(verdict, prefix),
-    )
-
-
-def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
-    """Return the share of the winner's first ten candidates that are judged, over both directions and all seeds."""
-    measures = verdict.winner.measures if verdict.winner else {}
-    shares = [measures[name].mean for way in WAYS if (name := f"{prefix}/{way}_top10_judged") in measures]
-    return float(np.mean(shares)) if shares else None
 
 
 def counterpart(metric: str) -> str:
@@ -142,42 +97,69 @@ def image_values(ranks: JudgedRanks, metric: str) -> Sample:
     return values
 
 
-def judged_answer(dataset: str, judged: Sequence[JudgedVerdict]) -> Answer | None:
-    """Return the answer whether a verdict holds by people's judgements; ``None`` without judgements."""
+def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, DatasetVerdict]]) -> Answer | None:
+    """Return the answer whether a verdict holds by people's judgements; ``None`` without judgements.
+
+    Args:
+        verdict: The verdict without judgements.
+        judged: See ``judged_verdicts``.
+
+    Returns:
+        The answer; its data have for each source ``survives``, whether all verdicts are the same, and ``known``, the
+        share of the winner's first ten retrieved candidates that are judged, in [0, 1], ``None`` where only pairs that
+        fit are known.
+    """
     if not judged:
         return None
-    known = [
-        "" if one.known is None else f"; {share_text(one.known)} of the winner's first ten are judged" for one in judged
-    ]
-    notes = [f"Judgements: {one.title}{share}." for one, share in zip(judged, known, strict=True)]
     columns = [
         Column("source", "judgements"),
         Column("metric", "metric"),
         Column("difference", "lead", unit="map_r", signed=True),
         Column("verdict", "verdict"),
     ]
-    rows = [
-        (source.title, _in_words(metric), closest.difference if closest else None, str(verdict.verdict))
-        for source in judged
-        for metric, verdict in source.verdicts.items()
-        for closest in [weakest(verdict.comparisons)]
-    ]
-    headline, *others = (_sentence(verdict) for verdict in judged)
-    data = {"judged": [verdict.to_dict() for verdict in judged]}
+    rows: list[Sequence[Cell]] = []
+    data, notes, sentences = [], [], []
+    for source, verdicts in judged.items():
+        survives = all(one.verdict is verdict.verdict for one in verdicts.values())
+        known = _known(verdict, f"test/judged_{source}")
+        sentences.append(_sentence(verdict.verdict, verdicts))
+        share = "" if known is None else f"; {share_text(known)} of the winner's first ten are judged"
+        notes.append(f"Judgements: {TITLES[source]}{share}.")
+        written = {metric: one.to_dict() for metric, one in verdicts.items()}
+        about = {"name": source, "title": TITLES[source], "survives": survives, "known": known}
+        data.append({**about, "verdicts": written})
+        for metric, one in verdicts.items():
+            closest = weakest(one.comparisons)
+            lead = closest.difference if closest else None
+            rows.append((TITLES[source], _in_words(metric), lead, str(one.verdict)))
+    headline, *others = sentences
     question = "Does the verdict hold with the pairs that people judged correct?"
     table = table_of(columns, rows)
-    return Answer("judged", dataset, question, headline, table=table, notes=(*others, *notes), data=data)
+    about_judged: dict[str, Any] = {"table": table, "notes": (*others, *notes), "data": {"judged": data}}
+    return Answer("judged", verdict.dataset, question, headline, **about_judged)
 
 
-def _sentence(judged: JudgedVerdict) -> str:
-    """Return whether the verdict is the same, with the leads of the metrics that count every candidate."""
+def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
+    """Return the share of the winner's first ten candidates that are judged, over both directions and all seeds."""
+    measures = verdict.winner.measures if verdict.winner else {}
+    shares = [measures[name].mean for way in WAYS if (name := f"{prefix}/{way}_top10_judged") in measures]
+    return float(np.mean(shares)) if shares else None
+
+
+def _sentence(before: Verdict, judged: Mapping[str, DatasetVerdict]) -> str:
+    """Return whether the verdict is the same, with the leads of the metrics that count every candidate.
+
+    Of a verdict that changes, the metrics by which it is another one are named, each with that verdict.
+    """
+    changed = {metric: one for metric, one in judged.items() if one.verdict is not before}
+    shown = {metric: one for metric, one in (changed or judged).items() if not metric.endswith(CONDENSED)} or changed
     leads = []
-    for metric, verdict in judged.verdicts.items():
-        closest = None if metric.endswith(CONDENSED) else weakest(verdict.comparisons)
-        if closest is not None:
-            outcome = "" if judged.survives else f" ({verdict.verdict})"
-            leads.append(f"{number_text(closest.difference, metric, signed=True)} {_in_words(metric)}{outcome}")
-    same = "is the same" if judged.survives else "changes"
+    for metric, one in shown.items():
+        closest = weakest(one.comparisons)
+        lead = "" if closest is None else f"{number_text(closest.difference, metric, signed=True)} "
+        outcome = f" ({one.verdict})" if changed else ""
+        leads += [f"{lead}{_in_words(metric)}{outcome}"] if lead or changed else []
+    same = f"is no longer {before}" if changed else "is the same"
     counting = "Counting the captions that people judged correct, the verdict"
     return f"{counting} {same}: {', '.join(leads)}." if leads else f"{counting} {same}."
 

@@ -31,8 +31,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
-from orchestrator.results.crossed import CrossedTest, crossed_test
-from orchestrator.results.statistics import POWER, WelchTest, best_of_p, holm, needed_seeds, welch_test
+from orchestrator.results.statistics import POWER, best_of_p, holm, needed_seeds
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     BRIEF,
@@ -71,6 +70,7 @@ class Contest:
             ``None`` where there is no other candidate.
         adjusted: Label -> adjusted p-value of each candidate that was tested.
         chances: Number of candidates of which the luckiest could have been the winner, >= 1.
+        is_whole: Whether the winner lost no seed; a winner that did, as all candidates then, beats nobody.
     """
 
     verdict: Verdict
@@ -78,20 +78,18 @@ class Contest:
     closest: Comparison | None
     adjusted: Mapping[str, float]
     chances: int = 1
+    is_whole: bool = True
 
     def outcome(self, comparison: Comparison, level: float) -> Verdict:
         """Return how the winner compares with a shown candidate."""
         p = self.adjusted.get(comparison.label)
         if p is None:
-            return comparison.verdict
-        if p > level:
-            return Verdict.TIE
-        return Verdict.BETTER if comparison.difference > 0 else Verdict.WORSE
-
-
-def deciding_p(comparison: Comparison) -> float | None:
-    """Return the unadjusted p-value of the test that decides; ``None`` where there was no test."""
-    return comparison.welch_p if comparison.over_images is None else comparison.over_images.p
+            outcome = comparison.verdict
+        elif p > level:
+            outcome = Verdict.TIE
+        else:
+            outcome = Verdict.BETTER if comparison.difference > 0 else Verdict.WORSE
+        return outcome if self.is_whole or outcome is Verdict.WORSE else Verdict.UNTESTED
 
 
 def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], chances: int, level: float) -> Contest:
@@ -110,7 +108,7 @@ def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], ch
     adjusted = {
         comparison.label: leads[comparison.label] if comparison.difference > 0 else min(1.0, p * len(comparisons))
         for comparison in comparisons
-        if (p := deciding_p(comparison)) is not None
+        if (p := comparison.p) is not None
     } | dict(zip(tested, holm(list(tested.values())), strict=True))
     contest = Contest(Verdict.UNTESTED, None, None, adjusted, chances)
     if not comparisons:
@@ -139,7 +137,7 @@ def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], ch
 
 def _of_luckiest(comparison: Comparison, chances: int) -> float | None:
     """Return the p-value that decides, of a lead corrected for the choice of the winner; ``None`` without a test."""
-    p = deciding_p(comparison)
+    p = comparison.p
     return p if p is None or comparison.difference <= 0 else max(p, best_of_p(p, chances))
 
 
@@ -278,7 +276,7 @@ class Questions:
         return Answer(key, self.verdict.dataset, question, headline, str(verdict))
 
     def _of_contest(self, key: str, question: str, headline: str, contest: Contest) -> Answer:
-        answer, closest = self._answer(key, question, headline, self._outcome(contest)), contest.closest
+        answer, closest = self._answer(key, question, headline, contest.verdict), contest.closest
         if closest is None:
             return answer
         images, interval = closest.over_images, closest.deciding_interval
@@ -287,8 +285,8 @@ class Questions:
             "low": interval.low if interval else None,
             "high": interval.high if interval else None,
             "p": contest.p,
-            "p_unadjusted": deciding_p(closest),
-            "probability_on_new_images": images.probability if images else None,
+            "p_unadjusted": closest.p,
+            "probability_on_new_images": images.probability_beyond(0.0) if images else None,
             **self._power(contest, closest),
         }
         return replace(answer, numbers=numbers, closest=closest.label)
@@ -296,7 +294,11 @@ class Questions:
     def _contest(self, others: Sequence[Candidate], shown: Mapping[str, int], *, chances: int) -> Contest:
         tested = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
         compared = {label: count for label, count in shown.items() if label in self._comparisons}
-        return hold_contest(tested, compared, chances, self.verdict.level)
+        contest = hold_contest(tested, compared, chances, self.verdict.level)
+        if self._winner is None or not self._winner.missing:
+            return contest
+        verdict = contest.verdict if contest.verdict is Verdict.WORSE else Verdict.UNTESTED
+        return replace(contest, verdict=verdict, is_whole=False)
 
     def _loss_contest(self, others: Sequence[Candidate], shown: Sequence[Candidate]) -> Contest:
         sizes = Counter(map(self._kind, self._candidates))
@@ -317,16 +319,7 @@ class Questions:
 
     def _row_outcome(self, contest: Contest, other: Candidate) -> Verdict:
         comparison = self._comparisons.get(other.label)
-        outcome = Verdict.UNTESTED if comparison is None else contest.outcome(comparison, self.verdict.level)
-        return self._unless_lost(outcome)
-
-    def _outcome(self, contest: Contest) -> Verdict:
-        return self._unless_lost(contest.verdict)
-
-    def _unless_lost(self, outcome: Verdict) -> Verdict:
-        """Return an outcome, untested where the winner, as all candidates, lost seeds: it then beats nobody."""
-        lost = self._winner is not None and self._winner.missing
-        return Verdict.UNTESTED if lost and outcome is not Verdict.WORSE else outcome
+        return Verdict.UNTESTED if comparison is None else contest.outcome(comparison, self.verdict.level)
 
     def _every(self, what: str, shown: Sequence[Candidate]) -> str:
         """Return what a winner beats that beats all; empty where it was compared with a single candidate."""
@@ -367,7 +360,7 @@ class Questions:
         first, closest = names[self._winner.label], contest.closest
         if closest is None:
             return f"{first} could not be compared: the other candidates lost their seeds."
-        second, outcome = names[closest.label], self._outcome(contest)
+        second, outcome = names[closest.label], contest.verdict
         if outcome is Verdict.UNTESTED and self._winner.missing:
             return f"{first} leads, and every candidate lost a seed: the remaining seeds may flatter it."
         gap = number_text(abs(closest.difference), self.verdict.metric)
@@ -405,14 +398,7 @@ class Questions:
 
     def _power(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
         """Return the smallest difference that the test detects, and the seeds of each that detect a measured lead."""
-        assert self._winner is not None
-        other, metric = self._standings[closest.label].candidate, self.verdict.metric
-        test: CrossedTest | WelchTest | None = None
-        if closest.over_images is not None:
-            test = crossed_test(self._winner.image_runs(), other.image_runs())
-        elif closest.welch_p is not None:
-            exact = (not self._winner.has_seeds, not other.has_seeds)
-            test = welch_test(self._winner.sample(metric), other.sample(metric), exact)
+        test = closest.test
         if test is None:
             return {"smallest_detectable_difference": None, "seeds_needed": None}
         # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
@@ -472,7 +458,7 @@ class Questions:
     def _choice(self, contest: Contest) -> tuple[str, ...]:
         """Say why a tie has an interval without 0, if it has one."""
         closest = contest.closest
-        if closest is None or self._outcome(contest) is not Verdict.TIE:
+        if closest is None or contest.verdict is not Verdict.TIE:
             return ()
         interval = closest.deciding_interval
         if interval is None or interval.low <= 0 <= interval.high:
@@ -486,11 +472,12 @@ class Questions:
         images = closest.over_images
         sentence = (
             f"On new test images of this kind the winner is better with probability "
-            f"{probability_text(images.probability)}"
+            f"{probability_text(images.probability_beyond(0.0))}"
         )
-        if images.smallest_difference > 0:
-            smallest = f"{images.smallest_difference:g} {metric_name(self.verdict.metric)}"
-            sentence += f", by at least {smallest} with probability {probability_text(images.probability_of_smallest)}"
+        least = self.verdict.smallest_difference
+        if least > 0:
+            smallest, chance = f"{least:g} {metric_name(self.verdict.metric)}", images.probability_beyond(least)
+            sentence += f", by at least {smallest} with probability {probability_text(chance)}"
         return (f"{sentence}.",)
 
     def _limits(self) -> tuple[str, ...]:
@@ -515,9 +502,9 @@ class Questions:
         said = f"{first} against {second}: the smallest detectable difference is {number_text(smallest, metric)}"
         if comparison.difference <= 0:
             return f"{said}."
-        gap, images = number_text(comparison.difference, metric), comparison.over_images
-        if images is not None and images.share_of_images >= MOSTLY:
-            share = share_text(images.share_of_images)
+        gap = number_text(comparison.difference, metric)
+        if comparison.share_of_images >= MOSTLY:
+            share = share_text(comparison.share_of_images)
             return f"{said}; {share} of the uncertainty comes from the test images, not from the seeds."
         seeds = answer.numbers["seeds_needed"]
         if seeds is None:

@@ -18,7 +18,6 @@ rounds. Older versions ran races by another rule, whose rounds are not computed 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,22 +39,8 @@ LEVEL = 0.02
 """Level of the verdict after a race, at which at most 4 % of simulated races call a winner better that has an equal."""
 
 
-@dataclass(frozen=True)
-class Entrant:
-    """A candidate of a race.
-
-    Attributes:
-        values: Each seed that finished, with the metric on val.
-        lost: Seeds that diverged or failed.
-    """
-
-    label: str
-    values: tuple[tuple[int, float], ...]
-    lost: frozenset[int] = frozenset()
-
-    def sample(self, seeds: Sequence[int]) -> Sample:
-        """Return the values of those seeds that finished, shape (S,)."""
-        return np.array([value for seed, value in self.values if seed in seeds], dtype=np.float64)
+Ended = Mapping[int, float | None]
+"""Seed of an ended training -> the metric on val; ``None`` where it diverged or failed."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +112,11 @@ def most_seeds(first: int, trainings: int, candidates: int) -> int:
     return first + max(0, trainings - first * candidates) // 2
 
 
-@lru_cache(maxsize=256)
-def run_race(entrants: tuple[Entrant, ...], first: int, trainings: int, seeds: tuple[int, ...]) -> Race:
-    """Run a race up to the first round with missing values; equal arguments are computed once.
+def run_race(entrants: Mapping[str, Ended], first: int, trainings: int, seeds: Sequence[int]) -> Race:
+    """Run a race up to the first round with missing values.
 
     Args:
-        entrants: Candidates of one dataset, in an order that never changes; seeds that a candidate was not given are
+        entrants: Label of each candidate of a dataset -> its ended trainings; seeds that a candidate was not given are
             ignored.
         first: Seeds of each candidate in the first round, >= 1.
         trainings: Largest number of trainings in all, at least ``first`` for each candidate; a fixed design has no
@@ -142,11 +126,11 @@ def run_race(entrants: tuple[Entrant, ...], first: int, trainings: int, seeds: t
     Returns:
         The race; where it has not ended, ``seeds`` includes the round for which trainings are missing.
     """
-    counts = dict.fromkeys((entrant.label for entrant in entrants), first)
+    counts = dict.fromkeys(entrants, first)
     rounds: list[Round] = []
     while True:
         given = {label: seeds[:count] for label, count in counts.items()}
-        if any(_waits(entrant, given[entrant.label]) for entrant in entrants):
+        if any(seed not in ended for label, ended in entrants.items() for seed in given[label]):
             return Race(tuple(rounds), counts, None, trainings)
         closed = _close_round(entrants, given)
         if closed is None:
@@ -159,16 +143,12 @@ def run_race(entrants: tuple[Entrant, ...], first: int, trainings: int, seeds: t
         counts = {label: count + further * (label in pair) for label, count in counts.items()}
 
 
-def _waits(entrant: Entrant, given: Sequence[int]) -> bool:
-    ended = {seed for seed, _ in entrant.values} | entrant.lost
-    return not ended.issuperset(given)
-
-
-def _close_round(entrants: Sequence[Entrant], given: Mapping[str, Sequence[int]]) -> Round | None:
+def _close_round(entrants: Mapping[str, Ended], given: Mapping[str, Sequence[int]]) -> Round | None:
     """Return the result of a round; ``None`` where every candidate lost a seed, so that nobody can win."""
-    samples = {entrant.label: entrant.sample(given[entrant.label]) for entrant in entrants}
+    values = {label: [ended[seed] for seed in sorted(given[label])] for label, ended in entrants.items()}
+    samples = {label: np.array([value for value in of if value is not None]) for label, of in values.items()}
     means = {label: float(sample.mean()) for label, sample in samples.items() if len(sample)}
-    whole = [entrant.label for entrant in entrants if not entrant.lost.intersection(given[entrant.label])]
+    whole = [label for label, of in values.items() if None not in of]
     if not whole:
         return None
     leader = max(whole, key=lambda label: means[label])

@@ -1,4 +1,4 @@
-"""Statistics of few seeds: means, intervals, tests, effect sizes and power for two to ten values a candidate.
+"""Statistics of few seeds: means, intervals, tests and power for two to ten values a candidate.
 
 References:
     [Welch1947] Welch, The generalization of Student's problem when several different population variances are
@@ -6,16 +6,13 @@ References:
     [Holm1979] Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statistics 6, 65-70.
     [Sidak1967] Sidak, Rectangular confidence regions for the means of multivariate normal distributions, J. American
         Statistical Association 62, 626-633.
-    [Hedges1981] Hedges, Distribution theory for Glass's estimator of effect size, J. Educational Statistics 6, eq. 6.
     [Satterthwaite1946] Satterthwaite, An approximate distribution of estimates of variance components, Biometrics 2.
-    [Polansky1997] Polansky and Schucany, Kernel smoothing to improve bootstrap confidence intervals, J. R. Statist.
-        Soc. B 59, 821-838.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +21,6 @@ Sample = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 """Level of every interval."""
-
-FEWEST = 3
-"""Fewest values for a bootstrap: of two values, the kernel alone makes an interval of some 22 standard deviations."""
 
 POWER = 0.8
 """Share of studies in which a difference must be found to be called detectable."""
@@ -82,23 +76,6 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class WelchTest:
-    """The comparison of two means by Welch's test.
-
-    Attributes:
-        difference: Mean of the first sample minus mean of the second.
-        interval: 95 % interval of the difference.
-        p: Two-sided p-value: probability of so large a difference if the true means were equal.
-        variances: The variance of the difference in parts.
-    """
-
-    difference: float
-    interval: Interval
-    p: float
-    variances: "Variances"
-
-
-@dataclass(frozen=True)
 class Variances:
     """The variance V of a difference of two means in parts, from which the power of a study of another size follows.
 
@@ -146,13 +123,16 @@ class Variances:
         squares += rest**2 / (self.images - 1) if self.images else 0.0
         return (sum(weighed) + rest) ** 2 / squares
 
-    def resized(self, *, seeds: float = 1, images: float = 1) -> "Variances":
-        """Return the variances to expect with given multiples of the seeds and of the images."""
-        return self._of_size((seeds * self.counts[0], seeds * self.counts[1]), images)
-
     def with_seeds(self, seeds: int) -> "Variances":
-        """Return the variances to expect with the same number of seeds of each candidate."""
-        return self._of_size((seeds, seeds), 1)
+        """Return the variances to expect with a number of seeds of each candidate, on the same images."""
+        fewer = [old / seeds for old in self.counts]
+        shared = [part * less for part, less in zip(self.joint, fewer, strict=True)]
+        alone = [part * less - both for part, less, both in zip(self.seeds, fewer, shared, strict=True)]
+        # Where the measured C are larger than what V leaves for them, they shrink from that.
+        joint = self.joint_variance * sum(shared) / sum(self.joint) if any(self.joint) else 0.0
+        first, second = (max(0.0, part + both) for part, both in zip(alone, shared, strict=True))
+        total = max(0.0, sum(alone)) + joint + self.image_variance
+        return Variances((first, second), (shared[0], shared[1]), (seeds, seeds), total, self.images)
 
     def detectable(self, level: float) -> float:
         """Return the smallest true difference that a test at a level finds in ``POWER`` of the studies of this size.
@@ -164,20 +144,47 @@ class Variances:
         beyond = float(stdtrit(self.freedom, 1 - level / 2))
         return float(nctdtrinc(self.freedom, 1 - POWER, beyond)) * math.sqrt(self.total)
 
-    def _of_size(self, counts: tuple[float, float], images: float) -> "Variances":
-        fewer = [old / new for old, new in zip(self.counts, counts, strict=True)]
-        shared = [part * less for part, less in zip(self.joint, fewer, strict=True)]
-        alone = [part * less - both for part, less, both in zip(self.seeds, fewer, shared, strict=True)]
-        # Where the measured C are larger than what V leaves for them, they shrink from that.
-        joint = self.joint_variance * sum(shared) / sum(self.joint) if any(self.joint) else 0.0
-        first, second = (max(0.0, part + both / images) for part, both in zip(alone, shared, strict=True))
-        return Variances(
-            (first, second),
-            (shared[0] / images, shared[1] / images),
-            (round(counts[0]), round(counts[1])),
-            max(0.0, sum(alone)) + joint / images + self.image_variance / images,
-            round(self.images * images) if self.images else None,
-        )
+
+@dataclass(frozen=True)
+class DifferenceTest:
+    """The test of a difference of two means, with Student's distribution.
+
+    Attributes:
+        difference: Mean of the first candidate minus mean of the second, in the metric's unit.
+        variances: The variance of the difference in its parts.
+    """
+
+    difference: float
+    variances: Variances
+
+    @cached_property
+    def freedom(self) -> float:
+        """Degrees of freedom of the variance."""
+        return self.variances.freedom
+
+    @cached_property
+    def error(self) -> float:
+        """The standard error of the difference."""
+        parts = self.variances
+        return math.sqrt(parts.seed_variance + parts.image_variance + parts.joint_variance)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """The 95 % interval of the difference."""
+        return around(self.difference, self.error, self.freedom)
+
+    @cached_property
+    def p(self) -> float:
+        """The two-sided p-value: probability of so large a difference if the true means were equal."""
+        return two_sided(self.difference / self.error, self.freedom)
+
+    def probability_beyond(self, least: float) -> float:
+        """Return the probability that the first candidate is better than the second by at least ``least``.
+
+        It is the one-sided confidence, which equals the posterior probability under an uninformative prior.
+        """
+        away = two_sided((self.difference - least) / self.error, self.freedom) / 2
+        return 1 - away if self.difference > least else away
 
 
 def needed_seeds(difference: float, variances: Variances, level: float) -> int | None:
@@ -223,47 +230,7 @@ def t_interval(values: Sample) -> Interval | None:
     return around(float(values.mean()), _standard_error(values), len(values) - 1)
 
 
-def bootstrap_interval(values: Sample, *, seed: int, resamples: int = 9999) -> Interval | None:
-    """Return the smoothed bootstrap-t interval of the mean.
-
-    Resampled values stay in the range of the n values, which contains the true mean in 1 - 2^(1-n) of all samples: 75 %
-    for n = 3, 94 % for n = 5. Percentile and BCa intervals cover 75 and 72 % at n = 3, 83 and 84 % at n = 5 (normal
-    values). So each resampled value is smoothed by a normal kernel of width s / sqrt(n) [Polansky1997], so that no
-    resample lacks spread, and the studentised mean is resampled instead of the mean. This interval covers 95 to 96 % at
-    n = 3, 4 and 5, and 90 to 91 % for exponential values, where Student's interval covers 87 to 88 %.
-
-    Args:
-        values: Values of the seeds, shape (n,), finite.
-        seed: Seed of the resampling; equal values in an equal order give an equal interval.
-        resamples: Number of resamples, >= 1000 for two stable digits.
-
-    Returns:
-        The 95 % interval, ``None`` for fewer than ``FEWEST`` values; a point where the values have no spread.
-    """
-    n = len(values)
-    if n < FEWEST:
-        return None
-    mean, error = float(values.mean()), _standard_error(values)
-    if not has_spread(values):
-        return Interval(mean, mean)
-    places, noise = _resampling(seed, n, resamples)
-    drawn = values[places] + error * noise
-    studentised = (drawn.mean(axis=1) - mean) / (drawn.std(axis=1, ddof=1) / math.sqrt(n))
-    low, high = np.quantile(studentised, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(mean - float(high) * error, mean - float(low) * error)
-
-
-@lru_cache(maxsize=4)
-def _resampling(seed: int, n: int, resamples: int) -> tuple[NDArray[np.int64], Sample]:
-    """Return places of the drawn values and standard normal noise, shape (resamples, n), the same for all candidates.
-
-    Drawing them takes longer than the rest of the interval, and a verdict has an interval of each candidate.
-    """
-    generator = np.random.default_rng(seed)
-    return generator.integers(0, n, (resamples, n)), generator.standard_normal((resamples, n))
-
-
-def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False, False)) -> WelchTest | None:
+def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False, False)) -> DifferenceTest | None:
     """Compare two means without assuming equal spreads [Welch1947].
 
     Args:
@@ -280,13 +247,9 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
         return None
     if not any(has_spread(values) for values, _ in sides):
         return None
-    variances = np.array([0.0 if len(values) < 2 else _standard_error(values) ** 2 for values, _ in sides])
-    freedoms = np.array([max(1, len(values) - 1) for values, _ in sides])
-    freedom = variances.sum() ** 2 / (variances**2 / freedoms).sum()
-    difference, error = float(first.mean() - second.mean()), math.sqrt(variances.sum())
-    of_seeds = (float(variances[0]), float(variances[1]))
-    parts = Variances(of_seeds, (0.0, 0.0), (len(first), len(second)), float(variances.sum()))
-    return WelchTest(difference, around(difference, error, freedom), two_sided(difference / error, freedom), parts)
+    of_seeds = tuple(0.0 if len(values) < 2 else _standard_error(values) ** 2 for values, _ in sides)
+    parts = Variances((of_seeds[0], of_seeds[1]), (0.0, 0.0), (len(first), len(second)), sum(of_seeds))
+    return DifferenceTest(float(first.mean() - second.mean()), parts)
 
 
 def welch_p(first: Measure, second: Measure) -> float | None:
@@ -304,25 +267,14 @@ def welch_p(first: Measure, second: Measure) -> float | None:
         return None
     if max(first_std, second_std) <= SAME * max(1.0, abs(first.mean), abs(second.mean)):
         return None
-    variances = first_std**2 / first.seeds, second_std**2 / second.seeds
-    freedom = sum(variances) ** 2 / (variances[0] ** 2 / (first.seeds - 1) + variances[1] ** 2 / (second.seeds - 1))
-    return two_sided((first.mean - second.mean) / math.sqrt(sum(variances)), freedom)
+    of_seeds = first_std**2 / first.seeds, second_std**2 / second.seeds
+    parts = Variances(of_seeds, (0.0, 0.0), (first.seeds, second.seeds), sum(of_seeds))
+    return DifferenceTest(first.mean - second.mean, parts).p
 
 
 def lead_p(difference: float, p: float | None) -> float:
     """Return the p-value that a lead counts with: 1 for no lead, or where there is no test."""
     return p if p is not None and difference > 0 else 1.0
-
-
-def paired_p(differences: Sample) -> float | None:
-    """Return the two-sided p of Student's test on the differences of runs with equal seeds.
-
-    Returns:
-        A probability; ``None`` for fewer than two pairs, or differences without spread.
-    """
-    if len(differences) < 2 or not has_spread(differences):
-        return None
-    return two_sided(float(differences.mean()) / _standard_error(differences), len(differences) - 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -346,19 +298,6 @@ def best_of_p(p: float, candidates: int) -> float:
         candidates: Number of candidates that could have been the winner, >= 1.
     """
     return -math.expm1(candidates * math.log1p(-p / 2))
-
-
-def hedges_g(first: Sample, second: Sample) -> float | None:
-    """Return the difference of the means in pooled standard deviations, without its small-sample bias [Hedges1981].
-
-    Returns:
-        The effect size; ``None`` for fewer than three values in all, or without spread.
-    """
-    freedom = len(first) + len(second) - 2
-    if freedom < 1 or not (has_spread(first) or has_spread(second)):
-        return None
-    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in (first, second))
-    return float(first.mean() - second.mean()) / math.sqrt(squares / freedom) * (1 - 3 / (4 * freedom - 1))
 
 
 def _standard_error(values: Sample) -> float:

@@ -11,13 +11,11 @@ References:
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from statistics import fmean, pstdev
 from typing import Any
 
 from orchestrator.journal.points import Point, best_points
-from orchestrator.journal.reader import read_history
 from orchestrator.reference.other_papers import SOURCES, other_rows
 from orchestrator.reference.published import (
     BLEEKER,
@@ -30,11 +28,10 @@ from orchestrator.reference.published import (
     study_dataset,
 )
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
-from orchestrator.results.answers import UNCONFIRMED, answers_of, outcomes_of
+from orchestrator.results.answers import UNCONFIRMED, Summary, outcomes_of
 from orchestrator.results.candidates import DatasetVerdict, Standing
 from orchestrator.results.confirmation import metrics_of
 from orchestrator.results.statistics import Measure
-from orchestrator.results.summary import Summary
 from orchestrator.text.wording import printed, setting_text
 
 
@@ -187,51 +184,26 @@ _ABOUT = (
 )
 
 
-@dataclass(frozen=True)
-class Result:
-    """An experiment with its answers and rows, each computed when it is first asked for."""
+def rows_of_summary(summary: Summary) -> list[Row]:
+    """Return a row for each candidate of a confirmed dataset, and for the best trial of each study of the others."""
+    verdicts = summary.verdicts
+    rows = [row for verdict in verdicts.values() for row in rows_of(verdict, summary.answers)]
+    return rows + [row for name in summary.datasets if name not in verdicts for row in _unconfirmed(summary, name)]
 
-    summary: Summary
 
-    @property
-    def name(self) -> str:
-        """Name of the experiment."""
-        return self.summary.history.name
-
-    @cached_property
-    def answers(self) -> list[Answer]:
-        """The answers to all questions."""
-        return answers_of(self.summary)
-
-    @cached_property
-    def rows(self) -> list[Row]:
-        """A row for each candidate, or for the best trial of each study."""
-        verdicts = self.summary.verdicts
-        rows = [row for verdict in verdicts.values() for row in rows_of(verdict, self.answers)]
-        return rows + [row for name in self.summary.datasets if name not in verdicts for row in self._unconfirmed(name)]
-
-    def _unconfirmed(self, dataset: str) -> list[Row]:
-        studies: dict[str, Point] = {}
-        for point in best_points(self.summary.history.trials.values()):
-            if point.first.config.dataset == dataset:
-                studies.setdefault(point.first.study, point)
-        return [self._row(point, rank) for rank, point in enumerate(studies.values(), start=1)]
-
-    def _row(self, point: Point, rank: int) -> Row:
-        trainings = [metrics_of(training, self.summary.history) for training in point.finished]
+def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
+    studies: dict[str, Point] = {}
+    for point in best_points(summary.history.trials.values()):
+        if point.first.config.dataset == dataset:
+            studies.setdefault(point.first.study, point)
+    rows = []
+    for rank, point in enumerate(studies.values(), start=1):
+        trainings = [metrics_of(training, summary.history) for training in point.finished]
         measures = {name: _measure([one[name] for one in trainings if name in one]) for name in trainings[0]}
         config = point.first.config
         about = (config.dataset, config.model, config.loss, point.finished[0].parameters)
-        return Row(*about, _without_prefix(measures, "val"), str(rank), UNCONFIRMED)
-
-
-def read_result(directory: Path) -> Result:
-    """Read an experiment's journal, whatever state the experiment is in.
-
-    Raises:
-        JournalError: If there is no journal, or it is damaged.
-    """
-    return Result(Summary(read_history(directory)))
+        rows.append(Row(*about, _without_prefix(measures, "val"), str(rank), UNCONFIRMED))
+    return rows
 
 
 def rows_of(verdict: DatasetVerdict, answers: Iterable[Answer]) -> list[Row]:
@@ -267,17 +239,19 @@ def _without_prefix(measures: Mapping[str, Measure], split: str) -> dict[str, Me
     return found
 
 
-def tables_of(results: Sequence[Result], *, with_published: bool = False, cocos: bool = False) -> list[Answer]:
+def tables_of(results: Sequence[Summary], *, with_published: bool = False, cocos: bool = False) -> list[Answer]:
     """Return the table of retrieval, that of retrieval by class where there are classes, and on demand those of COCOS.
 
     Args:
-        results: Results in the order of their rows.
+        results: Results of experiments in the order of their rows.
         with_published: Whether the published rows stand beside ours.
         cocos: Whether to add the tables of COCOS.
     """
-    rows = [row for result in results for row in result.rows]
+    of_results = [rows_of_summary(result) for result in results]
+    rows = [row for of_result in of_results for row in of_result]
     retrieval = layout_table(RETRIEVAL_LAYOUT, rows, with_published=with_published)
-    notes = (*retrieval.notes, *(note for result in results for note in _state(result)), *_differing_data(results))
+    states = [note for result, own in zip(results, of_results, strict=True) for note in _state(result, bool(own))]
+    notes = (*retrieval.notes, *states, *_differing_data(results))
     by_class = [row for row in rows if "i2t_r8" in row.measures]
     classes = [layout_table(CLASSES_LAYOUT, by_class)] if by_class else []
     further = cocos_tables(rows, with_published=with_published) if cocos else []
@@ -297,18 +271,19 @@ def published_tables(papers: Iterable[str]) -> list[Answer]:
     return tables
 
 
-def _state(result: Result) -> list[str]:
+def _state(result: Summary, has_rows: bool) -> list[str]:
     """Say where an experiment has no rows, and where its rows are not of test."""
-    if not result.rows:
-        state = f"see `orchestrator status {result.name}`"
-        return [f"{result.name}: no trial has been trained to its end yet, so there is nothing to compare; {state}."]
-    unconfirmed = [name for name in result.summary.datasets if name not in result.summary.verdicts]
+    if not has_rows:
+        name = result.history.name
+        nothing = f"{name}: no trial has been trained to its end yet, so there is nothing to compare"
+        return [f"{nothing}; see `orchestrator status {name}`."]
+    unconfirmed = [name for name in result.datasets if name not in result.verdicts]
     return [f"{printed(name)}: values are on val, of trainings of the search, unconfirmed." for name in unconfirmed]
 
 
-def _differing_data(results: Sequence[Result]) -> list[str]:
+def _differing_data(results: Sequence[Summary]) -> list[str]:
     """Name the datasets that two experiments had in different versions."""
-    data = [result.summary.history.data for result in results]
+    data = [result.history.data for result in results]
     names = dict.fromkeys(name for digests in data for name in digests)
     differing = [name for name in names if len({digests[name] for digests in data if name in digests}) > 1]
     return [f"The experiments had different versions of {name}; their rows can't be compared." for name in differing]

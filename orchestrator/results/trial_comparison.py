@@ -14,8 +14,8 @@ from orchestrator.journal.reader import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
-from orchestrator.results.confirmation import verdicts_of
-from orchestrator.results.winner import find_winners
+from orchestrator.results.confirmation import confirmations, verdicts_of
+from orchestrator.results.winner import winners_of
 from orchestrator.text.wording import interval_text, metric_words, number_text, setting_text
 from trainables.errors import UserError
 from trainables.ranks import Ranks
@@ -43,104 +43,68 @@ class Side:
     why: str = ""
     verdict: DatasetVerdict | None = None
 
-
-@dataclass(frozen=True)
-class TrialComparison:
-    """The comparison of two trials, as it is printed.
-
-    Attributes:
-        settings: Dotted key -> both values, where they differ; ``None`` where a trial lacks the key.
-        metrics: Metric -> both values at the best epochs, ``None`` where a trial lacks the metric; the metric that
-            decides is the first.
-        better: A sentence about which trial is better, and how reliable this is.
-    """
-
-    first: Side
-    second: Side
-    better: str
-    settings: Mapping[str, tuple[Any, Any]]
-    metrics: Mapping[str, tuple[float | None, float | None]]
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain values for JSON."""
-        sides = [
-            {
-                "experiment": side.experiment,
-                "trial": side.trial.id,
-                "parameters": side.trial.parameters,
-                "why": side.why,
-            }
-            for side in (self.first, self.second)
-        ]
-        return {
-            "trials": sides,
-            "better": self.better,
-            "settings": {name: list(pair) for name, pair in self.settings.items()},
-            "metrics": {name: list(pair) for name, pair in self.metrics.items()},
-        }
-
-    def answers(self) -> list[Answer]:
-        """Return which trial is better, with the settings that differ, and the metrics at the best epochs."""
-        sides = [
-            f"{letter}: {side.experiment}/{side.trial.id}{f' ({side.why})' if side.why else ''}: "
-            f"{setting_text(side.trial.parameters) or 'default'}"
-            for letter, side in zip("AB", (self.first, self.second), strict=True)
-        ]
-        settings = Table(
-            (Column("setting", "setting"), Column("a", "A"), Column("b", "B")),
-            tuple(
-                (name, *(None if value is None else str(value) for value in pair))
-                for name, pair in self.settings.items()
-            ),
-        )
-        metrics = (
-            Column("metric", "metric"),
-            Column("a", "A", "number"),
-            Column("b", "B", "number"),
-            Column("difference", "B − A", "number", signed=True),
-        )
-        rows = [
-            (name, first, second, None if first is None or second is None else second - first)
-            for name, (first, second) in self.metrics.items()
-        ]
-        differing = "" if self.settings else "No setting differs."
-        return [
-            Answer("better", "", "Which of two trials is better?", f"{self.better}.", notes=tuple(sides)),
-            Answer("settings", "", "In which settings do they differ?", differing, table=settings),
-            Answer(
-                "metrics", "", "How do their metrics at the best epochs differ?", "", table=Table(metrics, tuple(rows))
-            ),
-        ]
+        """Return the trial as plain values for JSON."""
+        about = {"experiment": self.experiment, "trial": self.trial.id}
+        return {**about, "parameters": self.trial.parameters, "why": self.why}
 
 
-def compare_trials(first: str, second: str, output: Path) -> TrialComparison:
-    """Compare two trials of any experiments under an output folder.
+def compare_trials(first: Side, second: Side) -> list[Answer]:
+    """Return which of two trials is better, with the settings that differ, and the metrics at the best epochs.
 
     Args:
-        first: Id of a trial, or ``experiment/trial``; an experiment's name stands for its winner, see ``_winner``.
-        second: Name of the other trial, as for ``first``.
-        output: Root of all output.
+        first: The first trial, see ``find_side``.
+        second: The second trial.
 
-    Raises:
-        UserError: If there is no such trial, or several experiments have it; the message tells how to name it.
+    Returns:
+        Three answers. The tables have a row for each dotted key and for each metric, the metric that decides first;
+        a cell is ``None`` where a trial lacks the key or the metric.
     """
-    sides = (find_side(first, output), find_side(second, output))
-    flat = [dict(_flat(side.trial.config.to_dict())) for side in sides]
-    names = sorted({*flat[0], *flat[1]})
-    settings = {name: (flat[0].get(name), flat[1].get(name)) for name in names}
-    values = [_values(side) for side in sides]
-    deciding = sides[0].trial.metric
-    shown = sorted({*values[0], *values[1]}, key=lambda metric: (metric != deciding, *_order(metric)))
-    return TrialComparison(
-        *sides,
-        better=which_is_better(*sides),
-        settings={name: pair for name, pair in settings.items() if pair[0] != pair[1]},
-        metrics={name: (values[0].get(name), values[1].get(name)) for name in shown},
+    sides = (first, second)
+    named = [
+        f"{letter}: {side.experiment}/{side.trial.id}{f' ({side.why})' if side.why else ''}: "
+        f"{setting_text(side.trial.parameters) or 'default'}"
+        for letter, side in zip("AB", sides, strict=True)
+    ]
+    of_first, of_second = (dict(_flat(side.trial.config.to_dict())) for side in sides)
+    pairs = {name: (of_first.get(name), of_second.get(name)) for name in sorted({*of_first, *of_second})}
+    settings = [
+        (name, *(None if value is None else str(value) for value in pair))
+        for name, pair in pairs.items()
+        if pair[0] != pair[1]
+    ]
+    values, others = (_values(side) for side in sides)
+    deciding = first.trial.metric
+    metrics = [
+        (name, values.get(name), others.get(name), _difference(values, others, name))
+        for name in sorted({*values, *others}, key=lambda metric: (metric != deciding, *_order(metric)))
+    ]
+    of_settings = (Column("setting", "setting"), Column("a", "A"), Column("b", "B"))
+    of_metrics = (
+        Column("metric", "metric"),
+        Column("a", "A", "number"),
+        Column("b", "B", "number"),
+        Column("difference", "B − A", "number", signed=True),
     )
+    said, differing = which_is_better(first, second), "" if settings else "No setting differs."
+    settings_table, metrics_table = Table(of_settings, tuple(settings)), Table(of_metrics, tuple(metrics))
+    return [
+        Answer("better", "", "Which of two trials is better?", f"{said}.", notes=tuple(named)),
+        Answer("settings", "", "In which settings do they differ?", differing, table=settings_table),
+        Answer("metrics", "", "How do their metrics at the best epochs differ?", "", table=metrics_table),
+    ]
 
 
 def find_side(name: str, output: Path) -> Side:
-    """Return a trial by its name; see ``compare_trials``."""
+    """Return a trial of any experiment under an output folder.
+
+    Args:
+        name: Id of a trial, or ``experiment/trial``; an experiment's name stands for its winner, see ``_winner``.
+        output: Root of all output.
+
+    Raises:
+        UserError: If there is no such trial, or several experiments have it; the message says how to name it.
+    """
     experiment, _, trial_id = name.rpartition("/")
     found: list[Side] = []
     for path in sorted(output.glob(f"{experiment or '*'}/{JOURNAL_FILE}")):
@@ -225,18 +189,15 @@ def _winner(history: History, name: str) -> tuple[Trial, str]:
     Raises:
         NoSuchTrialError: If no trial has finished, or there is a winner on each of several datasets.
     """
-    found = {
-        dataset: (trial, "the best of the search, unconfirmed") for dataset, trial in find_winners(history).items()
-    }
-    for dataset, verdict in verdicts_of(history).items():
-        if verdict.winner is not None:
-            found[dataset] = (history.trials[verdict.winner.candidate.label], "the winner of the confirmation")
+    found = list(winners_of(history, confirmations(history)).values())
     if not found:
         raise NoSuchTrialError(f"{name}: no trial of its search has finished, so name a trial")
     if len(found) > 1:
-        places = ", ".join(f"{name}/{trial.id}" for trial, _ in found.values())
+        places = ", ".join(f"{name}/{winner.setting.id}" for winner in found)
         raise NoSuchTrialError(f"{name}: has several datasets with a winner each: {places}; name one of them so")
-    return next(iter(found.values()))
+    (winner,) = found
+    why = "the winner of the confirmation" if winner.confirmed else "the best of the search, unconfirmed"
+    return winner.setting, why
 
 
 def _values(side: Side) -> dict[str, float]:
@@ -244,6 +205,10 @@ def _values(side: Side) -> dict[str, float]:
     best = trial.epochs[trial.best_epoch] if trial.best_epoch is not None else {}
     values = {name: value for name, value in best.items() if not name.endswith(("_best", "_std"))}
     return values | {f"test/{name}": value for name, value in side.test.items()}
+
+
+def _difference(values: Mapping[str, float], others: Mapping[str, float], name: str) -> float | None:
+    return others[name] - values[name] if name in values and name in others else None
 
 
 def _order(name: str) -> tuple[int, str]:
@@ -265,45 +230,21 @@ SHOWN = 10
 
 
 @dataclass(frozen=True)
-class QueryRanks:
-    """The ranks of one query by both candidates.
-
-    Attributes:
-        query: Index of the image, or of the caption, in its split.
-        first: Rank that the first candidate gives the query's best positive, the median over the seeds; from 1.
-        second: Rank that the second candidate gives the query's best positive, likewise.
-    """
-
-    query: int
-    first: float
-    second: float
-
-
-@dataclass(frozen=True)
-class Found:
-    """How many queries are found down to rank ``depth``."""
-
-    depth: int
-    both: int
-    only_first: int
-    only_second: int
-    neither: int
-
-
-@dataclass(frozen=True)
 class DirectionComparison:
     """The comparison of two candidates in one direction of retrieval.
 
     Attributes:
-        found: Numbers of found queries, for each of ``DEPTHS``.
+        found: For each of ``DEPTHS``: the depth, and how many queries both, only the first, only the second, and
+            neither candidate finds down to this rank.
         gained: The queries on which the first candidate is furthest ahead by the ratio of ranks, the largest ratio
-            first; at most ``SHOWN``.
+            first, at most ``SHOWN``: index of the image or caption in its split, and the rank of the best positive by
+            the first and by the second candidate, each the median over the seeds.
         lost: The queries on which the second candidate is furthest ahead, likewise.
     """
 
-    found: tuple[Found, ...]
-    gained: tuple[QueryRanks, ...]
-    lost: tuple[QueryRanks, ...]
+    found: tuple[tuple[int, int, int, int, int], ...]
+    gained: tuple[tuple[int, float, float], ...]
+    lost: tuple[tuple[int, float, float], ...]
 
 
 def compare_queries(first: Sequence[Ranks], second: Sequence[Ranks]) -> tuple[DirectionComparison, DirectionComparison]:
@@ -333,16 +274,11 @@ def _compare(first: NDArray[np.float64], second: NDArray[np.float64]) -> Directi
     gained, lost = ([int(query) for query in queries[:SHOWN]] for queries in order)
     return DirectionComparison(
         found=tuple(_count(depth, first <= depth, second <= depth) for depth in DEPTHS),
-        gained=tuple(QueryRanks(q, float(first[q]), float(second[q])) for q in gained if ratio[q] > 0),
-        lost=tuple(QueryRanks(q, float(first[q]), float(second[q])) for q in lost if ratio[q] < 0),
+        gained=tuple((q, float(first[q]), float(second[q])) for q in gained if ratio[q] > 0),
+        lost=tuple((q, float(first[q]), float(second[q])) for q in lost if ratio[q] < 0),
     )
 
 
-def _count(depth: int, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Found:
-    return Found(
-        depth,
-        int((first & second).sum()),
-        int((first & ~second).sum()),
-        int((~first & second).sum()),
-        int((~first & ~second).sum()),
-    )
+def _count(depth: int, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[int, int, int, int, int]:
+    both, either = int((first & second).sum()), int((first | second).sum())
+    return depth, both, int(first.sum()) - both, int(second.sum()) - both, len(first) - either

@@ -13,8 +13,16 @@ that of many. The level is 3.5 %, so that at most 4 % of studies are wrong: with
 Welch's test at 3.5 % errs in 3.9 %, with three seeds in 4.1 %, of sixfold spread in 4.4 %. Fixed designs of older
 versions keep their level of 4 %.
 
-``comparisons`` says how p-values are corrected where the winner does not beat them all, each dataset by itself. A
-baseline from which no candidate differs is called beaten in at most 4 % of studies.
+The winner is better where it leads every other candidate at a p-value up to the level (an intersection-union test
+[Berger1982]): a winner that has an equal must beat this equal, which it does at most as often as the level says, so no
+correction for the number of candidates is needed. Where it does not beat them all, the comparisons with runner-up,
+rival and baseline are corrected by Holm's procedure, and a lead for the choice of the winner: any other candidate could
+have been the winner over the baseline, and any of the winner's loss over the rival (``best_of_p``). The candidate that
+was missed by most is shown beside them. A baseline from which no candidate differs is called beaten in at most 4 % of
+studies.
+
+Where possible, each comparison has two tests: on this test set, where only seeds vary (Welch's test of the runs), and
+on new images of this kind, where seeds and images vary (``crossed``). ``over_images`` chooses which test decides.
 
 How often a winner with an equal is called better, and how often a lead is found, is in
 ``docs/evidence/verdict-errors.md``; ``python -m tests.benchmarks race`` simulates it. A variance pooled over the
@@ -22,11 +30,11 @@ candidates finds more leads, but where spreads differ fourfold it is wrong in 9 
 seeds; so Welch's test is used.
 
 References:
+    [Berger1982] Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300.
     [Gutmann1987] Gutmann and Maymin, Is the selected population the best?, Annals of Statistics 15, 456-461.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -36,12 +44,25 @@ from orchestrator.results.candidates import (
     DatasetVerdict,
     Standing,
     Verdict,
+    range_of,
     weakest,
 )
-from orchestrator.results.comparisons import LEVEL, Rules, compare, find_candidate, possible
-from orchestrator.results.metric_ranges import range_of
-from orchestrator.results.statistics import bootstrap_interval, measure, t_interval
+from orchestrator.results.crossed import crossed_test, own_parts
+from orchestrator.results.statistics import (
+    DifferenceTest,
+    Sample,
+    best_of_p,
+    has_spread,
+    holm,
+    lead_p,
+    measure,
+    t_interval,
+    welch_test,
+)
 from trainables.errors import ConfigError
+
+LEVEL = 0.035
+"""A corrected p-value up to this level counts as a difference, in a new fixed design; above is why it is so low."""
 
 SAME_METRIC = 1e-6
 """Relative difference up to which a mean over images and a mean over queries differ by rounding alone."""
@@ -49,7 +70,8 @@ SAME_METRIC = 1e-6
 FEWEST_TESTED = 2
 """Fewest seeds of a candidate that can be compared."""
 
-__all__ = ["LEVEL", "Candidate", "Comparison", "DatasetVerdict", "Standing", "Verdict", "judge"]
+_Tests = Mapping[str, DifferenceTest | None]
+"""Label of another candidate -> its test; ``None`` where no test could be made."""
 
 
 def judge(
@@ -59,47 +81,59 @@ def judge(
     selection: str = "val/rsum",
     baseline: str | None = None,
     level: float = LEVEL,
-    seed: int = 0,
-    resamples: int = 9999,
     over_images: bool = False,
     smallest_difference: float = 1.0,
-    everyone: bool = True,
-) -> tuple[DatasetVerdict, ...]:
-    """Return the winner of each dataset, and the verdict on its comparisons.
+) -> DatasetVerdict:
+    """Return the winner of a dataset, and the verdict on its comparisons.
 
     Args:
-        candidates: Candidates of any datasets, in any order; the order changes nothing.
+        candidates: The candidates of one dataset, at least one, in any order; the order changes nothing.
         metric: The metric that decides; equal to ``selection`` where the test split stays closed.
         selection: The metric whose highest mean over the candidates without a lost seed names the winner; of equal
             means, the first label wins.
         baseline: A label, or a loss, which stands for its candidate with the highest mean of ``selection``.
         level: A corrected p-value up to this level counts as a difference; below ``LEVEL`` after earlier looks at test.
-        seed: Seed of the bootstrap.
-        resamples: Number of resamples of the bootstrap, >= 1.
-        over_images: Whether seeds and images decide instead of the seeds alone; where a candidate of a dataset has no
-            values of images, the seeds decide, and a warning says why.
+        over_images: Whether seeds and images decide instead of the seeds alone; where a candidate has no values of
+            images, the seeds decide, and a warning says why.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
-        everyone: Whether the winner must beat every candidate, or runner-up, rival and baseline alone, as in older
-            versions.
-
-    Returns:
-        One verdict per dataset, in the order of the datasets' names.
 
     Raises:
-        ConfigError: If no dataset has the baseline, or a seed lacks one of the two metrics.
-        ValueError: If a metric is not finite, two candidates of a dataset share a label, or the mean over the values of
-            the images is not the metric.
+        ConfigError: If no candidate is the baseline, or a seed lacks one of the two metrics.
+        ValueError: If a metric is not finite, two candidates share a label, or the mean over the values of the images
+            is not the metric.
     """
-    rules = Rules(metric, selection, baseline, level, seed, resamples, over_images, smallest_difference, everyone)
-    groups: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
+    group = list(candidates)
+    for candidate in group:
         _check(candidate, (metric, selection))
         _check_images(candidate, metric)
-        groups.setdefault(candidate.dataset, []).append(candidate)
-    known = sorted({name for group in groups.values() for one in group for name in (one.label, one.loss)})
+    known = sorted({name for one in group for name in (one.label, one.loss)})
     if baseline is not None and baseline not in known:
         raise ConfigError(f"baseline {baseline!r} is neither a candidate nor its loss; there are {', '.join(known)}")
-    return tuple(_judge_dataset(dataset, group, rules) for dataset, group in sorted(groups.items()))
+    ranked = _rank(group, selection)
+    lacking = [one.label for one in ranked if not one.images] if over_images else []
+    decided_by_images = over_images and not lacking and bool(ranked)
+    tested = compare(ranked, metric, baseline, level, over_images=decided_by_images)
+    comparisons = tuple(comparison for comparison in tested if comparison.roles)
+    found = find_candidate(ranked, baseline)
+    return DatasetVerdict(
+        dataset=group[0].dataset,
+        metric=metric,
+        selection=selection,
+        verdict=_overall(ranked, comparisons),
+        standings=tuple(_standing(one, rank, metric, selection) for rank, one in enumerate(ranked, start=1)),
+        comparisons=comparisons,
+        warnings=(
+            *_missing_seeds(group),
+            *_without_images(lacking, len(ranked)),
+            *_missing_baseline(baseline, found),
+        ),
+        level=level,
+        decided_by="seeds_and_images" if decided_by_images else "seeds",
+        images=ranked[0].image_runs().shape[1] if decided_by_images else None,
+        baseline=None if found is None else found.label,
+        others=tuple(comparison for comparison in tested if not comparison.roles),
+        smallest_difference=smallest_difference,
+    )
 
 
 def _check(candidate: Candidate, needed: Sequence[str]) -> None:
@@ -125,61 +159,27 @@ def _check_images(candidate: Candidate, metric: str) -> None:
             raise ValueError(f"{where}: {metric} is {told}, but its images have the mean {made}")
 
 
-def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> DatasetVerdict:
-    ranked = _rank(group, rules)
-    lacking = [one.label for one in ranked if not one.images] if rules.over_images else []
-    if lacking:
-        rules = replace(rules, over_images=False)
-    tested = compare(ranked, rules)
-    comparisons = tuple(comparison for comparison in tested if comparison.roles)
-    baseline = find_candidate(ranked, rules.baseline)
-    return DatasetVerdict(
-        dataset=dataset,
-        metric=rules.metric,
-        selection=rules.selection,
-        verdict=_overall(ranked, comparisons),
-        standings=tuple(_standing(one, rank, rules) for rank, one in enumerate(ranked, start=1)),
-        comparisons=comparisons,
-        warnings=(
-            *_missing_seeds(group),
-            *_without_images(lacking, len(ranked)),
-            *_missing_baseline(dataset, ranked, rules.baseline),
-        ),
-        decided_by="seeds_and_images" if rules.over_images else "seeds",
-        images=ranked[0].image_runs().shape[1] if rules.over_images and ranked else None,
-        baseline=None if baseline is None else baseline.label,
-        others=tuple(comparison for comparison in tested if not comparison.roles),
-        level=rules.level,
-    )
-
-
-def _rank(group: Sequence[Candidate], rules: Rules) -> list[Candidate]:
+def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
     """Return the candidates that have a seed: the best that lost no seed, then the others by their validation mean."""
     labels = [candidate.label for candidate in group]
     for label in labels:
         if labels.count(label) > 1:
             raise ValueError(f"{group[0].dataset}: two candidates are called {label!r}")
-
-    def key(candidate: Candidate) -> tuple[bool, float, str]:
-        # Older versions ranked candidates that had left a race last, and so compared the winner with the others.
-        last = candidate.left and not rules.everyone
-        return last, -float(candidate.sample(rules.selection).mean()), candidate.label
-
-    ranked = sorted((candidate for candidate in group if candidate.values), key=key)
+    with_seeds = (candidate for candidate in group if candidate.values)
+    ranked = sorted(with_seeds, key=lambda one: (-float(one.sample(selection).mean()), one.label))
     winner = next((one for one in ranked if not one.missing and not one.left), None)
     return ranked if winner is None else [winner, *(one for one in ranked if one is not winner)]
 
 
-def _standing(candidate: Candidate, rank: int, rules: Rules) -> Standing:
-    values = candidate.sample(rules.metric)
-    low, high = range_of(rules.metric)
+def _standing(candidate: Candidate, rank: int, metric: str, selection: str) -> Standing:
+    values = candidate.sample(metric)
+    student = t_interval(values)
     return Standing(
         candidate=candidate,
         rank=rank,
-        selected_by=float(candidate.sample(rules.selection).mean()),
+        selected_by=float(candidate.sample(selection).mean()),
         result=measure(values),
-        bootstrap=possible(bootstrap_interval(values, seed=rules.seed, resamples=rules.resamples), low, high),
-        student=possible(t_interval(values), low, high),
+        student=None if student is None else student.within(*range_of(metric)),
         measures=candidate.measures(),
     )
 
@@ -220,7 +220,185 @@ def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
     return sentences
 
 
-def _missing_baseline(dataset: str, ranked: Sequence[Candidate], baseline: str | None) -> list[str]:
-    if baseline is None or find_candidate(ranked, baseline) is not None:
+def _missing_baseline(baseline: str | None, found: Candidate | None) -> list[str]:
+    if baseline is None or found is not None:
         return []
-    return [f"the baseline {baseline} has no finished seed on {dataset}, so nothing was compared with it"]
+    return [f"the baseline {baseline} has no finished seed, so nothing was compared with it"]
+
+
+def compare(
+    ranked: Sequence[Candidate], metric: str, baseline: str | None, level: float, *, over_images: bool
+) -> tuple[Comparison, ...]:
+    """Compare the winner with every other candidate that can be tested.
+
+    Runner-up, rival and baseline have roles, and so has the closest of the other candidates unless all are beaten; the
+    p-values of the others are not corrected.
+
+    Args:
+        ranked: Candidates, the winner first; with values of images for every seed where ``over_images`` is set.
+        metric: The metric that decides.
+        baseline: Label or loss of the baseline; ``None`` without a baseline.
+        level: A corrected p-value up to this level counts as a difference.
+        over_images: Whether seeds and images decide instead of the seeds alone.
+
+    Returns:
+        The comparisons with roles, runner-up first, then the others in the order of the ranking.
+    """
+    opponents = find_opponents(ranked, baseline)
+    named = [other.label for other, _ in opponents]
+    others = [one for one in ranked[1:] if one.label in named or _is_testable(one)]
+    on_test_set = {
+        one.label: welch_test(
+            ranked[0].sample(metric), one.sample(metric), (not ranked[0].has_seeds, not one.has_seeds)
+        )
+        for one in others
+    }
+    crossed = _crossed_tests(ranked[0], others) if over_images else dict.fromkeys(on_test_set)
+    leads = {one.label: _lead_p(ranked[0], one, crossed[one.label] or on_test_set[one.label], metric) for one in others}
+    closest = max(others, key=lambda one: leads[one.label], default=None)
+    if closest is not None and leads[closest.label] > level and closest.label not in named:
+        opponents.append((closest, ("closest",)))
+    chances = {other.label: _could_have_won(ranked, roles) for other, roles in opponents}
+    p_of_seeds, p_over_images = (_corrected(ranked, tests, chances, metric, level) for tests in (on_test_set, crossed))
+
+    def comparison(other: Candidate, roles: tuple[str, ...]) -> Comparison:
+        label, first, second = other.label, ranked[0].sample(metric), other.sample(metric)
+        difference, p = float(first.mean() - second.mean()), p_of_seeds.get(label)
+        verdict, reason = (
+            _without_test((ranked[0], other), first, second) if p is None else (_decide(difference, p, level), "")
+        )
+        about = (metric, label, roles, difference, on_test_set[label], crossed[label])
+        test = crossed[label]
+        if test is None:
+            return Comparison(*about, p, verdict, reason, verdict, p)
+        corrected = p_over_images[label]
+        return Comparison(*about, corrected, _decide(test.difference, corrected, level), "", verdict, p)
+
+    without_role = [(one, ()) for one in others if one.label not in chances]
+    return tuple(comparison(other, roles) for other, roles in [*opponents, *without_role])
+
+
+def _is_testable(other: Candidate) -> bool:
+    """Whether the winner must beat a candidate; of a candidate that lost seeds and cannot win, one seed may be left."""
+    return not (other.has_seeds and other.missing and len(other.values) < 2)
+
+
+def _lead_p(winner: Candidate, other: Candidate, test: DifferenceTest | None, metric: str) -> float:
+    """Return the p-value with which the winner leads; 0 and 1 where a comparison needs no test or cannot have one."""
+    if test is not None:
+        return lead_p(test.difference, test.p)
+    verdict, _ = _without_test((winner, other), winner.sample(metric), other.sample(metric))
+    return 0.0 if verdict is Verdict.BETTER else 1.0
+
+
+def _corrected(
+    ranked: Sequence[Candidate], tests: _Tests, chances: Mapping[str, int], metric: str, level: float
+) -> dict[str, float]:
+    """Return the corrected p-value of each test that could be made.
+
+    Args:
+        ranked: Candidates, the winner first.
+        tests: Tests of the winner against every other candidate.
+        chances: Label of each shown opponent -> from how many candidates the winner was chosen; 0 of the closest.
+        metric: The metric that decides.
+        level: A corrected p-value up to this level counts as a difference.
+    """
+    made = {label: test for label, test in tests.items() if test is not None}
+    shown = [label for label in chances if label in made and chances[label]]
+    after_holm = dict(zip(shown, holm([made[label].p for label in shown]), strict=True))
+    by_label = {one.label: one for one in ranked}
+    leads = [_lead_p(ranked[0], by_label[label], test, metric) for label, test in tests.items()]
+    largest = max(leads, default=1.0)
+    corrected = {label: test.p for label, test in made.items()}
+    for label, test in made.items():
+        if label in after_holm:
+            # A lead counts with at least the probability that the luckiest candidate leads as far.
+            lucky = best_of_p(test.p, chances[label]) if test.difference > 0 else 0.0
+            p = max(after_holm[label], lucky)
+            corrected[label] = largest if largest <= level < p else p
+        elif test.difference < 0:
+            # Nobody named this candidate beforehand: that it is better than the winner pays for every other one.
+            corrected[label] = min(1.0, test.p * (len(ranked) - 1))
+    return corrected
+
+
+def _crossed_tests(winner: Candidate, others: Sequence[Candidate]) -> dict[str, DifferenceTest | None]:
+    """Return the tests over seeds and images; ``None`` where a candidate has one run, without a spread."""
+    if winner.has_seeds and len(winner.values) < 2:
+        return dict.fromkeys(other.label for other in others)
+    runs = winner.image_runs()
+    parts = own_parts(runs)
+    return {
+        other.label: None
+        if other.has_seeds and len(other.values) < 2
+        else crossed_test(runs, other.image_runs(), parts)
+        for other in others
+    }
+
+
+def _could_have_won(ranked: Sequence[Candidate], roles: Collection[str]) -> int:
+    """Return from how many candidates the winner was chosen, as the correction of a comparison counts them.
+
+    The closest of the others is 0: it is compared at its own p-value.
+    """
+    if "closest" in roles:
+        return 0
+    if "baseline" in roles:
+        return len(ranked) - 1
+    if "rival" in roles:
+        winner = ranked[0]
+        return sum((one.model, one.loss) == (winner.model, winner.loss) for one in ranked)
+    return 1
+
+
+def find_opponents(ranked: Sequence[Candidate], baseline: str | None) -> list[tuple[Candidate, tuple[str, ...]]]:
+    """Return runner-up, rival and baseline with their roles; a candidate may have several roles, the winner has none.
+
+    Where the runner-up has the winner's model and loss, the rival is the best candidate of another model or loss.
+    """
+    holders = {
+        "runner_up": ranked[1] if len(ranked) > 1 else None,
+        "rival": _rival(ranked),
+        "baseline": find_candidate(ranked, baseline),
+    }
+    named = {role: one for role, one in holders.items() if one is not None and one is not ranked[0]}
+    others = {one.label: one for one in named.values()}
+    return [(other, tuple(role for role in named if named[role] is other)) for other in others.values()]
+
+
+def find_candidate(ranked: Sequence[Candidate], baseline: str | None) -> Candidate | None:
+    """Return the candidate with a label, or else the best candidate of a loss."""
+    by_loss = next((one for one in ranked if one.loss == baseline), None)
+    return next((one for one in ranked if one.label == baseline), by_loss)
+
+
+def _rival(ranked: Sequence[Candidate]) -> Candidate | None:
+    kinds = [(one.model, one.loss) for one in ranked]
+    if len(kinds) < 2 or kinds[1] != kinds[0]:
+        return None
+    return next((one for one, kind in zip(ranked, kinds, strict=True) if kind != kinds[0]), None)
+
+
+def _decide(difference: float, p: float, level: float) -> Verdict:
+    if p > level:
+        return Verdict.TIE
+    return Verdict.BETTER if difference > 0 else Verdict.WORSE
+
+
+def _without_test(pair: tuple[Candidate, Candidate], first: Sample, second: Sample) -> tuple[Verdict, str]:
+    """Return the verdict on two samples that can't be tested, and why; equal samples without spread are a tie."""
+    if not any(one.has_seeds for one in pair):
+        return _as_it_is(float(first.mean() - second.mean()))
+    if any(one.has_seeds and len(one.values) < 2 for one in pair):
+        return Verdict.UNTESTED, "a test needs at least two seeds of each candidate"
+    if not has_spread(np.concatenate([first, second])):
+        return Verdict.TIE, "all seeds of both candidates have the same value"
+    return Verdict.UNTESTED, "no candidate varies over its seeds, so there is no spread to test against"
+
+
+def _as_it_is(difference: float) -> tuple[Verdict, str]:
+    """Return the verdict on two candidates without seeds, whose values on this test set cannot vary."""
+    if abs(difference) < 1e-9:
+        return Verdict.TIE, "neither candidate has seeds, and both have the same value"
+    better = Verdict.BETTER if difference > 0 else Verdict.WORSE
+    return better, "neither candidate has seeds, so the difference is exact on these test images"

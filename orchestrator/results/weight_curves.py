@@ -26,7 +26,6 @@ References:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -39,36 +38,33 @@ Weights = tuple[np.ndarray, ...]
 """One array of weights over differences, or two arrays over similarities: of a positive, and of a negative."""
 
 
-@dataclass(frozen=True)
-class WeightCurve:
-    """A weight curve, divided by its largest absolute value; Adam's steps do not depend on the scale of a gradient.
-
-    Attributes:
-        of: ``difference`` where the weight depends on Δ; ``positive`` or ``negative`` where on one similarity.
-        weights: Weights at ``POINTS``, in [-1, 1].
-        peak: Largest absolute value, by which the weights were divided.
-    """
-
-    of: str
-    weights: np.ndarray
-    peak: float
-
-
-def weight_curves(loss: str, parameters: Mapping[str, Any]) -> list[WeightCurve]:
+def weight_curves(loss: str, parameters: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return the curves of a loss: one curve over Δ, or two over similarities; none for a loss not in ``CURVES``.
 
     Args:
         loss: Name of the loss.
         parameters: Arguments of the loss's constructor; arguments that are left out have their defaults.
+
+    Returns:
+        ``difference`` where the weight depends on Δ, or else ``positive`` and ``negative`` -> weights at ``POINTS``.
     """
     if loss not in CURVES:
-        return []
+        return {}
     curve = CURVES[loss]
     # Parameters of the loss on which its weights do not depend are dropped.
     settings = {name: value for name, value in parameters.items() if name in signature(curve).parameters}
     weights = curve(POINTS, **settings)
     names = ("difference",) if len(weights) == 1 else ("positive", "negative")
-    return [_normalised(of, each) for of, each in zip(names, weights, strict=True)]
+    return dict(zip(names, weights, strict=True))
+
+
+def of_peak(weights: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return weights divided by their largest absolute value, and this value; zeros stay zeros.
+
+    Curves are compared so, because Adam's steps do not depend on the scale of a gradient.
+    """
+    peak = float(np.abs(weights).max())
+    return weights / peak if peak else weights, peak
 
 
 def _hinge(delta: np.ndarray, *, margin: float = 0.2) -> Weights:
@@ -160,11 +156,6 @@ def _polynomial(points: np.ndarray, coefficients: Sequence[float], hinge: bool) 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
     # tanh saturates where exp would overflow.
     return 0.5 * (1 + np.tanh(x / 2))
-
-
-def _normalised(of: str, weights: np.ndarray) -> WeightCurve:
-    peak = float(np.abs(weights).max())
-    return WeightCurve(of, weights / peak if peak else weights, peak)
 
 
 CURVES: dict[str, Callable[..., Weights]] = {

@@ -25,24 +25,21 @@ from orchestrator.journal.records import (
     has_ended,
 )
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.results.answers import chance_of, dataset_answers, over_datasets
+from orchestrator.results.answers import Summary, chance_of, dataset_answers, over_datasets
 from orchestrator.results.confirmation import race_names, races_of
 from orchestrator.results.race import describe_race, describe_round
-from orchestrator.results.summary import Summary
 from orchestrator.search.heartbeat import EpochClock, Heartbeat, spinner
 from orchestrator.search.time_left import (
-    EpochSeconds,
     PlannedWork,
     TimeLeft,
     blended_rate,
-    clock_text,
     evaluation_seconds,
     work_left,
     work_of,
 )
 from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
-from orchestrator.text.values import count_text
+from orchestrator.text.values import clock_text, count_text
 from orchestrator.text.wording import metric_meaning, number_text, printed, setting_text
 from orchestrator.views.terminal import screen
 
@@ -123,8 +120,9 @@ class Progress:
         if self._work is not None:
             trainings = self._total if self.stage is Stage.CONFIRM else None
             return self._work.left(self.history, rate, trainings=trainings)
-        trials = self.history.stage(self.stage)
-        work = work_left(trials, self._total, self._epochs * EpochSeconds(self.history).mean)
+        epochs = sum(len(trial.epochs) for trial in self.history.trials.values())
+        whole = self._epochs * self._trained() / epochs
+        work = work_left(self.history.stage(self.stage), self._total, whole)
         return TimeLeft({self.stage: work / rate})
 
     def _trained(self) -> float:

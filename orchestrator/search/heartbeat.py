@@ -10,6 +10,7 @@ from rich.text import Text
 from orchestrator.journal.history import History
 from orchestrator.journal.records import EpochEnded, Record, TrialStarted
 from orchestrator.journal.trial import Trial
+from orchestrator.text.values import clock_text
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """Frames of the spinner."""
@@ -41,7 +42,7 @@ class Heartbeat:
         now = time.monotonic()
         heard = "" if self._heard is None else f"newest epoch {_ago(now - self._heard)} ago"
         said = self.doing or heard
-        return Text(f"{spinner()} {_clock(now - self._started)}" + (f" · {said}" if said else ""))
+        return Text(f"{spinner()} {clock_text(now - self._started)}" + (f" · {said}" if said else ""))
 
 
 class EpochClock:
@@ -91,8 +92,3 @@ def spinner() -> str:
 
 def _ago(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _clock(seconds: float) -> str:
-    hours, rest = divmod(int(seconds), 3600)
-    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"

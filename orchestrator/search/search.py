@@ -260,5 +260,5 @@ def stage_displayed(session: "Session", stage: Stage, total: int, quiet: bool) -
     """Show a stage with ``total`` trials during a ``with`` block, which gets the session that draws the stage."""
     experiment = session.experiment
     epochs = max(cell.training.total_epochs for cell in experiment.cells())
-    progress = Progress(session.ledger.history, total, epochs, stage, PlannedWork.of(experiment))
+    progress = Progress(session.ledger.history, total, epochs, stage, PlannedWork(experiment))
     return displayed(session, f"{experiment.name}: {stage}", progress, quiet=quiet)

@@ -257,7 +257,7 @@ def _left(
     trainings = stages[1].total if len(stages) > 1 else None
     if trainings is None and test is not None and not test.has_ended:
         trainings = 0
-    return PlannedWork.of(experiment).left(followed.history, followed.rate, trainings=trainings)
+    return PlannedWork(experiment).left(followed.history, followed.rate, trainings=trainings)
 
 
 def _stage(history: History, stage: Stage, total: int) -> StageStatus:

@@ -10,8 +10,11 @@ that are trained in one second of the clock say how many trials run side by side
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import fmean
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Budget
@@ -19,6 +22,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import Point
 from orchestrator.journal.records import Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.text.values import clock_text
 
 SPENT = ("hours", "gpu_hours")
 """Limits that leave a search unfinished; a search that reaches a target or a plateau counts as finished."""
@@ -127,48 +131,16 @@ class TimeLeft:
         return {**self.stages, "total": self.seconds}
 
 
-@dataclass(frozen=True)
-class PlannedStudy:
-    """What a study will train.
-
-    Attributes:
-        name: Name of the study.
-        trials: Trials of its search in the end.
-        epochs: Epochs of a whole trial.
-        confirmations: Largest number of trainings that confirm it.
-    """
-
-    name: str
-    trials: int
-    epochs: int
-    confirmations: int
-
-
-@dataclass(frozen=True)
 class PlannedWork:
     """What an experiment will train and evaluate.
 
-    Attributes:
-        studies: Its studies.
-        datasets: Number of its datasets; a search without a confirmation evaluates a winner of each on test.
-        is_confirmed: Whether the search is followed by a confirmation.
-        hours: Hours after which the budget ends the search; ``None`` without this limit.
+    Args:
+        experiment: The experiment. Its studies are made once, because a display asks several times a second.
     """
 
-    studies: Sequence[PlannedStudy]
-    datasets: int
-    is_confirmed: bool
-    hours: float | None = None
-
-    @classmethod
-    def of(cls, experiment: Experiment) -> "PlannedWork":
-        """Return the work of an experiment."""
-        confirmations = experiment.most_confirmations()
-        studies = [
-            PlannedStudy(cell.name, experiment.trials_in(cell), cell.training.total_epochs, confirmations[cell.name])
-            for cell in experiment.cells()
-        ]
-        return cls(studies, len(experiment.datasets), experiment.confirm is not None, experiment.budget.hours)
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment, self._cells = experiment, experiment.cells()
+        self._confirmations = experiment.most_confirmations()
 
     def left(self, history: History, rate: float, *, trainings: int | None = None) -> TimeLeft:
         """Return the time left.
@@ -178,73 +150,66 @@ class PlannedWork:
             rate: Seconds of epochs that are trained in a second, > 0.
             trainings: Trainings of the confirmation in all, once they are known: the search is over then.
         """
-        measured = EpochSeconds(history)
-        search = 0.0 if trainings is not None else self._search(history, measured) / rate
-        if self.hours is not None:
-            search = min(search, max(0.0, self.hours * 3600 - history.spending.seconds))
+        lengths, hours, is_confirmed = epoch_lengths(history), self._experiment.budget.hours, self._is_confirmed
+        search = 0.0 if trainings is not None else self._search(history, lengths) / rate
+        if hours is not None:
+            search = min(search, max(0.0, hours * 3600 - history.spending.seconds))
         repeats = history.stage(Stage.CONFIRM)
-        planned = 0 if not self.is_confirmed else sum(study.confirmations for study in self.studies)
+        planned = sum(self._confirmations.values()) if is_confirmed else 0
         total = planned if trainings is None else trainings
-        confirm = self._confirm(history, repeats, total, measured) / rate
-        models = total - sum(is_lost(trial) for trial in repeats) if self.is_confirmed else self.datasets
-        candidates = repeats if self.is_confirmed else history.stage(Stage.SEARCH)
+        confirm = self._confirm(history, repeats, total, lengths) / rate
+        # Without a confirmation, a winner of each dataset is evaluated on test.
+        lost = sum(trial.has_ended and trial.state is not TrialState.FINISHED for trial in repeats)
+        models = total - lost if is_confirmed else len(self._experiment.datasets)
+        candidates = repeats if is_confirmed else history.stage(Stage.SEARCH)
         evaluated = sum(trial.id in history.tests for trial in candidates)
         test = max(0, models - evaluated) * evaluation_seconds(history)
         stages = {"search": search, "confirm": confirm, "test": test}
         return TimeLeft({stage: seconds for stage, seconds in stages.items() if seconds > 0})
 
-    def _search(self, history: History, measured: "EpochSeconds") -> float:
-        trials: dict[str, list[Trial]] = {study.name: [] for study in self.studies}
+    @property
+    def _is_confirmed(self) -> bool:
+        return self._experiment.confirm is not None
+
+    def _search(self, history: History, lengths: Mapping[str, float]) -> float:
+        trials: dict[str, list[Trial]] = defaultdict(list)
         for trial in history.stage(Stage.SEARCH):
-            trials.setdefault(trial.study, []).append(trial)
+            trials[trial.study].append(trial)
         return sum(
-            work_left(trials[study.name], study.trials, study.epochs * measured.of(study.name))
-            for study in self.studies
+            work_left(
+                trials[cell.name], self._experiment.trials_in(cell), cell.training.total_epochs * lengths[cell.name]
+            )
+            for cell in self._cells
         )
 
-    def _confirm(self, history: History, repeats: Sequence[Trial], total: int, measured: "EpochSeconds") -> float:
+    def _confirm(self, history: History, repeats: Sequence[Trial], total: int, lengths: Mapping[str, float]) -> float:
         """Return the work left of a confirmation, whose trainings are never stopped early."""
         running = sum(
-            (trial.total_epochs - trial.last_epoch) * measured.of(trial.study)
+            (trial.total_epochs - trial.last_epoch) * lengths[trial.study]
             for trial in repeats
             if trial.state is TrialState.RUNNING
         )
         candidates = [history.trials[name] for plan in history.plans.values() for name in plan.candidates]
         if candidates:
-            whole = mean([trial.total_epochs * measured.of(trial.study) for trial in candidates])
+            whole = fmean(trial.total_epochs * lengths[trial.study] for trial in candidates)
         else:
-            planned = [(study.confirmations, study.epochs * measured.of(study.name)) for study in self.studies]
-            whole = sum(count * work for count, work in planned) / max(1, sum(count for count, _ in planned))
+            counts = self._confirmations
+            work = sum(counts[cell.name] * cell.training.total_epochs * lengths[cell.name] for cell in self._cells)
+            whole = work / max(1, sum(counts.values()))
         return running + whole * max(0, total - len(repeats))
 
 
-@dataclass
-class EpochSeconds:
-    """Mean seconds of an epoch of each study; of a study without an epoch, those of all studies.
+def epoch_lengths(history: History) -> Mapping[str, float]:
+    """Return study -> mean seconds of its epochs, > 0.
 
-    Args:
-        history: History of the experiment.
+    A study without an epoch has the mean over all studies; before the first epoch, 1.
     """
-
-    history: History
-    _studies: dict[str, tuple[float, int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Add up the epochs of each study."""
-        for trial in self.history.trials.values():
-            seconds, epochs = self._studies.get(trial.study, (0.0, 0))
-            self._studies[trial.study] = seconds + work_of(trial), epochs + len(trial.epochs)
-
-    def of(self, study: str) -> float:
-        """Return the seconds of an epoch of a study; 1 before the first epoch of any study."""
-        seconds, epochs = self._studies.get(study, (0.0, 0))
-        return seconds / epochs if epochs else self.mean
-
-    @property
-    def mean(self) -> float:
-        """Seconds of an epoch over all studies; 1 before the first epoch."""
-        epochs = sum(count for _, count in self._studies.values())
-        return sum(seconds for seconds, _ in self._studies.values()) / epochs if epochs else 1.0
+    studies: dict[str, list[float]] = defaultdict(list)
+    for trial in history.trials.values():
+        studies[trial.study] += map(epoch_seconds, trial.epochs.values())
+    trained = {study: seconds for study, seconds in studies.items() if seconds}
+    every = fmean(chain.from_iterable(trained.values())) if trained else 1.0
+    return defaultdict(lambda: every, {study: fmean(seconds) for study, seconds in trained.items()})
 
 
 def work_of(trial: Trial) -> float:
@@ -266,7 +231,7 @@ def work_left(trials: Sequence[Trial], total: int, whole: float) -> float:
         whole: Work of a whole trial, used before a trial has ended.
     """
     ended = [work_of(trial) for trial in trials if trial.state is not TrialState.RUNNING]
-    usual = mean(ended) if ended else whole
+    usual = fmean(ended) if ended else whole
     running = sum(max(0.0, usual - work_of(trial)) for trial in trials if trial.state is TrialState.RUNNING)
     return running + usual * max(0, total - len(trials))
 
@@ -299,21 +264,4 @@ def evaluation_seconds(history: History) -> float:
         for metrics in trial.epochs.values()
         if metrics.keys() >= {"time/epoch_seconds", "time/train_seconds"}
     ]
-    return VAL_AND_TEST * mean(evaluations) if evaluations else 0.0
-
-
-def is_lost(trial: Trial) -> bool:
-    """Whether a training has ended without a model that could be evaluated."""
-    return trial.has_ended and trial.state is not TrialState.FINISHED
-
-
-def mean(values: Iterable[float]) -> float:
-    """Return the mean of at least one value."""
-    numbers = list(values)
-    return sum(numbers) / len(numbers)
-
-
-def clock_text(seconds: float) -> str:
-    """Return seconds as hours, minutes and seconds; a day is 24:00:00."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
+    return VAL_AND_TEST * fmean(evaluations) if evaluations else 0.0

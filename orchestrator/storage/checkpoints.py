@@ -93,19 +93,6 @@ KEPT = 3
 
 
 @dataclass(frozen=True)
-class FoundCheckpoint:
-    """The checkpoint from which a trial resumes.
-
-    Attributes:
-        path: Local directory with the trial's newest undamaged checkpoint; ``None`` where the trial has none.
-        damage: A line for each newer checkpoint that cannot be used.
-    """
-
-    path: Path | None
-    damage: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Checkpoints:
     """The checkpoints of trials, by the trials' ids; pickled once and sent to every actor.
 
@@ -115,21 +102,24 @@ class Checkpoints:
 
     store: CheckpointStore
 
-    def find(self, trial: str) -> FoundCheckpoint:
-        """Return the checkpoint from which a trial resumes, and which newer checkpoints cannot be used any more."""
+    def find(self, trial: str) -> tuple[Path | None, tuple[str, ...]]:
+        """Return the checkpoint from which a trial resumes, and a line for each newer one that cannot be used any more.
+
+        The checkpoint is a local directory, the newest undamaged one; ``None`` where the trial has none.
+        """
         self.store.check()
         passed_over: list[str] = []
         for entry in reversed(self.store.entries(trial)):
             directory = self.store.fetch(entry)
             damage = find_damage(directory)
             if damage is None:
-                return FoundCheckpoint(directory, tuple(passed_over))
+                return directory, tuple(passed_over)
             passed_over.append(damage.replace(str(directory), entry.address))
-        return FoundCheckpoint(None, tuple(passed_over))
+        return None, tuple(passed_over)
 
     def latest(self, trial: str) -> Path | None:
         """Return a local directory with the newest undamaged checkpoint of a trial, or ``None`` where it has none."""
-        return self.find(trial).path
+        return self.find(trial)[0]
 
     def save(self, trial: str, report: EpochReport) -> None:
         """Write the checkpoint of a report; the checkpoint is safe when this method returns."""

@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import psutil
 from msgspec import structs
@@ -55,10 +54,14 @@ class DriverClaim:
 
     Attributes:
         store: The part of a bucket in which the checkpoints lie.
+        holder: Process of the driver.
+        directory: The directory of the driver's experiment.
         token: Random digits that the driver wrote there, and that no other driver knows.
     """
 
     store: ObjectStore
+    holder: Holder
+    directory: str
     token: str
 
     @classmethod
@@ -68,12 +71,16 @@ class DriverClaim:
         Raises:
             AlreadyRunningError: If the store is claimed by another driver that may be alive.
         """
-        former = _read(store)
-        if former is not None and former.may_live(directory):
-            raise AlreadyRunningError(_refusal(store, former))
-        claim = cls(store, secrets.token_hex(16))
-        ours = _Claimant(Holder.of_this_process(), str(directory), claim.token)
-        store.write(CLAIM_FILE, json.dumps(ours.to_dict()).encode())
+        former = cls.read(store)
+        if former is not None and former._may_live(directory):
+            place = store.address.partition("?")[0]
+            raise AlreadyRunningError(
+                f"{place}: {former.holder} writes its checkpoints there, since {former.holder.started}, "
+                f"from {former.directory}; if it is gone from there, remove {place}/{CLAIM_FILE}"
+            )
+        claim = cls(store, Holder.of_this_process(), str(directory), secrets.token_hex(16))
+        content = {**structs.asdict(claim.holder), "directory": claim.directory, "token": claim.token}
+        store.write(CLAIM_FILE, json.dumps(content).encode())
         # Of two drivers that saw no claim, the driver that wrote first finds the claim of the other driver.
         try:
             claim.check()
@@ -81,15 +88,27 @@ class DriverClaim:
             raise AlreadyRunningError(str(error)) from None
         return claim
 
+    @classmethod
+    def read(cls, store: ObjectStore) -> "DriverClaim | None":
+        """Return the claim to a store; ``None`` if there is no claim, or if the claim cannot be read."""
+        try:
+            found = parse_state(store.read(CLAIM_FILE))
+        except (FileNotFoundError, ValueError):
+            return None
+        holder = Holder.parse(found)
+        if holder is None or not found.keys() >= {"directory", "token"}:
+            return None
+        return cls(store, holder, str(found["directory"]), str(found["token"]))
+
     def check(self) -> None:
         """Make sure that no other driver has claimed the store since.
 
         Raises:
             ClaimLostError: If another driver has claimed the store, or this claim was released.
         """
-        claimant = _read(self.store)
-        if claimant is None or claimant.token != self.token:
-            by = "nobody" if claimant is None else claimant.holder
+        newest = self.read(self.store)
+        if newest is None or newest.token != self.token:
+            by = "nobody" if newest is None else newest.holder
             raise ClaimLostError(f"{self.store.address}: is claimed by another driver now: {by}")
 
     def release(self) -> None:
@@ -97,56 +116,17 @@ class DriverClaim:
         store = replace(self.store, patience=RELEASE_SECONDS)
         # If the store does not answer, the claim stays; the next start in the same directory takes it over.
         with suppress(OSError):
-            claimant = _read(store)
-            if claimant is not None and claimant.token == self.token:
+            newest = self.read(store)
+            if newest is not None and newest.token == self.token:
                 store.remove(CLAIM_FILE)
 
-
-@dataclass(frozen=True)
-class _Claimant:
-    """The driver that a claim names.
-
-    Attributes:
-        holder: Process of the driver.
-        directory: The directory of the driver's experiment.
-        token: See ``DriverClaim``.
-    """
-
-    holder: Holder
-    directory: str
-    token: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content of the claim."""
-        return {**structs.asdict(self.holder), "directory": self.directory, "token": self.token}
-
-    def may_live(self, directory: Path) -> bool:
+    def _may_live(self, directory: Path) -> bool:
         """Say whether the driver may be alive, where this process holds the lock of ``directory``."""
         if not self.holder.is_here:
             return True
         if self.directory == str(directory) or self.holder.boot_id != boot_id():
             return False
         return psutil.pid_exists(self.holder.pid)
-
-
-def _read(store: ObjectStore) -> _Claimant | None:
-    """Return the claimant of a store; ``None`` if there is no claim, or if the claim cannot be read."""
-    try:
-        found = parse_state(store.read(CLAIM_FILE))
-    except (FileNotFoundError, ValueError):
-        return None
-    holder = Holder.parse(found)
-    if holder is None or not found.keys() >= {"directory", "token"}:
-        return None
-    return _Claimant(holder, str(found["directory"]), str(found["token"]))
-
-
-def _refusal(store: ObjectStore, claimant: _Claimant) -> str:
-    place = store.address.partition("?")[0]
-    return (
-        f"{place}: {claimant.holder} writes its checkpoints there, since {claimant.holder.started}, "
-        f"from {claimant.directory}; if it is gone from there, remove {place}/{CLAIM_FILE}"
-    )
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 from orchestrator.text.values import visible
 
@@ -79,6 +81,32 @@ class SafeConsole(Console):
         """Yield the segments of an object and of all objects in it."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+def make_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str = "", *, texts: int | None = None
+) -> Table:
+    """Return a table; the first column of a table of texts keeps them on one line, all other columns fold them.
+
+    Args:
+        headings: Heading of each column.
+        rows: A text for each column.
+        title: Title above the table, on one line.
+        texts: Columns at the left that hold texts; further columns hold numbers. ``None``: all hold texts.
+    """
+    shown = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    table = Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        min_width=len(title) or None,
+        show_lines=any("\n" in cell.plain for row in shown for cell in row),
+    )
+    for place, heading in enumerate(headings):
+        is_number, is_name = texts is not None and place >= texts, texts is None and place == 0
+        table.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold", no_wrap=is_name)
+    for row in shown:
+        table.add_row(*row)
+    return table
 
 
 def path_text(path: Path) -> str:

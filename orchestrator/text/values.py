@@ -99,6 +99,12 @@ def duration_text(seconds: float) -> str:
     return f"{seconds / 3600:,.1f} h"
 
 
+def clock_text(seconds: float) -> str:
+    """Return seconds as hours, minutes and seconds; a day is 24:00:00."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
+
+
 def count_text(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 trial``, ``12 trials``, ``3 studies``."""
     if count == 1:

@@ -102,7 +102,8 @@ def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = Non
     """Return hyper-parameters as ``name = value``, separated by commas.
 
     Args:
-        parameters: Name -> value.
+        parameters: Name -> value. Coefficients of a polynomial that follow from a degree, a scale and shapes are left
+            out.
         only: Names that are shown; ``None`` shows all.
         most: Most parameters that are shown, numbers and words before lists; three dots replace the others.
 
@@ -113,6 +114,8 @@ def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = Non
         'degree = 2, push = 0.5, …'
     """
     shown = list(parameters) if only is None else [name for name in only if name in parameters]
+    if "degree" in parameters:
+        shown = [name for name in shown if not name.endswith("coefficients")]
     names, cut = parameter_names(shown), most is not None and len(shown) > most
     if cut:
         shown = sorted(shown, key=lambda name: isinstance(parameters[name], list | tuple))[:most]

@@ -20,10 +20,9 @@ from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.reference.published import study_dataset
-from orchestrator.results.answers import dataset_answers, outcomes_of
+from orchestrator.results.answers import Summary, dataset_answers, outcomes_of
 from orchestrator.results.candidates import DatasetVerdict, Standing
-from orchestrator.results.summary import Summary
-from orchestrator.results.weight_curves import POINTS, weight_curves
+from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
 from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def trial_artifacts(trial: Trial) -> dict[str, str]:
     files = {"history.csv": history_csv(trial)} if trial.epochs else {}
     curves = weight_curves(trial.config.loss, trial.loss_parameters_at_best)
     if curves:
-        lines = {curve.of: (POINTS, curve.weights) for curve in curves}
+        lines = {of: (POINTS, of_peak(weights)[0]) for of, weights in curves.items()}
         files["weight_curve.svg"] = line_picture(f"weight of a pair, {trial.config.loss}", lines)
     counts = cocos_at_best(trial)
     if counts:

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trainables
-from orchestrator.results.comparisons import LEVEL
 from orchestrator.results.statistics import Measure, welch_p
+from orchestrator.results.verdict import LEVEL
 from orchestrator.text.addresses import without_password
 from orchestrator.text.values import markdown
 from orchestrator.text.wording import metric_text

@@ -91,11 +91,11 @@ class TrialActor(Trainable):
 
     def _next(self) -> Step:
         if self._stream is None:
-            checkpoint = self._checkpoints.find(self._id)
-            self._stream = self._runner.train(self._trial, checkpoint.path)
-            report, damage = next(self._stream), checkpoint.damage
+            checkpoint, damage = self._checkpoints.find(self._id)
+            self._stream = self._runner.train(self._trial, checkpoint)
+            report = next(self._stream)
             # A resumed trial first reports the epoch of its checkpoint again, which needs no second checkpoint.
-            is_saved = checkpoint.path is not None
+            is_saved = checkpoint is not None
         else:
             report, is_saved, damage = next(self._stream), False, ()
         _check(report, self._trial.metric)

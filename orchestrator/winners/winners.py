@@ -18,8 +18,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import EvaluatedOnTest, OpenedTest
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.answers import headline_of
-from orchestrator.results.summary import Summary
+from orchestrator.results.answers import Summary, headline_of
 from orchestrator.results.winner import find_champions, find_winners
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from trainables.cocos import Convention, Spread
     from trainables.data.dataset import Split
-    from trainables.judgements import JudgementCounts, Judgements
+    from trainables.judgements import Judgements
     from trainables.judgements.judged_metrics import JudgedRanks
 
 
@@ -148,7 +148,7 @@ class JudgedEvaluation:
         metrics: See ``trainables.judgements.judged_metrics``.
     """
 
-    judgements: "JudgementCounts"
+    judgements: Mapping[str, Any]
     metrics: Mapping[str, float]
 
 

@@ -66,56 +66,6 @@ class TrainingResult:
         return {**paths, "epochs": self.epochs, **best, "chance_rsum": self.chance_rsum}
 
 
-def train_in(
-    config: TrialConfig,
-    directory: Path,
-    *,
-    data_root: Path,
-    device: str = "auto",
-    resume: bool = False,
-    on_report: Callable[[EpochReport], None],
-    on_start: Callable[[TrainingStart], None] = lambda start: None,
-    on_step: Callable[[int], None] = lambda step: None,
-) -> TrainingResult:
-    """Train to the last epoch, with a checkpoint and a line of history an epoch.
-
-    ``on_start`` is called once, after all checks; ``on_step`` after each step with the number of steps
-    that its epoch has had.
-
-    Raises:
-        UserError: If config, data, directory or checkpoint is refused.
-        DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
-    """
-    config.check_weights()
-    data = open_dataset(config, data_root)
-    check_modality(config, data)
-    check_batch_size(data, config.training)
-    _open_directory(directory, resume=resume)
-    # Imported after the checks above, because torch takes seconds to import.
-    from trainables.cost import count_steps
-    from trainables.seeding import choose_device
-    from trainables.trial import run_trial
-
-    chosen = choose_device(device)
-    steps = count_steps(data.splits["train"], config.training)
-    on_start(TrainingStart(directory, str(chosen), steps, tuple(data_notes(config, data))))
-    checkpoint = find_latest(directory) if resume else None
-    write_whole(directory / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
-    history = read_history(directory) if checkpoint else {}
-    for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
-        history[report.epoch] = dict(report.metrics)
-        checkpoint = save_epoch(directory, report)
-        write_history(directory, history, report.epoch)
-        on_report(report)
-    if checkpoint is None:
-        raise CheckpointError(f"{directory}: has no checkpoint and no epoch left to train")
-    epochs = max(history)
-    best_epoch = max(history, key=lambda epoch: (history[epoch][config.metric], -epoch))
-    val = data.splits["val"]
-    chance = chance_rsum(val.image_of_caption, val.labels)
-    return TrainingResult(directory, checkpoint, epochs, best_epoch, history[best_epoch], chance)
-
-
 def read_history(directory: Path) -> dict[int, dict[str, float]]:
     """Return the metrics of each epoch that the directory's history holds."""
     path = directory / "history.jsonl"
@@ -184,16 +134,35 @@ def train(
         load_plugins(plugins)
     else:
         config = read_config(None if config is None else Path(config), overrides, plugins)
-    return train_in(
-        config,
-        directory_of(config, Path(output), name),
-        data_root=Path(data_root),
-        device=device,
-        resume=resume,
-        on_report=on_report,
-        on_start=on_start,
-        on_step=on_step,
-    )
+    directory = directory_of(config, Path(output), name)
+    config.check_weights()
+    data = open_dataset(config, Path(data_root))
+    check_modality(config, data)
+    check_batch_size(data, config.training)
+    _open_directory(directory, resume=resume)
+    # Imported after the checks above, because torch takes seconds to import.
+    from trainables.cost import count_steps
+    from trainables.seeding import choose_device
+    from trainables.trial import run_trial
+
+    chosen = choose_device(device)
+    steps = count_steps(data.splits["train"], config.training)
+    on_start(TrainingStart(directory, str(chosen), steps, tuple(data_notes(config, data))))
+    checkpoint = find_latest(directory) if resume else None
+    write_whole(directory / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
+    history = read_history(directory) if checkpoint else {}
+    for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
+        history[report.epoch] = dict(report.metrics)
+        checkpoint = save_epoch(directory, report)
+        write_history(directory, history, report.epoch)
+        on_report(report)
+    if checkpoint is None:
+        raise CheckpointError(f"{directory}: has no checkpoint and no epoch left to train")
+    epochs = max(history)
+    best_epoch = max(history, key=lambda epoch: (history[epoch][config.metric], -epoch))
+    val = data.splits["val"]
+    chance = chance_rsum(val.image_of_caption, val.labels)
+    return TrainingResult(directory, checkpoint, epochs, best_epoch, history[best_epoch], chance)
 
 
 def directory_of(config: TrialConfig, output: Path, name: str | None) -> Path:

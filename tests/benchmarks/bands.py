@@ -1,19 +1,29 @@
 """How often the set of best settings holds the true optimum, and which setting to use, by simulation.
 
     python -m tests.benchmarks bands [--searches 500] [--trials 24] [--only "2 ridge"]
+    python -m tests.benchmarks bands --journals RUNS/one RUNS/two
 
 Searches over surfaces of one to three parameters (``tests/support/simulated_surfaces.py``). Each row is the percentage
 of searches whose set misses the optimum, beside 7 %, the most that is allowed. The note has the share of the space that
 the set takes, beside the box around the three best trials, and how often the box misses the optimum; then how far the
 setting with the highest lower end lies below the optimum, beside the best trial, with the paired difference and its
 standard error; and how often a parameter without effect is said to matter.
+
+With ``--journals``, real searches of two experiments with different seeds: each row is the probability with which the
+best setting of one search reaches the best of the other's surface, beside the limit of its set.
 """
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
+from orchestrator.experiment.experiment import known_experiment
+from orchestrator.journal.history import History
+from orchestrator.journal.points import points_of, ranked
+from orchestrator.journal.reader import read_history
+from orchestrator.results.bands import band_of, place_of
 from orchestrator.results.surface import REACH, Surface
 from tests.benchmarks.rows import Row
 from tests.support.simulated_surfaces import SURFACES, Simulated
@@ -22,14 +32,22 @@ LIMIT = 7.0
 """Percent of searches whose set may miss the optimum."""
 
 CASES = [
-    *(
-        (dimensions, surface, noise, "tpe", stopping)
-        for dimensions in (1, 2, 3)
-        for surface in SURFACES
-        if dimensions > 1 or surface not in ("ridge", "irrelevant")
-        for noise, stopping in ((1.0, False), (5.0, False), (2.5, True))
-    ),
-    *((2, surface, 2.5, "uniform", False) for surface in ("broad", "cliff", "ridge")),
+    (1, "peaked", 2.5, "tpe", True),
+    (1, "cliff", 1.0, "tpe", False),
+    (1, "cliff", 2.5, "tpe", True),
+    (2, "peaked", 5.0, "tpe", False),
+    (2, "flat", 5.0, "tpe", False),
+    (2, "kink", 5.0, "tpe", False),
+    (2, "cliff", 1.0, "tpe", False),
+    (2, "ridge", 5.0, "tpe", False),
+    (2, "ridge", 2.5, "tpe", True),
+    (2, "ridge", 2.5, "uniform", False),
+    (2, "irrelevant", 5.0, "tpe", False),
+    (2, "irrelevant", 2.5, "tpe", True),
+    (3, "cliff", 1.0, "tpe", False),
+    (3, "ridge", 5.0, "tpe", False),
+    (3, "ridge", 2.5, "tpe", True),
+    (3, "irrelevant", 1.0, "tpe", False),
 ]
 """Parameters, surface, noise of seeds in points of rsum, sampling, and whether trials are stopped early."""
 
@@ -39,10 +57,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--searches", type=int, default=60, help="of each row, simulated")
     parser.add_argument("--trials", type=int, default=24, help="of a search")
     parser.add_argument("--only", default="", help="rows whose name begins so")
+    parser.add_argument("--journals", nargs=2, type=Path, help="folders of two experiments with equal studies")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Simulate each case."""
+    """Simulate each case, or compare two journals."""
+    if options.journals:
+        yield from compare_journals(*map(read_history, options.journals))
+        return
     gains: list[float] = []
     for dimensions, surface, noise, sampling, stopping in CASES:
         case = f"{dimensions} {surface}, noise {noise:g}, {sampling}{', stopping' if stopping else ''}"
@@ -99,3 +121,17 @@ def _row(case: str, found: np.ndarray) -> Row:
     note += f"; matters falsely in {100 * matters:.0f} %" if "irrelevant" in case else ""
     note += "; ABOVE" if missed > LIMIT + 2 * error_of_rate else ""
     return Row(case, "%", missed, LIMIT, "most allowed", note=note)
+
+
+def compare_journals(first: History, second: History) -> Iterator[Row]:
+    """Ask of each study with a surface whether the set of one search holds the best setting of the other."""
+    for one, other, names in ((first, second, "second's best"), (second, first, "first's best")):
+        experiment = known_experiment(one)
+        for cell in experiment.cells() if experiment else ():
+            band, best = band_of(cell, one.study(cell.name)), ranked(points_of(other.study(cell.name)))[:1]
+            if best and band is not None:
+                at = band.surface.predict(place_of(band.bounds, best[0].first)[None])
+                ends = (f"{name} {low:.2g} to {high:.2g}" for name, (low, high) in band.ranges.items())
+                note = f"{100 * band.surface.share:.0f} % of the space: {', '.join(ends)}; best {best[0].first.params}"
+                reached = 100 * float(band.surface.reach(at)[0])
+                yield Row(f"{cell.name}, {names}", "%", reached, 100 * REACH, "limit of the set", note=note)

@@ -28,7 +28,8 @@ from trainables.data.batches import Batch, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.evaluation import evaluate
 from trainables.seeding import generator
-from trainables.trial import Trial, train_epoch
+from trainables.training_steps import train_epoch
+from trainables.trial import Trial
 
 NEEDED = 1.8
 WARM_UP = 5

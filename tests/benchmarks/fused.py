@@ -40,7 +40,8 @@ from trainables.data.dataset import Dataset
 from trainables.data.scenes.generate import generate_scenes
 from trainables.fused import StackedEpoch
 from trainables.model_parameters import FEATURES
-from trainables.trial import Trial, train_epoch
+from trainables.training_steps import train_epoch
+from trainables.trial import Trial
 
 CASES = {
     "cpu": ["wsabie:16:warp", "wsabie:64:warp", "vsepp:256:nt_xent"],

@@ -26,7 +26,8 @@ from trainables.evaluation import evaluate
 from trainables.losses import LOSSES
 from trainables.model_parameters import FEATURES
 from trainables.seeding import choose_device
-from trainables.trial import Trial, train_epoch
+from trainables.training_steps import train_epoch
+from trainables.trial import Trial
 
 CASES = [
     *(f"vsepp:1024:{loss}" for loss in LOSSES),

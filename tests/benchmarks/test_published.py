@@ -9,7 +9,7 @@ from tests.benchmarks.flickr8k import generate
 from tests.benchmarks.published import PublishedModel, PublishedTraining, collate, published_metrics
 from trainables.data.batches import pair_batches
 from trainables.metrics import embedding_metrics
-from trainables.trial import train_epoch
+from trainables.training_steps import train_epoch
 
 SIZE = 16
 

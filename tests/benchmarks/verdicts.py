@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
-from orchestrator.results.crossed import CrossedTest, crossed_test
-from orchestrator.results.per_image import image_values
+from orchestrator.results.crossed import crossed_test, image_values
+from orchestrator.results.statistics import DifferenceTest
 from orchestrator.results.verdict import LEVEL, judge
 from tests.benchmarks.closed_form import Pairs, fit, read_pairs
 from tests.benchmarks.flickr8k import NAME, SHARED
@@ -155,8 +155,7 @@ def study_row(
 
 def judged(candidates: Sequence[Candidate], over_images: bool) -> DatasetVerdict:
     """Judge one study, whose last candidate is the baseline; the intervals of the means decide nothing."""
-    (verdict,) = judge(candidates, baseline=candidates[-1].label, over_images=over_images, resamples=10)
-    return verdict
+    return judge(candidates, baseline=candidates[-1].label, over_images=over_images)
 
 
 def trust_row(spread: float, studies: int) -> Row:
@@ -177,7 +176,7 @@ def trust_row(spread: float, studies: int) -> Row:
         winner, second = (int(one.candidate.label[1:]) for one in verdict.standings[:2])
         found = verdict.comparisons[0].over_images
         assert found is not None
-        told.append(found.probability)
+        told.append(found.probability_beyond(0.0))
         true.append(worth[winner] > worth[second])
     ranges = list(pairwise(TRUST))
     shares = [came_true(np.array(told), np.array(true), low, high) for low, high in ranges]
@@ -238,7 +237,7 @@ def values_on(pairs: Pairs, images: np.ndarray, model: Model, sets: Sequence[np.
 
 def compared(
     runs: Sequence[np.ndarray], groups: tuple[slice, slice], per_split: int
-) -> Iterator[tuple[CrossedTest, CrossedTest]]:
+) -> Iterator[tuple[DifferenceTest, DifferenceTest]]:
     """Yield two tests of the same two models: on disjoint sets of images, with seeds of their own if there are any."""
     for first, second in combinations(runs, 2):
         for start in range(0, first.shape[1], per_split):
@@ -259,16 +258,16 @@ def compared_alone(runs: Sequence[np.ndarray], per_split: int) -> Iterator[tuple
                 yield float(one.mean() / error), float(other.mean() / error)
 
 
-def whole(test: CrossedTest) -> float:
+def whole(test: DifferenceTest) -> float:
     """Return the variance over seeds and images."""
     return test.error**2
 
 
-def seeds_alone(test: CrossedTest) -> float:
+def seeds_alone(test: DifferenceTest) -> float:
     """Return the variance that the seeds show on one set of images."""
     return test.seed_variance + test.joint_variance
 
 
-def agrees(one: CrossedTest, other: CrossedTest, variance: Callable[[CrossedTest], float]) -> bool:
+def agrees(one: DifferenceTest, other: DifferenceTest, variance: Callable[[DifferenceTest], float]) -> bool:
     """Say whether two differences are within what their errors allow 95 % of the time."""
     return bool(abs(one.difference - other.difference) <= 1.96 * np.sqrt(variance(one) + variance(other)))

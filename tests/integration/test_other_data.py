@@ -9,7 +9,9 @@ import pytest
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.results.tables import read_result, tables_of
+from orchestrator.journal.reader import read_history
+from orchestrator.results.answers import Summary
+from orchestrator.results.tables import tables_of
 from orchestrator.search.search import run_search
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.in_process import without_ray
@@ -74,8 +76,8 @@ def test_images_with_classes_are_searched_confirmed_and_summarised(root: Path) -
         resources={"cpus": 1, "fuse": 2},
         confirm={"top": 1, "seeds": 2},
     )
-    result = read_result(folder)
-    (verdict,) = result.summary.verdicts.values()
+    result = Summary(read_history(folder))
+    (verdict,) = result.verdicts.values()
     assert len(verdict.standings) >= 2
     retrieval, classes, *_ = tables_of([result], cocos=True)
     assert (retrieval.key, classes.key) == ("retrieval", "classes")
@@ -101,7 +103,7 @@ def test_zero_shot_is_the_baseline_of_a_verdict(root: Path) -> None:
         ],
         confirm={"top": 1, "seeds": 2, "baseline": "triplet"},
     )
-    (verdict,) = read_result(folder).summary.verdicts.values()
+    (verdict,) = Summary(read_history(folder)).verdicts.values()
     zero_shot = next(one for one in verdict.standings if one.candidate.loss == "triplet")
     assert zero_shot.result.std == 0.0
     assert zero_shot.result.mean < verdict.standings[0].result.mean

@@ -95,14 +95,6 @@ def test_every_feasible_slope_is_a_point(degree: int) -> None:
     assert sum(is_reached(degree, slope, rng) for slope in drawn) >= 99
 
 
-@pytest.mark.parametrize(("degree", "outside"), [(2, 0.0), (3, 0.46), (4, 0.78)])
-def test_the_bernstein_box_leaves_out_what_the_page_says(degree: int, outside: float) -> None:
-    rng = np.random.default_rng(0)
-    basis = [math.comb(degree - 1, k) * GRID**k * (1 - GRID) ** (degree - 1 - k) for k in range(degree)]
-    weights, *_ = np.linalg.lstsq(np.array(basis).T, slopes_of_mean_1(degree, 2000, rng).T, rcond=None)
-    assert (weights.min(axis=0) < -1e-9).mean() == pytest.approx(outside, abs=0.03)
-
-
 S = np.linspace(-1.0, 1.0, 2001)
 SHARE = st.floats(0.0, 1.0)
 INNER = st.floats(0.02, 0.98)

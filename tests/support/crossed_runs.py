@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.results.verdict import Candidate
+from orchestrator.results.candidates import Candidate
 
 Array = np.ndarray
 

@@ -9,10 +9,11 @@ from tests.trainables.scenes_folder import pixel_config, write_scenes
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.batches import ResidentSplit, pair_batches
 from trainables.data.dataset import open_dataset
+from trainables.evaluation import similarities
 from trainables.losses import build_loss
 from trainables.models import build_model
 from trainables.optimizers import build_optimizer
-from trainables.trial import similarities, train_epoch
+from trainables.training_steps import train_epoch
 
 FEATURES = TrainingConfig(learning_rate=1e-3, embedding_size=16, word_size=8)
 MODELS = {

@@ -66,11 +66,13 @@ def test_of_epochs_that_are_equally_good_the_first_is_kept(small: Dataset, tmp_p
     assert read_file(save_epoch(tmp_path, reports[-1]), BEST)["epoch"] == 1
 
 
-@pytest.mark.parametrize("stop", [1, 2, 4])
+@pytest.mark.parametrize(("stop", "bank"), [(1, None), (2, None), (4, None), (2, 40)])
 def test_a_resumed_trial_repeats_the_last_report_and_ends_like_an_undisturbed_one(
-    small: Dataset, tmp_path: Path, stop: int
+    small: Dataset, tmp_path: Path, stop: int, bank: int | None
 ) -> None:
     config = tiny_config(epochs=4, learning_rate_drop_epochs=2, warmup_epochs=2)
+    if bank is not None:
+        config = replace(config, loss="warp", loss_parameters={"bank": bank})
     straight = [numbers(report) for report in run_trial(config, small, device="cpu")]
     for report in run_trial(config, small, device="cpu"):
         checkpoint = save_epoch(tmp_path, report)

@@ -205,6 +205,9 @@ class Batch:
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         positives: Matching pairs, shape (I, C), bool.
         ignore: Pairs that are neither positive nor negative, shape (I, C), bool; ``None`` where there are none.
+        image_groups: Index of each image in its split, or its class where the split has classes, shape (I,), int64, on
+            the CPU.
+        caption_groups: The same of each caption's image, shape (C,). An image and a caption of one group fit.
     """
 
     images: Tensor
@@ -212,6 +215,8 @@ class Batch:
     lengths: Tensor
     positives: Tensor
     ignore: Tensor | None
+    image_groups: Tensor
+    caption_groups: Tensor
 
 
 def epoch_batches(
@@ -279,7 +284,7 @@ def image_batches(
         captions = shuffled[(firsts[part][:, None] + places)[places < taken[:, None]]]
         tokens, lengths = split.captions(captions)
         positives = part[:, None] == owners[captions]
-        yield Batch(images(), tokens, lengths, positives.to(split.device), None)
+        yield Batch(images(), tokens, lengths, positives.to(split.device), None, part, owners[captions])
 
 
 def class_batches(
@@ -302,8 +307,9 @@ def class_batches(
     for part, images in one_ahead((part, split.request_images(part, draw)) for part in compared):
         tokens, lengths = split.captions(part)
         itself = split.diagonal(len(part))
-        same = (labels[part][:, None] == labels[part]).to(split.device)
-        yield Batch(images(), tokens, lengths, same & ~itself, itself)
+        classes = labels[part]
+        same = (classes[:, None] == classes).to(split.device)
+        yield Batch(images(), tokens, lengths, same & ~itself, itself, classes, classes)
 
 
 def _class_groups(labels: Tensor, size: int, generator: torch.Generator) -> list[Tensor]:
@@ -340,4 +346,4 @@ def _pair_batch(split: ResidentSplit, captions: Tensor, images: Tensor, *, mask_
     # Decided on the CPU, where the owners lie: most batches hold no image twice and need no mask.
     has_duplicates = mask_duplicates and int(same_image.sum()) > len(captions)
     ignore = same_image.to(split.device) & ~diagonal if has_duplicates else None
-    return Batch(images, tokens, lengths, diagonal, ignore)
+    return Batch(images, tokens, lengths, diagonal, ignore, owners, owners)

@@ -32,7 +32,7 @@ from trainables.data.features import (
     view_files,
 )
 from trainables.data.pictures import ImageFiles, check_links, find_image_files, link_problem
-from trainables.data.prepared import VERSION, Rows, SplitArrays, open_prepared, prepare
+from trainables.data.prepared import CAPTION_ROWS, VERSION, FeatureRows, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
 from trainables.data.text_features import NAME as TFIDF
 from trainables.data.text_files import Strings, read_json
@@ -191,7 +191,8 @@ def load_dataset(
         asked = {name: found for name, found in ((kind, files), (TEXT, texts)) if name and found}
         if problems := find_problems(source, corpus, asked, cache):
             raise DataError(problems)
-        rows = Rows(_feature_rows(corpus, files), rows_of_captions(corpus, texts) if texts else None)
+        rows = {"image_rows": _feature_rows(corpus, files)}
+        rows |= {CAPTION_ROWS: rows_of_captions(corpus, texts)} if texts else {}
         opened = _prepare_once(folder, corpus, rows, vocabulary, cut)
     if opened is None:
         raise DataError(f"{folder}: the prepared dataset is damaged as soon as it is written; is the disk full?")
@@ -268,7 +269,7 @@ def made_by_tokenizer(description: Mapping[str, Any]) -> str | None:
 
 
 def _prepare_once(
-    folder: Path, corpus: Corpus, rows: Rows, vocabulary: str, tokenizer: Tokenizer
+    folder: Path, corpus: Corpus, rows: FeatureRows, vocabulary: str, tokenizer: Tokenizer
 ) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
     """Prepare a folder and open it; a folder that another process has prepared meanwhile is only opened."""
     with writing_to(folder.parent):

@@ -76,15 +76,8 @@ class Plan:
         return all(self.file(kind, shard).exists() for kind in self.kinds)
 
 
-@dataclass(frozen=True)
-class ShardResult:
-    """Result of a shard.
-
-    A shard with problems, a line for each image that cannot be read, is not written.
-    """
-
-    images: int
-    problems: tuple[str, ...]
+ShardResult = tuple[int, list[str]]
+"""Number of images of a shard, and a line for each image that cannot be read; a shard with such is not written."""
 
 
 def open_shards(plan: Plan) -> list[int]:
@@ -165,7 +158,7 @@ def _extract_shard(
     if not problems:
         for kind, blocks in features.items():
             _write_shard(plan.file(kind, shard), np.concatenate(blocks))
-    return ShardResult(len(plan.rows(shard)), tuple(problems))
+    return len(plan.rows(shard)), problems
 
 
 def _crops(plan: Plan, row: int) -> tuple[int, np.ndarray | str]:

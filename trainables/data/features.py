@@ -13,7 +13,7 @@ features (``captions_digest``).
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def check_features(path: Path, inspection: dict[str, Any], images: Sequence[Imag
             f"{path}: {rows} feature rows for {len(images)} images with {captions} captions; "
             "there must be one row an image, or one a caption: these are the features of another dataset or split"
         )
-    return problems + _check_origin(path, images)
+    return problems + _problems_of(_check_origin, path, images)
 
 
 def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], cache: Path) -> list[str]:
@@ -123,8 +123,8 @@ def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], c
                 f"{path}: must have shape {(shape[0], 'N', *shape[1:])} to go with {features.name}, got "
                 f"{tuple(inspection['shape'])}; move it away, or extract both again"
             )
-        problems += check_values(path, inspection, images) + _check_origin(path, images)
-        problems += _check_backbone(path, features)
+        problems += check_values(path, inspection, images) + _problems_of(_check_origin, path, images)
+        problems += _problems_of(_check_backbone, path, features)
     return problems
 
 
@@ -141,8 +141,8 @@ def images_digest(images: Sequence[Image]) -> str:
     return hashlib.sha256("\n".join(image.id for image in images).encode(errors="surrogatepass")).hexdigest()
 
 
-def check_values(path: Path, inspection: dict[str, Any], images: Sequence[Image]) -> list[str]:
-    """Name rows that hold something that is no number."""
+def check_values(path: Path, inspection: Mapping[str, Any], images: Sequence[Image] = ()) -> list[str]:
+    """Name rows that hold something that is no number, with the images of the rows where each image has a row."""
     if not inspection["bad_rows"]:
         return []
     is_row_image = inspection["shape"][0] == len(images)
@@ -151,36 +151,37 @@ def check_values(path: Path, inspection: dict[str, Any], images: Sequence[Image]
         for row in inspection["first_bad_rows"]
     )
     more = ", ..." if inspection["bad_rows"] > NAMED_ROWS else ""
-    return [f"{path}: {inspection['bad_rows']} rows hold NaN or infinity: {named}{more}; extract these features again"]
+    return [f"{path}: {inspection['bad_rows']} rows hold NaN or infinity: {named}{more}; make these features again"]
+
+
+def _problems_of(check: Callable[..., list[str]], *arguments: Any) -> list[str]:
+    """Return the problems that a check finds, or those of a file beside the features that cannot be read."""
+    try:
+        return check(*arguments)
+    except DataError as error:
+        return error.problems
 
 
 def _check_backbone(views: Path, features: Path) -> list[str]:
     """Compare the backbones that made views and features, where both say."""
-    told = [sidecars(path)[0] for path in (views, features)]
-    if not all(path.exists() for path in told):
+    described = [sidecars(path)[0] for path in (views, features)]
+    if not all(path.exists() for path in described):
         return []
-    try:
-        digests = [read_json(path).get("weights_digest") for path in told]
-    except DataError as error:
-        return error.problems
+    digests = [read_json(path).get("weights_digest") for path in described]
     if digests[0] == digests[1]:
         return []
-    return [f"{views}: of another backbone than {features.name}: {told[0].name} has weights_digest {digests[0]!r:.20}"]
+    name = described[0].name
+    return [f"{views}: of another backbone than {features.name}: {name} has weights_digest {digests[0]!r:.20}"]
 
 
 def _check_origin(path: Path, images: Sequence[Image]) -> list[str]:
     """Compare the images that a file beside the features says they are of: ``NAME.json`` or ``NAME_ids.txt``."""
     sidecar, listing = sidecars(path)
-    try:
-        if sidecar.exists():
-            told = read_json(sidecar).get("images_digest")
-            if told != images_digest(images):
-                return [f"{path}: features of another dataset: {sidecar.name} has images_digest {told!r:.20}, not ours"]
-        if listing.exists():
-            return _check_listing(path, read_lines(listing), images)
-    except DataError as error:
-        return error.problems
-    return []
+    if sidecar.exists():
+        digest = read_json(sidecar).get("images_digest")
+        if digest != images_digest(images):
+            return [f"{path}: features of another dataset: {sidecar.name} has images_digest {digest!r:.20}, not ours"]
+    return _check_listing(path, read_lines(listing), images) if listing.exists() else []
 
 
 def sidecars(path: Path) -> tuple[Path, Path]:
@@ -216,13 +217,7 @@ def check_caption_features(path: Path, inspection: Mapping[str, Any], images: Se
             f"{path}: {shape[0]} feature rows for {captions} captions; there must be one row a caption, in the order "
             "of the images and of each image's captions"
         )
-    if inspection["bad_rows"]:
-        named = ", ".join(f"row {row}" for row in inspection["first_bad_rows"])
-        more = ", ..." if inspection["bad_rows"] > NAMED_ROWS else ""
-        problems.append(
-            f"{path}: {inspection['bad_rows']} rows hold NaN or infinity: {named}{more}; make these features again"
-        )
-    return problems + _check_captions(path, images)
+    return problems + check_values(path, inspection) + _problems_of(_check_captions, path, images)
 
 
 def rows_of_captions(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.ndarray]:
@@ -239,13 +234,7 @@ def rows_of_captions(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.
 def _check_captions(path: Path, images: Sequence[Image]) -> list[str]:
     """Compare the digest of captions in the file beside the features."""
     sidecar, _ = sidecars(path)
-    if not sidecar.exists():
-        return []
-    try:
-        told = read_json(sidecar)
-    except DataError as error:
-        return error.problems
-    digest = told.get("captions_digest") if isinstance(told, dict) else None
+    digest = read_json(sidecar).get("captions_digest") if sidecar.exists() else None
     if digest in (None, captions_digest(images)):
         return []
     return [

@@ -24,15 +24,19 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
-import PIL.Image
 
 from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.text_files import Strings
 from trainables.errors import DataError
+
+if TYPE_CHECKING:
+    import PIL.Image
 
 
 def image_folders(folder: Path) -> list[Path]:
@@ -134,18 +138,25 @@ _SIXTEEN_BITS = (("PNG", "I;16"), ("PNG", "I"), ("PPM", "I"))
 
 _BROKEN = (
     *(OSError, SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RuntimeError),
-    *(EOFError, AssertionError, MemoryError, struct.error, zlib.error, PIL.Image.DecompressionBombError),
+    *(EOFError, AssertionError, MemoryError, struct.error, zlib.error),
 )
 """Errors of Pillow's readers about a file that is missing, cut short, damaged, or no picture."""
-
-# A picture about which Pillow warns is refused below, with its name.
-warnings.filterwarnings("ignore", category=PIL.Image.DecompressionBombWarning)
 
 AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
 """Ranges of a random crop: part of the image's area, and width over height."""
 
 
-def decode(path: Path) -> PIL.Image.Image:
+@cache
+def _pillow() -> ModuleType:
+    """Return ``PIL.Image``, which trainings from features do without."""
+    import PIL.Image
+
+    # A picture about which Pillow warns is refused below, with its name.
+    warnings.filterwarnings("ignore", category=PIL.Image.DecompressionBombWarning)
+    return PIL.Image
+
+
+def decode(path: Path) -> "PIL.Image.Image":
     """Return the pixels of a file as red, green and blue of 8 bits each.
 
     A grey picture of 16 bits is scaled by its range; transparency is dropped, as torchvision drops it.
@@ -154,29 +165,30 @@ def decode(path: Path) -> PIL.Image.Image:
         DataError: If the file is missing or damaged, of no format of ``FORMATS``, too large, or of pixels without a
             known range; the message names it.
     """
+    pillow = _pillow()
     try:
-        with PIL.Image.open(path, formats=FORMATS) as image:
+        with pillow.open(path, formats=FORMATS) as image:
             _check_size(*image.size)
             return _to_rgb(image)
-    except _BROKEN as error:
+    except (*_BROKEN, pillow.DecompressionBombError) as error:
         raise DataError(f"{path}: cannot be decoded: {_reason(error)}; fetch the picture again, or another") from error
 
 
-def center_crop(image: PIL.Image.Image, size: int) -> np.ndarray:
+def center_crop(image: "PIL.Image.Image", size: int) -> np.ndarray:
     """Resize the shorter side to 256/224 of the crop and cut out the centre, shape (size, size, 3), uint8."""
     shorter = resized_side(size)
     # In this order of operations the sizes are torchvision's to the pixel.
     width, height = (int(shorter * side / min(image.size)) for side in image.size)
-    image = image.resize((width, height), PIL.Image.Resampling.BILINEAR)
+    image = image.resize((width, height), _pillow().Resampling.BILINEAR)
     left, top = round((width - size) / 2), round((height - size) / 2)
     return np.asarray(image.crop((left, top, left + size, top + size)))
 
 
-def random_crop(image: PIL.Image.Image, size: int, random: np.random.Generator) -> np.ndarray:
+def random_crop(image: "PIL.Image.Image", size: int, random: np.random.Generator) -> np.ndarray:
     """Resize a random part to the crop and mirror it half of the time, shape (size, size, 3), uint8."""
     left, top, width, height = _random_box(*image.size, random)
     image = image.crop((left, top, left + width, top + height))
-    pixels = np.asarray(image.resize((size, size), PIL.Image.Resampling.BILINEAR))
+    pixels = np.asarray(image.resize((size, size), _pillow().Resampling.BILINEAR))
     return pixels[:, ::-1] if random.random() < 0.5 else pixels
 
 
@@ -193,7 +205,7 @@ def _check_size(width: int, height: int) -> None:
         raise ValueError(f"with {width:,} x {height:,} pixels it is more than {LONGEST} times longer than wide")
 
 
-def _to_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
+def _to_rgb(image: "PIL.Image.Image") -> "PIL.Image.Image":
     """Decode an opened image; ``ValueError`` if the range of its values is not known."""
     if image.mode == "RGB":
         # Converting would copy it.
@@ -201,7 +213,8 @@ def _to_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
         return image
     if (image.format, image.mode) in _SIXTEEN_BITS:
         values = (np.asarray(image).astype(np.uint32) + 128) // 257
-        return PIL.Image.fromarray(values.astype(np.uint8)).convert("RGB")
+        scaled: PIL.Image.Image = _pillow().fromarray(values.astype(np.uint8))
+        return scaled.convert("RGB")
     if image.mode not in _EIGHT_BITS:
         raise ValueError(
             f"it has pixels of mode {image.mode!r} in {image.format} format, whose range of brightness is not known; "
@@ -212,9 +225,9 @@ def _to_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
 def _reason(error: BaseException) -> str:
     """Say in words why a picture is not read."""
-    if isinstance(error, PIL.UnidentifiedImageError):
+    if isinstance(error, _pillow().UnidentifiedImageError):
         return f"it is no picture of the formats that are read, {', '.join(FORMATS)}"
-    if isinstance(error, PIL.Image.DecompressionBombError):
+    if isinstance(error, _pillow().DecompressionBombError):
         return f"it has more than {MOST_PIXELS:,} pixels; make it smaller"
     if isinstance(error, OSError | ValueError | SyntaxError):
         return str(getattr(error, "strerror", None) or error)

@@ -12,7 +12,6 @@ import json
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,17 +31,11 @@ CAPTION_ROWS = "caption_rows"
 SplitArrays = Mapping[str, np.ndarray | Strings]
 
 
-class Rows(NamedTuple):
-    """Rows of the features of one split in their files.
-
-    By split: (I,) of images, and (C,) of captions, int64; ``None`` where the captions have no features.
-    """
-
-    images: Mapping[str, np.ndarray]
-    captions: Mapping[str, np.ndarray] | None
+FeatureRows = Mapping[str, Mapping[str, np.ndarray]]
+"""``image_rows`` (I,), and ``caption_rows`` (C,) where captions have features, int64 -> the rows by split."""
 
 
-def prepare(target: Path, corpus: Corpus, rows: Rows, vocabulary: str, tokenizer: Tokenizer) -> None:
+def prepare(target: Path, corpus: Corpus, rows: FeatureRows, vocabulary: str, tokenizer: Tokenizer) -> None:
     """Write a corpus that has no problems as a prepared folder.
 
     Several processes may prepare one folder at once: the folder appears whole, and the first folder stays.
@@ -59,9 +52,9 @@ def prepare(target: Path, corpus: Corpus, rows: Rows, vocabulary: str, tokenizer
         (folder / "vocabulary.json").write_text(built.to_json(), encoding="utf-8")
         for name, (numbers, lengths) in numbered.items():
             (folder / name).mkdir()
-            _write_split(folder / name, splits[name], rows.images[name], id_of[numbers], lengths)
-            if rows.captions is not None:
-                np.save(folder / name / f"{CAPTION_ROWS}.npy", rows.captions[name])
+            _write_split(folder / name, splits[name], id_of[numbers], lengths)
+            for kind, of_splits in rows.items():
+                np.save(folder / name / f"{kind}.npy", of_splits[name])
         sizes = {name: len(images) for name, images in splits.items()}
         (folder / "meta.json").write_text(json.dumps({"version": VERSION, "images": sizes}))
 
@@ -94,13 +87,12 @@ def _number_tokens(
     return np.array(numbers, dtype=np.int32), np.array(lengths, dtype=np.int64)
 
 
-def _write_split(folder: Path, images: Sequence[Image], rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> None:
+def _write_split(folder: Path, images: Sequence[Image], ids: np.ndarray, lengths: np.ndarray) -> None:
     """Write one split's arrays; each caption gets its start and end here."""
     np.save(folder / "tokens.npy", _wrap(ids, lengths))
     np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths + 2)]))
     counts = np.array([len(image.captions) for image in images], dtype=np.int64)
     np.save(folder / "image_of_caption.npy", np.repeat(np.arange(len(images)), counts))
-    np.save(folder / "image_rows.npy", rows)
     texts = {
         "captions": [caption for image in images for caption in image.captions],
         "image_ids": [image.id for image in images],

@@ -23,7 +23,7 @@ from trainables.losses.ranking import WARP, SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
 from trainables.plugins.in_use import NameTable, find_owner, run_offer
 
-__all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "build_loss", "loss_class"]
+__all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "bank_size", "build_loss", "loss_class"]
 
 
 class Loss(Protocol):
@@ -94,3 +94,8 @@ def loss_class(name: str) -> type:
     if name not in LOSSES and find_owner("losses", name) is None:
         raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
     return LOSSES[name]
+
+
+def bank_size(loss: object) -> int:
+    """Return the number of images, and of captions, in the bank that a loss asks for; 0 if it asks for none."""
+    return int(loss.bank) if isinstance(loss, WARP) else 0

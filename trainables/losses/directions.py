@@ -94,7 +94,37 @@ class Direction(NamedTuple):
         return self.positives.sum(-1)
 
 
-def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> tuple[Direction, Direction]:
+class ConstantCandidates(NamedTuple):
+    """Candidates without gradient of the queries of one direction: those of the batch, then those of a bank.
+
+    Attributes:
+        scores: Similarities of queries to them, shape (..., Q, M + B); their gradient goes to the queries alone.
+        negatives: Which of the bank's are negatives of a query, shape (Q, B), bool; the others are ignored.
+    """
+
+    scores: Tensor
+    negatives: Tensor
+
+    def instead(self, direction: Direction) -> Direction:
+        """Return a direction with these candidates in the place of its own."""
+        outside = torch.zeros_like(self.negatives)
+        ignored = torch.zeros_like(direction.positives) if direction.ignored is None else direction.ignored
+        scores = self.scores.to(direction.scores.dtype)
+        return direction._replace(
+            scores=scores,
+            positives=torch.cat([direction.positives, outside], -1),
+            negatives=torch.cat([direction.negatives, self.negatives], -1),
+            ignored=torch.cat([ignored, ~self.negatives], -1),
+            positive=direction.of_pairs(scores),
+        )
+
+
+def directions(
+    similarity: Tensor,
+    positives: Tensor,
+    ignore: Tensor | None = None,
+    candidates: tuple[ConstantCandidates, ConstantCandidates] | None = None,
+) -> tuple[Direction, Direction]:
     """Check a batch and return its two retrieval tasks, i2t and t2i.
 
     Args:
@@ -102,6 +132,7 @@ def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = No
             precision is computed in float32.
         positives: Shape (I, C), bool; every row and every column has at least one True.
         ignore: Shape (I, C), bool: pairs that are neither positive nor negative. A positive is never ignored.
+        candidates: Candidates of the images, and of the captions, that take the place of those of the batch.
 
     Raises:
         ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is NaN; see the
@@ -116,10 +147,9 @@ def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = No
         one_each = _check_positives(positives)
         _check_numbers(similarity)
     ignored = None if ignore is None else ignore & ~positives
-    return (
-        _direction("i2t", scores, positives, ignored, one_each),
-        _direction("t2i", scores.mT, positives.mT, None if ignored is None else ignored.mT, one_each),
-    )
+    i2t = _direction("i2t", scores, positives, ignored, one_each)
+    t2i = _direction("t2i", scores.mT, positives.mT, None if ignored is None else ignored.mT, one_each)
+    return (i2t, t2i) if candidates is None else (candidates[0].instead(i2t), candidates[1].instead(t2i))
 
 
 class TwoDirections(ABC):
@@ -238,16 +268,16 @@ Negatives = int | Tensor | Literal["all"]
 """Number of hardest negatives of a query that count, >= 1; a tensor of shape (...), one a trial; or all of them."""
 
 
-def require_negatives(name: str, value: object, *, words: tuple[str, ...] = (ALL,)) -> None:
-    """Raise ConfigError unless a value is one of some words, or every number of it is whole and at least 1."""
+def require_negatives(name: str, value: object, *, words: tuple[str, ...] = (ALL,), least: int = 1) -> None:
+    """Raise ConfigError unless a value is one of some words, or every number of it is whole and at least ``least``."""
     if isinstance(value, str) and value in words:
         return
     is_count = not isinstance(value, str) and all(
-        number >= 1 and number.is_integer() for number in numbers_of(name, value)
+        number >= least and number.is_integer() for number in numbers_of(name, value)
     )
     if not is_count:
         listed = f", or {' or '.join(map(repr, words))}" if words else ""
-        raise ConfigError(f"{name} must be a whole number of at least 1{listed}, got {value!r}")
+        raise ConfigError(f"{name} must be a whole number of at least {least}{listed}, got {value!r}")
 
 
 def with_hardest(direction: Direction, count: Negatives) -> Direction:

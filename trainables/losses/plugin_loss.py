@@ -51,10 +51,10 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
             own = {one.name: getattr(self, one.name) for one in parameters}
             return raw(similarity, positives, ignore, **own)
 
-    call = _Call(compute, place, offer.options.get("vectorised", False))
+    vectorised = offer.options.get("vectorised", False)
 
     def called(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        return call(self, similarity, positives, ignore)
+        return _call(partial(_computed, compute, place), vectorised, self, similarity, positives, ignore)
 
     def reduced(self: Any) -> tuple[Any, ...]:
         values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
@@ -65,47 +65,55 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
     return made
 
 
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    """Computes a plug-in's loss."""
+def _call(
+    compute: Callable[..., Tensor],
+    vectorised: bool,
+    loss: Any,
+    similarity: Tensor,
+    positives: Tensor,
+    ignore: Tensor | None,
+) -> Tensor:
+    """Return the value of a plug-in's loss for each of the leading dimensions."""
+    scores = directions(similarity, positives, ignore)[0].scores
+    ignored = torch.zeros_like(positives) if ignore is None else ignore & ~positives
+    leading = _leading(loss, scores)
+    if vectorised or not leading:
+        return compute(loss if vectorised else _single(loss, ()), scores, positives, ignored, leading)
+    scores = scores.expand(*leading, *scores.shape[-2:])
+    states, values = [(device, random_state(device)) for device in (torch.device("cpu"), scores.device)], []
+    for index in product(*map(range, leading)):
+        # Each trial gets the random numbers that it would draw alone.
+        for device, state in states:
+            set_random_state(device, state)
+        values.append(compute(_single(loss, index), scores[index], positives, ignored, ()))
+    return torch.stack(values).reshape(leading)
 
-    compute: Callable[..., Any]
-    place: str
-    vectorised: bool
 
-    def __call__(self, loss: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None) -> Tensor:
-        scores = directions(similarity, positives, ignore)[0].scores
-        ignored = torch.zeros_like(positives) if ignore is None else ignore & ~positives
-        leading = _leading(loss, scores)
-        if self.vectorised or not leading:
-            return self._computed(loss if self.vectorised else _single(loss, ()), scores, positives, ignored, leading)
-        scores = scores.expand(*leading, *scores.shape[-2:])
-        states, values = [(device, random_state(device)) for device in (torch.device("cpu"), scores.device)], []
-        for index in product(*map(range, leading)):
-            # Each trial gets the random numbers that it would draw alone.
-            for device, state in states:
-                set_random_state(device, state)
-            values.append(self._computed(_single(loss, index), scores[index], positives, ignored, ()))
-        return torch.stack(values).reshape(leading)
-
-    def _computed(
-        self, loss: Any, scores: Tensor, positives: Tensor, ignored: Tensor, leading: tuple[int, ...]
-    ) -> Tensor:
-        with Blaming():
-            value = self.compute(loss, scores, positives, ignored)
-        if not isinstance(value, Tensor):
-            raise PluginError(f"{self.place}: must return a tensor, got {type(value).__name__} {value!r:.60}")
-        if tuple(value.shape) != leading:
-            wanted = f"shape {leading}" if leading else "a scalar, shape ()"
-            raise PluginError(f"{self.place}: must return {wanted}, got shape {tuple(value.shape)}")
-        if not value.is_floating_point():
-            raise PluginError(f"{self.place}: must return a floating tensor, got {value.dtype}")
-        if scores.requires_grad and torch.is_grad_enabled() and not value.requires_grad:
-            raise PluginError(
-                f"{self.place}: the value has no gradient: it does not depend on similarity, or was detached on the "
-                f"way; where nothing is to be learned add 0 * similarity.sum()"
-            )
-        return value
+def _computed(
+    compute: Callable[..., Any],
+    place: str,
+    loss: Any,
+    scores: Tensor,
+    positives: Tensor,
+    ignored: Tensor,
+    leading: tuple[int, ...],
+) -> Tensor:
+    """Return what a plug-in's code computes, if that is a loss of the shape ``leading``."""
+    with Blaming():
+        value = compute(loss, scores, positives, ignored)
+    if not isinstance(value, Tensor):
+        raise PluginError(f"{place}: must return a tensor, got {type(value).__name__} {value!r:.60}")
+    if tuple(value.shape) != leading:
+        wanted = f"shape {leading}" if leading else "a scalar, shape ()"
+        raise PluginError(f"{place}: must return {wanted}, got shape {tuple(value.shape)}")
+    if not value.is_floating_point():
+        raise PluginError(f"{place}: must return a floating tensor, got {value.dtype}")
+    if scores.requires_grad and torch.is_grad_enabled() and not value.requires_grad:
+        raise PluginError(
+            f"{place}: the value has no gradient: it does not depend on similarity, or was detached on the "
+            f"way; where nothing is to be learned add 0 * similarity.sum()"
+        )
+    return value
 
 
 def _leading(loss: Any, scores: Tensor) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.feasibility import Kind, constant_problem, domain_of, is_feasible, nearest_feasible, require_finite
+from trainables.feasibility import Kind, constant_problem, domain_of, require_finite, sign_problem
 from trainables.losses.directions import (
     Contributions,
     Direction,
@@ -223,11 +223,6 @@ def _checked(
         raise ConfigError(f"{name} must be a sequence of numbers or a tensor, got {value!r}")
     for vector in vectors:
         require_finite(name, vector)
-        if not allow_infeasible and not is_feasible(vector, kind, domain):
-            nearest = tuple(float(f"{number:.6g}") for number in nearest_feasible(vector, kind, domain))
-            raise ConfigError(
-                f"{name} must make the loss {'fall' if kind == 'positive' else 'rise'} with its similarity "
-                f"on [{domain[0]}, {domain[1]}], got {tuple(vector)}; nearest that do: {nearest}, "
-                f"or pass allow_infeasible"
-            )
+        if not allow_infeasible and (problem := sign_problem(vector, kind, domain)):
+            raise ConfigError(f"{name} {problem}, or set allow_infeasible")
     return value

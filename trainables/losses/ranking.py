@@ -26,6 +26,9 @@ The mean over all pairs of a query and a positive is taken. With one positive ea
 [Usunier2009] and [Weston2011, section 3.1] say which measure of the ranking each choice of alpha bounds; with ``top`` 1
 every rank has weight 1.
 
+WSABIE draws from the whole train split. With a bank, M counts the embeddings of earlier batches too, and the gradient
+goes to the query alone (``trainables.training_steps``).
+
 The sequence of draws is not simulated: with V of M negatives violating, N is geometric with success probability V / M,
 and the violator is uniform among the V. One number is drawn for N and one for the violator, which gives the exact joint
 distribution in O(C) per pair. The weight L is a constant to the gradient. Draws come from torch's generator of the
@@ -49,7 +52,13 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.losses.directions import Contributions, Direction, directions, require_negatives
+from trainables.losses.directions import (
+    ConstantCandidates,
+    Contributions,
+    Direction,
+    directions,
+    require_negatives,
+)
 from trainables.losses.parameters import Parameter, per_query, per_score, require_above_zero, require_not_negative
 
 
@@ -141,24 +150,34 @@ class WARP:
         direction: ``i2t`` (the published direction), ``t2i``, or ``both``: the sum of the two.
         rank_weight: ``harmonic`` (as published), ``constant`` or ``top_k``: how a rank weighs.
         top: With ``top_k``, the ranks beyond which a rank weighs no more, >= 1; a number or shape (...).
+        bank: Largest number of images, and of captions, of an epoch's earlier batches among which negatives are drawn
+            too, >= 0; 0 draws from the batch alone. The training gives them as ``candidates``.
     """
 
     margin: Parameter = 1.0
     direction: Literal["both", "i2t", "t2i"] = "both"
     rank_weight: Literal["harmonic", "constant", "top_k"] = "harmonic"
     top: int | Tensor = 10
+    bank: int | Tensor = 0
 
     def __post_init__(self) -> None:
         require_not_negative("margin", self.margin)
         require_negatives("top", self.top, words=())
+        require_negatives("bank", self.bank, words=(), least=0)
         if self.rank_weight not in RANK_WEIGHTS:
             raise ConfigError(f"rank_weight must be one of {', '.join(RANK_WEIGHTS)}, got {self.rank_weight!r}")
         if self.direction not in ("both", "i2t", "t2i"):
             raise ConfigError(f"direction must be 'both', 'i2t' or 't2i', got {self.direction!r}")
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+    def __call__(
+        self,
+        similarity: Tensor,
+        positives: Tensor,
+        ignore: Tensor | None = None,
+        candidates: tuple[ConstantCandidates, ConstantCandidates] | None = None,
+    ) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
+        i2t, t2i = directions(similarity, positives, ignore, candidates)
         if self.direction == "both":
             return self._mean(i2t) + self._mean(t2i)
         return self._mean(i2t if self.direction == "i2t" else t2i)

@@ -27,7 +27,6 @@ References:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Self
 
@@ -42,6 +41,18 @@ from trainables.models.gru import all_states
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import computing_in_full, in_full, linear
 from trainables.representations import Sets
+
+GROUP = 32
+"""Number of captions in a group; captions of a group are padded to a common length."""
+
+BLOCK = 1 << 19
+"""Number of products s in a block; intermediate results of this size fit a CPU's caches."""
+
+KEPT = 1 << 24
+"""Number of products s in all blocks whose intermediate results are kept for the backward pass."""
+
+SMALL = 1e-8
+"""Least divisor: smaller lengths are replaced by this number [Lee2018, code]."""
 
 
 class SCAN(PairModel):
@@ -66,12 +77,25 @@ class SCAN(PairModel):
         lambda_lse: float = 6.0,
         negative_slope: float = 0.1,
     ) -> None:
-        """Take the sizes, and the settings of ``cross_attention.Attention``."""
+        """Take the sizes, and the settings of the attention.
+
+        Args:
+            region_size: Number of stored features of a region, >= 1.
+            vocabulary_size: Number of words, >= 1.
+            embedding_size: Dimensions of the vectors of regions and words, >= 1.
+            word_size: Dimensions of a word embedding, >= 1.
+            cross_attention: ``t2i``: each word attends to the regions; ``i2t``: each region attends to the words.
+            raw_feature_norm: A key of ``NORMS``.
+            aggregation: A key of ``AGGREGATIONS``.
+            lambda_softmax: Inverse temperature of the attention, > 0; a tensor of K numbers for K stacked models.
+            lambda_lse: Sharpness of ``lse``, > 0; a tensor of K numbers for K stacked models.
+            negative_slope: Factor of a clipping norm on negative s, >= 0.
+        """
         super().__init__()
         self.image_projection = nn.Linear(region_size, embedding_size)
         self.words = nn.Embedding(vocabulary_size, word_size)
         self.gru = nn.GRU(word_size, embedding_size, batch_first=True, bidirectional=True)
-        self._direction, self._norm, self._aggregation = cross_attention, raw_feature_norm, aggregation
+        self.cross_attention, self.raw_feature_norm, self.aggregation = cross_attention, raw_feature_norm, aggregation
         self.lambda_softmax, self.lambda_lse, self.negative_slope = lambda_softmax, lambda_lse, negative_slope
         bound = sqrt(6.0) / sqrt(region_size + embedding_size)
         nn.init.uniform_(self.image_projection.weight, -bound, bound)
@@ -97,69 +121,23 @@ class SCAN(PairModel):
             return Sets(normalize(states, dim=-1, eps=1e-12), lengths)
 
     def compare_sets(self, images: Sets, captions: Sets) -> Tensor:
-        """Return the similarity of each image to each caption, (I, C), or (K, I, C) of stacked models."""
-        attention = Attention(
-            direction=self._direction,
-            norm=self._norm,
-            aggregation=self._aggregation,
-            lambda_softmax=self.lambda_softmax,
-            lambda_lse=self.lambda_lse,
-            negative_slope=self.negative_slope,
-        )
-        return attention(images, captions)
-
-
-GROUP = 32
-"""Number of captions in a group; captions of a group are padded to a common length."""
-
-BLOCK = 1 << 19
-"""Number of products s in a block; intermediate results of this size fit a CPU's caches."""
-
-KEPT = 1 << 24
-"""Number of products s in all blocks whose intermediate results are kept for the backward pass."""
-
-SMALL = 1e-8
-"""Least divisor: smaller lengths are replaced by this number [Lee2018, code]."""
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The settings of the attention.
-
-    Attributes:
-        direction: ``t2i``: each word attends to the regions; ``i2t``: each region attends to the words.
-        norm: A key of ``NORMS``.
-        aggregation: A key of ``AGGREGATIONS``.
-        lambda_softmax: Inverse temperature of the attention, > 0; a tensor of K numbers for K stacked models.
-        lambda_lse: Sharpness of ``lse``, > 0; a tensor of K numbers for K stacked models.
-        negative_slope: Factor of a clipping norm on negative s, >= 0.
-    """
-
-    direction: str
-    norm: str
-    aggregation: str
-    lambda_softmax: float | Tensor
-    lambda_lse: float | Tensor
-    negative_slope: float
-
-    def __call__(self, images: Sets, captions: Sets) -> Tensor:
-        """Return the similarity of each image to each caption, shape (I, C), or (K, I, C) of stacked sets.
+        """Return the similarity of each image to each caption, (I, C), or (K, I, C) of stacked models.
 
         All stacked models have equally many images.
         """
         order = captions.lengths.argsort(dim=-1, descending=True, stable=True)
-        regions, budget, found = _Members(images.vectors, images.inside()), _Budget(KEPT), []
+        budget, found = _Budget(KEPT), []
         for places in order.split(GROUP, dim=-1):
             words = _chosen(captions, places)
-            if self.direction == "t2i":
-                found.append(self._over_blocks(regions, words, budget))
+            if self.cross_attention == "t2i":
+                found.append(self._over_blocks(images, words, budget))
             else:
-                found.append(self._over_blocks(words, regions, budget).mT)
+                found.append(self._over_blocks(words, images, budget).mT)
         back = order.argsort(dim=-1).to(found[0].device)
         similarity = torch.cat(found, dim=-1)
         return similarity.gather(-1, back.expand(*similarity.shape[:-2], -1)[..., None, :].expand_as(similarity))
 
-    def _over_blocks(self, contexts: "_Members", queries: "_Members", budget: "_Budget") -> Tensor:
+    def _over_blocks(self, contexts: Sets, queries: Sets, budget: "_Budget") -> Tensor:
         """Return the similarity of each context to each query, (..., X, Y), a block of contexts at a time."""
         models = max(contexts.vectors.shape[:-3].numel(), queries.vectors.shape[:-3].numel())
         per_context = models * contexts.vectors.shape[-2] * queries.vectors.shape[-3:-1].numel()
@@ -167,33 +145,25 @@ class Attention:
         blocks = zip(contexts.vectors.split(rows, -3), contexts.inside.split(rows, -2), strict=True)
         return torch.cat([self._block(*block, queries, budget.allows(rows * per_context)) for block in blocks], dim=-2)
 
-    def _block(self, vectors: Tensor, inside: Tensor, queries: "_Members", keeps: bool) -> Tensor:
+    def _block(self, vectors: Tensor, inside: Tensor, queries: Sets, keeps: bool) -> Tensor:
         given = vectors, inside, queries.vectors, queries.inside
         if keeps or not torch.is_grad_enabled():
-            return self._compare(*given)
-        again: Tensor = checkpoint(self._compare, *given, use_reentrant=False, preserve_rng_state=False)
+            return self._compare_block(*given)
+        again: Tensor = checkpoint(self._compare_block, *given, use_reentrant=False, preserve_rng_state=False)
         return again
 
-    def _compare(self, contexts: Tensor, in_context: Tensor, queries: Tensor, in_query: Tensor) -> Tensor:
+    def _compare_block(self, contexts: Tensor, in_context: Tensor, queries: Tensor, in_query: Tensor) -> Tensor:
         """Return the similarities (..., X, Y) of contexts (..., X, A, E) to queries (..., Y, B, E)."""
         flat = contexts.flatten(-3, -2) @ queries.flatten(-3, -2).mT
         scores = flat.unflatten(-1, queries.shape[-3:-1]).unflatten(-3, contexts.shape[-3:-1])
-        beside = in_query[..., None, None, :, :]
-        attended = NORMS[self.norm](scores, beside, self.negative_slope) * _over(self.lambda_softmax, scores)
+        normalised = NORMS[self.raw_feature_norm](scores, in_query[..., None, None, :, :], self.negative_slope)
+        attended = normalised * _over(self.lambda_softmax, scores)
         weights = attended.masked_fill(~in_context[..., None, None], -torch.inf).softmax(-3)
         products = (weights * scores).sum(-3)
         gram = contexts @ contexts.mT
         lengths = (weights * (gram @ weights.flatten(-2)).view_as(weights)).sum(-3)
         cosines = products / lengths.clamp(min=SMALL**2).sqrt()
         return AGGREGATIONS[self.aggregation](cosines, in_query[..., None, :, :], _over(self.lambda_lse, cosines))
-
-
-@dataclass(frozen=True)
-class _Members:
-    """Padded sets with the mask of their members, so that the mask is made once."""
-
-    vectors: Tensor
-    inside: Tensor
 
 
 class _Budget:
@@ -208,14 +178,13 @@ class _Budget:
         return self._left >= 0
 
 
-def _chosen(sets: Sets, places: Tensor) -> _Members:
+def _chosen(sets: Sets, places: Tensor) -> Sets:
     """Return the sets at places (N,), or (K, N) of stacked sets, padded to the largest of them."""
     lengths = sets.lengths.gather(-1, places)
     longest = int(lengths.max())
     vectors = sets.vectors[..., :longest, :]
     index = places.to(vectors.device).expand(*vectors.shape[:-3], -1)[..., None, None]
-    chosen = Sets(vectors.gather(-3, index.expand(*index.shape[:-2], *vectors.shape[-2:])), lengths)
-    return _Members(chosen.vectors, chosen.inside())
+    return Sets(vectors.gather(-3, index.expand(*index.shape[:-2], *vectors.shape[-2:])), lengths)
 
 
 def _over(number: float | Tensor, values: Tensor) -> float | Tensor:

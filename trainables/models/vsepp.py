@@ -38,6 +38,7 @@ from trainables.data.dataset import Dataset
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.gru import all_states, final_states
 from trainables.models.retrieval_model import RetrievalModel, computing_in_full, in_full, linear
+from trainables.representations import Sets
 
 
 class TextEncoder(nn.Module):
@@ -161,7 +162,7 @@ class MeanPooling(nn.Module):
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
         """See ``GeneralizedPooling.forward``."""
-        there = _inside(vectors, lengths)
+        there = Sets(vectors, lengths).inside[..., None]
         return vectors.masked_fill(~there, 0.0).sum(-2) / there.sum(-2)
 
 
@@ -170,7 +171,7 @@ class MaxPooling(nn.Module):
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
         """See ``GeneralizedPooling.forward``."""
-        return vectors.masked_fill(~_inside(vectors, lengths), -math.inf).amax(-2)
+        return vectors.masked_fill(~Sets(vectors, lengths).inside[..., None], -math.inf).amax(-2)
 
 
 class GeneralizedPooling(nn.Module):
@@ -193,7 +194,7 @@ class GeneralizedPooling(nn.Module):
         Returns:
             One vector for each set, shape (N, E) or (K, N, E), of the dtype of ``vectors``.
         """
-        there = _inside(vectors, lengths)
+        there = Sets(vectors, lengths).inside[..., None]
         ordered = vectors.masked_fill(~there, -math.inf).sort(dim=-2, descending=True).values
         # Places after a set's end hold -inf, and 0 times infinity would be NaN.
         return (ordered.masked_fill(~there, 0.0) * self.weights(lengths, vectors)[..., None]).sum(-2)
@@ -246,9 +247,3 @@ def positional_encoding(length: int, size: int) -> Tensor:
     frequencies = 10_000.0 ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
     angles = positions * frequencies
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
-
-
-def _inside(vectors: Tensor, lengths: Tensor) -> Tensor:
-    """Return which places of vectors (..., N, T, E) belong to a set, shape (..., N, T, 1), bool, on their device."""
-    places = torch.arange(vectors.shape[-2], device=vectors.device)
-    return (places < lengths.to(vectors.device)[..., None])[..., None]

@@ -176,6 +176,17 @@ def test_what_is_refused(search: dict[str, Any], message: str) -> None:
         experiment(models=["vsepp", "wsabie"], search=search)
 
 
+@pytest.mark.parametrize(
+    "search", [{"fixed": {"warp": {"bank": 64}}}, {"space": {"warp": {"bank": {"values": [0, 64]}}}}]
+)
+def test_a_bank_is_searched_where_asked_for_and_not_of_a_model_of_sets(search: dict[str, Any]) -> None:
+    (cell,) = experiment(models=["vsepp"], losses=["warp"], search=search).cells()
+    assert ("bank" in cell.space.bounds()) == ("space" in search)
+    assert len(cell.space.published_points()) == 1
+    with pytest.raises(ConfigError, match=r"warp\.bank: scan compares sets"):
+        experiment(models=["scan"], losses=["warp"], search=search)
+
+
 def test_overrides_of_single_losses_do_not_go_with_a_choice() -> None:
     with pytest.raises(ConfigError, match="search.loss: choose"):
         experiment(

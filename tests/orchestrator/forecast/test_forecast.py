@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.experiment.sections import Resources, Scheduler
-from orchestrator.forecast.dry_run import Concurrency, StudyLoad, expected_epochs, forecast, limit_concurrency
+from orchestrator.forecast.dry_run import Concurrency, StudyPlan, expected_epochs, forecast, limit_concurrency
 
 NONE = Scheduler(name="none")
 ASHA = Scheduler(name="asha", grace_epochs=1, reduction_factor=3)
@@ -38,9 +38,15 @@ def test_mean_epochs_are_those_of_a_simulation(epochs: int, grace: int, factor: 
     assert expected_epochs(epochs, rules) == pytest.approx(simulated(epochs, grace, factor, factor**8))
 
 
+def planned(
+    trials: int, confirmations: int, epochs: int, seconds: float, rules: Scheduler, test: tuple[int, float] = (0, 0.0)
+) -> StudyPlan:
+    return StudyPlan("any", trials, epochs, {}, (), seconds, expected_epochs(epochs, rules), confirmations, *test)
+
+
 def test_hours_are_those_of_all_studies_side_by_side() -> None:
-    loads = [StudyLoad("a", 10, 6, 9, 36.0, ASHA), StudyLoad("b", 4, 0, 5, 72.0, ASHA)]
-    found = forecast(loads, Concurrency(2, "CPUs", 0.25))
+    plans = [planned(10, 6, 9, 36.0, ASHA), planned(4, 0, 5, 72.0, ASHA)]
+    found = forecast(plans, Concurrency(2, "CPUs", 0.25))
     epochs = [10 * expected_epochs(9, ASHA) + 6 * 9, 4 * expected_epochs(5, ASHA)]
     assert (found.trials, found.confirmations, found.epochs_at_most) == (14, 6, 16 * 9 + 4 * 5)
     assert found.epochs == round(sum(epochs))
@@ -96,8 +102,8 @@ def test_so_many_train_together_as_run_at_once(
 
 
 def test_the_evaluation_on_test_counts_model_after_model() -> None:
-    loads = [StudyLoad("a", 10, 6, 9, 36.0, NONE, 6, 120.0), StudyLoad("b", 4, 4, 5, 72.0, NONE, 4, 60.0)]
-    found = forecast(loads, Concurrency(2, "CPUs", 0.0))
+    plans = [planned(10, 6, 9, 36.0, NONE, (6, 120.0)), planned(4, 4, 5, 72.0, NONE, (4, 60.0))]
+    found = forecast(plans, Concurrency(2, "CPUs", 0.0))
     assert (found.evaluated, found.test_hours) == (10, pytest.approx((6 * 120 + 4 * 60) / 3600))
     assert found.search_hours == pytest.approx((10 * 9 * 36 + 4 * 5 * 72) / 3600 / 2)
     assert found.confirm_hours == pytest.approx((6 * 9 * 36 + 4 * 5 * 72) / 3600 / 2)

@@ -25,8 +25,9 @@ from orchestrator.report.page import Page, build_page
 from orchestrator.report.search_figures import FEW, highest_means
 from orchestrator.report.space_figures import number_ticks, searched
 from orchestrator.report.studies import studies_of
-from orchestrator.results.analyses import Analyses, log_ranges
+from orchestrator.results.analyses import log_ranges
 from orchestrator.results.answer import Answer, Column, table_of
+from orchestrator.results.answers import Summary
 from orchestrator.results.surface import REACH
 from orchestrator.views.html import write_sections
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
@@ -169,7 +170,7 @@ def test_a_surface_is_drawn_with_its_band_and_its_best_settings() -> None:
         value = 200 - 50 * (math.log10(rate) + 3) ** 2 + random.normal()
         author.epoch(trial, 1, {"val/rsum": value}, "finished")
     history = author.finish()
-    page, (found,) = build_page(history), Analyses(history).bands.values()
+    page, (found,) = build_page(history), Summary(history).bands.values()
     flat, interval, mean, dots = page.figures["slices"].options[0].panels[0].data
     assert flat["x"] == [*found.ranges["training.learning_rate"], *reversed(found.ranges["training.learning_rate"])]
     assert len(interval["x"]) == 2 * len(mean["x"]) and len(dots["x"]) == 24

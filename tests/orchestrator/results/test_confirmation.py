@@ -10,9 +10,9 @@ from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answers import summarise
+from orchestrator.results.candidates import Verdict
 from orchestrator.results.confirmation import confirmations, current_plans, trainings_of, verdicts_of
 from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
-from orchestrator.results.verdict import Verdict
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import selected
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start

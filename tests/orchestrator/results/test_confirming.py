@@ -18,9 +18,11 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results import confirmation
-from orchestrator.results.answers import analyses_of, summarise
+from orchestrator.results.answers import Summary, analyses_of, summarise
+from orchestrator.results.candidates import Verdict
 from orchestrator.results.confirmation import (
     OLDER_LEVEL,
+    OLDER_RULE,
     confirmations,
     current_plans,
     most_trainings,
@@ -32,8 +34,7 @@ from orchestrator.results.confirmation import (
 from orchestrator.results.confirmation_plan import RESERVE, fresh_seeds, level_of_plan, repeat
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds, race_outcome, run_race
-from orchestrator.results.summary import Summary
-from orchestrator.results.verdict import LEVEL, Verdict, judge
+from orchestrator.results.verdict import LEVEL, judge
 from orchestrator.search.display import PlainDisplay, Progress, race_lines
 from orchestrator.search.resuming import confirm_experiment
 from orchestrator.search.status import Followed, read_status
@@ -259,7 +260,7 @@ def test_a_finished_race_of_an_older_version_is_judged_again_and_the_other_verdi
     assert verdict.standings[1].candidate.label.endswith("0003")
     assert verdict.standings[1].selected_by > verdict.winner.selected_by
     assert verdict.verdict is Verdict.TIE
-    assert any("the verdict is better; now the winner must beat every" in one for one in verdict.warnings)
+    assert OLDER_RULE in verdict.warnings
     assert (verdict.level, races_of(ledger.history)["pets"].older) == (RACE_LEVEL, True)
     (plan,) = current_plans(experiment, ledger.history)
     assert plan == ledger.history.plans["pets"], "a race that is over is not run again"

@@ -1,5 +1,6 @@
 """Whether a verdict survives people's judgements: from the journal on, with values of images that make the metrics."""
 
+import re
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -12,11 +13,10 @@ from hypothesis import strategies as st
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results import confirmation
-from orchestrator.results.answers import analyses_of, summarise
+from orchestrator.results.answers import Summary, analyses_of, summarise
 from orchestrator.results.candidates import DatasetVerdict, Verdict
 from orchestrator.results.confirmation import Confirmation, confirmations, verdicts_of
 from orchestrator.results.judged import image_values, judged_verdicts
-from orchestrator.results.summary import Summary
 from orchestrator.results.verdict import judge
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
@@ -105,18 +105,19 @@ def started(ledger: Ledger) -> Ledger:
 def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 3.0 if seed < 3 else 9.0) for seed in range(6)])
     (verdict,) = verdicts_of(started.history).values()
-    (judged,) = judged_verdicts(confirmations(started.history)["pets"])
+    (judged,) = judged_verdicts(confirmations(started.history)["pets"]).values()
     assert verdict.verdict is Verdict.BETTER
-    assert judged.survives
-    assert list(judged.verdicts) == ["rsum", "map_r", "rsum_condensed", "map_r_condensed"]
-    assert all(one.decided_by == "seeds_and_images" for one in judged.verdicts.values())
+    assert list(judged) == ["rsum", "map_r", "rsum_condensed", "map_r_condensed"]
+    assert all(one.decided_by == "seeds_and_images" for one in judged.values())
     headline, source = said_of(started.history)
-    leads = [judged.verdicts[metric].comparisons[0].difference for metric in ("rsum", "map_r")]
+    leads = [judged[metric].comparisons[0].difference for metric in ("rsum", "map_r")]
     assert headline == (
         "Counting the captions that people judged correct, the verdict is the same: "
         f"{leads[0]:+.1f} rsum, {leads[1]:+.3f} mAP@R."
     )
-    share = f"{judged.known:.0%}".replace("%", " %")
+    (written,) = summarise(started.history)["judged"]["pets"]
+    assert written["survives"]
+    share = f"{written['known']:.0%}".replace("%", " %")
     assert source == f"Judgements: Flickr8k's experts and crowd; {share} of the winner's first ten are judged."
 
 
@@ -136,16 +137,15 @@ def test_a_summary_judges_once_and_once_by_each_judged_metric(started: Ledger, m
 def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0) for seed in range(6)])
     (verdict,) = verdicts_of(started.history).values()
-    (judged,) = judged_verdicts(confirmations(started.history)["pets"])
-    assert (verdict.verdict, judged.survives) == (Verdict.BETTER, False)
-    assert judged.verdicts["rsum"].verdict is Verdict.TIE
+    (judged,) = judged_verdicts(confirmations(started.history)["pets"]).values()
+    assert (verdict.verdict, judged["rsum"].verdict) == (Verdict.BETTER, Verdict.TIE)
     headline, _ = said_of(started.history)
-    assert headline.startswith("Counting the captions that people judged correct, the verdict changes: ")
+    assert headline.startswith("Counting the captions that people judged correct, the verdict is no longer better: ")
     assert " rsum (tie), " in headline
     (told,) = summarise(started.history)["judged"]["pets"]
     assert (told["name"], told["title"], told["survives"]) == ("flickr8k", "Flickr8k's experts and crowd", False)
-    assert 0 < told["known"] == judged.known < 1
-    assert told["verdicts"]["rsum"] == judged.verdicts["rsum"].to_dict()
+    assert 0 < told["known"] < 1
+    assert told["verdicts"]["rsum"] == judged["rsum"].to_dict()
 
 
 @pytest.mark.parametrize("change", ["not judged", "other judgements"])
@@ -154,20 +154,20 @@ def test_what_not_all_candidates_were_judged_by_says_nothing(started: Ledger, ch
     ranks[5] = None if change == "not judged" else judged_ranks(5, 5.0, digest="cd" * 32)
     confirmed(started, ranks)
     summary = Summary(started.history)
-    assert summary.judged == {"pets": []}
+    assert (summary.judged, summary.to_dict()["judged"]) == ({"pets": None}, {"pets": []})
     assert said_of(started.history) == []
 
 
 def test_without_known_wrong_pairs_unjudged_candidates_cannot_be_left_out(started: Ledger) -> None:
     confirmed(started, [judged_ranks(seed, 5.0, known=False) for seed in range(6)])
-    (judged,) = judged_verdicts(confirmations(started.history)["pets"])
-    assert (list(judged.verdicts), judged.known) == (["rsum", "map_r"], None)
+    (judged,) = summarise(started.history)["judged"]["pets"]
+    assert (list(judged["verdicts"]), judged["known"]) == (["rsum", "map_r"], None)
 
 
 def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     confirmed(started, [judged_ranks(number, 3.0 if number < 3 else 9.0) for number in range(6)])
-    (agreeing,) = judged_verdicts(confirmations(started.history)["pets"])
-    assert agreeing.survives
+    (agreeing,) = summarise(started.history)["judged"]["pets"]
+    assert agreeing["survives"]
     whole = Confirmation.judge
 
     def one_differs(own: Confirmation, *, metric: str | None = None, **further: Any) -> DatasetVerdict:
@@ -175,5 +175,7 @@ def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeyp
         return replace(verdict, verdict=Verdict.TIE) if str(metric).endswith("/map_r") else verdict
 
     monkeypatch.setattr(Confirmation, "judge", one_differs)
-    (differing,) = judged_verdicts(confirmations(started.history)["pets"])
-    assert not differing.survives
+    (differing,) = summarise(started.history)["judged"]["pets"]
+    assert not differing["survives"]
+    # Only the metric by which the verdict is another one is named.
+    assert re.search(r"the verdict is no longer better: \S+ mAP@R \(tie\)\.$", said_of(started.history)[0])

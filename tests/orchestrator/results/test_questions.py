@@ -43,7 +43,7 @@ def around(mean: float, spread: float = 1.0, shift: int = 0) -> list[float]:
 
 
 def ask(candidates: Sequence[Candidate], *, baseline: str | None = None, **rules: object) -> dict[str, Answer]:
-    (verdict,) = judge(candidates, baseline=baseline, resamples=50, **rules)  # type: ignore[arg-type]
+    verdict = judge(candidates, baseline=baseline, **rules)  # type: ignore[arg-type]
     return {answer.key: answer for answer in Questions(verdict).answers()}
 
 

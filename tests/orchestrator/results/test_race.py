@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.results.candidates import Candidate, Verdict
 from orchestrator.results.crossed import crossed_test
-from orchestrator.results.race import CLEAR, LEVEL, Entrant, Race, first_seeds, most_seeds, run_race
+from orchestrator.results.race import CLEAR, LEVEL, Ended, Race, first_seeds, most_seeds, run_race
 from orchestrator.results.verdict import judge
 from tests.support.race_rates import Scores, crossed_lead_p, draw_values, fixed, race
 
@@ -15,14 +15,13 @@ METRIC = "val/rsum"
 SEEDS = tuple(range(100, 500))
 
 
-def entrant(label: str, values: Sequence[float], lost: Sequence[int] = ()) -> Entrant:
+def entrant(label: str, values: Sequence[float], lost: Sequence[int] = ()) -> tuple[str, Ended]:
     """A candidate with values in the order of ``SEEDS``; the seeds at the indices ``lost`` diverged."""
-    finished = ((SEEDS[index], float(value)) for index, value in enumerate(values) if index not in lost)
-    return Entrant(label, tuple(finished), frozenset(SEEDS[index] for index in lost))
+    return label, {SEEDS[index]: None if index in lost else float(value) for index, value in enumerate(values)}
 
 
-def raced(*entrants: Entrant, trainings: int = 30) -> Race:
-    return run_race(entrants, first_seeds(trainings, len(entrants)), trainings, SEEDS)
+def raced(*entrants: tuple[str, Ended], trainings: int = 30) -> Race:
+    return run_race(dict(entrants), first_seeds(trainings, len(entrants)), trainings, SEEDS)
 
 
 def wobble(mean: float, count: int = 60, seed: int = 0) -> np.ndarray:
@@ -118,7 +117,7 @@ def test_the_arrays_that_rates_are_simulated_with_follow_the_race(lead: float) -
             Candidate("pets", "vsepp", f"c{k}", {}, f"c{k}", _metrics(scores[number, k, :count]), given=count)
             for k, count in enumerate(done.seeds.values())
         ]
-        (verdict,) = judge(rows, metric=METRIC, resamples=1, level=LEVEL)
+        verdict = judge(rows, metric=METRIC, level=LEVEL)
         assert verdict.winner is not None
         assert verdict.winner.candidate.label == f"c{outcome.winner[number]}"
         assert (verdict.verdict is Verdict.BETTER) == outcome.better[number]

@@ -4,22 +4,23 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.experiment.values import COUNTS, METRICS
+from orchestrator.results.candidates import Candidate, range_of
 from orchestrator.results.statistics import (
     Interval,
     Measure,
-    _resampling,
-    bootstrap_interval,
-    hedges_g,
     holm,
     measure,
-    paired_p,
     t_interval,
     welch_p,
     welch_test,
 )
+from orchestrator.results.verdict import judge
+from trainables.metrics import retrieval_metrics
 
 SAMPLES = [
     pytest.param([300.1, 302.4, 299.7], [305.0, 306.2, 304.4], id="3 against 3"),
@@ -48,14 +49,6 @@ def test_welch_is_scipys(first, second):
     assert welch_p(measure(np.array(first)), measure(np.array(second))) == pytest.approx(expected.pvalue, rel=1e-9)
 
 
-@pytest.mark.parametrize(("first", "second"), [row for row in SAMPLES if len(row.values[0]) == len(row.values[1])])
-def test_paired_is_scipys(first, second):
-    from scipy import stats
-
-    expected = stats.ttest_rel(first, second).pvalue
-    assert paired_p(np.array(first) - np.array(second)) == pytest.approx(expected, rel=1e-9)
-
-
 @pytest.mark.parametrize("values", [[1.0, 2.0], [3.0, 3.5, 9.0], [402.0, 399.3, 398.4, 400.3, 395.0]], ids=len)
 def test_student_interval_is_scipys(values):
     from scipy import stats
@@ -79,29 +72,9 @@ def test_no_welch_test_without_spread(first, second):
     assert welch_p(measure(np.array(first)), measure(np.array(second))) is None
 
 
-@pytest.mark.parametrize("differences", [[], [1.0], [2.0, 2.0, 2.0], [0.0, 0.0]], ids=str)
-def test_no_paired_test_without_spread(differences):
-    assert paired_p(np.array(differences)) is None
-
-
 def test_one_value_has_no_interval_and_equal_values_a_point():
-    assert t_interval(np.array([1.0])) is bootstrap_interval(np.array([1.0]), seed=0) is None
-    assert bootstrap_interval(np.array([2.0] * 3), seed=0) == t_interval(np.array([2.0] * 3)) == Interval(2.0, 2.0)
-
-
-def test_the_resamples_of_candidates_with_equally_many_seeds_are_drawn_once():
-    _resampling.cache_clear()
-    first, again, more = (
-        bootstrap_interval(np.array(values), seed=9, resamples=1000)
-        for values in ([1.0, 2.0, 4.0], [11.0, 12.0, 14.0], [1.0, 2.0, 4.0, 5.0])
-    )
-    assert _resampling.cache_info().misses == 2
-    assert (again.low, again.high) == pytest.approx((first.low + 10, first.high + 10))
-    assert more.high != first.high
-
-
-def test_two_values_are_too_few_for_a_bootstrap():
-    assert bootstrap_interval(np.array([60.0, 92.0]), seed=0) is None
+    assert t_interval(np.array([1.0])) is None
+    assert t_interval(np.array([2.0] * 3)) == Interval(2.0, 2.0)
 
 
 def test_published_cell_from_its_runs():
@@ -140,55 +113,6 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p_values, level):
     assert {index for index, p in enumerate(holm(p_values)) if p <= level} == rejected
 
 
-def test_hedges_g_from_its_definition():
-    first, second = [402.0, 399.3, 398.4, 400.3, 395.0], [377.8, 379.0, 376.6]
-    squares = sum((x - sum(first) / 5) ** 2 for x in first) + sum((x - sum(second) / 3) ** 2 for x in second)
-    exact = math.gamma(3) / (math.sqrt(3) * math.gamma(2.5))
-    cohens_d = (sum(first) / 5 - sum(second) / 3) / math.sqrt(squares / 6)
-    assert hedges_g(np.array(first), np.array(second)) == pytest.approx(cohens_d * exact, rel=2e-3)
-
-
-def test_hedges_g_is_unbiased_for_three_seeds():
-    draws = np.random.default_rng(0).standard_normal((4000, 6))
-    effects = [hedges_g(row[:3] + 2, row[3:]) for row in draws]
-    assert np.mean(effects) == pytest.approx(2, abs=0.12)
-
-
-@pytest.mark.parametrize("n", [3, pytest.param(4, marks=pytest.mark.proof), pytest.param(5, marks=pytest.mark.proof)])
-def test_intervals_hold_the_mean_as_often_as_they_say(n):
-    samples = np.random.default_rng(n).standard_normal((500, n))
-    for interval_of in (t_interval, lambda values: bootstrap_interval(values, seed=1, resamples=1000)):
-        intervals = [interval_of(values) for values in samples]
-        assert 0.92 <= np.mean([interval.low <= 0 <= interval.high for interval in intervals]) <= 0.98
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("n", [3, 4, 5])
-def test_for_exponential_values_intervals_cover_as_often_as_is_said(n):
-    samples = np.random.default_rng(n).exponential(size=(1500, n)) - 1
-    for interval_of, stated in (
-        (lambda values: bootstrap_interval(values, seed=1, resamples=1000), 0.905),
-        (t_interval, 0.875),
-    ):
-        intervals = [interval_of(values) for values in samples]
-        assert np.mean([interval.low <= 0 <= interval.high for interval in intervals]) == pytest.approx(
-            stated, abs=0.02
-        )
-
-
-@settings(deadline=None)
-@given(
-    values=st.lists(st.integers(0, 600), min_size=3, max_size=6),
-    scale=st.floats(0.01, 100),
-    shift=st.floats(-500, 500),
-)
-def test_bootstrap_moves_and_stretches_with_the_values(values, scale, shift):
-    plain = bootstrap_interval(np.array(values, float), seed=3, resamples=200)
-    moved = bootstrap_interval(np.array(values, float) * scale + shift, seed=3, resamples=200)
-    expected = (plain.low * scale + shift, plain.high * scale + shift)
-    assert (moved.low, moved.high) == pytest.approx(expected, rel=1e-6, abs=1e-6 * (1 + scale))
-
-
 @settings(deadline=None)
 @given(
     st.lists(st.floats(0, 600), min_size=2, max_size=6),
@@ -201,5 +125,54 @@ def test_swapping_the_samples_turns_the_signs(first, second):
     else:
         assert there.p == pytest.approx(back.p)
         assert (there.interval.low, there.difference) == pytest.approx((-back.interval.high, -back.difference))
-        effects = [hedges_g(np.array(one), np.array(other)) for one, other in ((first, second), (second, first))]
-        assert effects[0] == pytest.approx(-effects[1])
+
+
+PAIRS = torch.eye(20, dtype=torch.bool)
+
+
+def test_perfect_and_hopeless_similarities_reach_the_ends() -> None:
+    perfect = retrieval_metrics(PAIRS.double(), PAIRS)
+    hopeless = retrieval_metrics(1 - PAIRS.double(), PAIRS)
+    for metric, value in perfect.items():
+        ends = range_of(f"test/{metric}")
+        if ends[1] == math.inf:
+            assert (value, hopeless[metric]) == (ends[0], 20.0)
+        else:
+            assert (hopeless[metric], value) == ends
+
+
+def test_every_metric_that_can_be_searched_for_has_two_ends() -> None:
+    assert all(math.isfinite(end) for metric in METRICS for end in range_of(metric))
+    assert range_of(next(iter(COUNTS))) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize("metric", ["test/rsum", "test/i2t_r1", "test/t2i_map5"])
+@given(data=st.data())
+def test_no_interval_leaves_the_range_of_its_metric(metric: str, data: st.DataObject) -> None:
+    low, high = range_of(metric)
+    seeds = data.draw(st.integers(2, 5))
+    runs = st.lists(st.floats(low, high), min_size=seeds, max_size=seeds)
+    candidates = [
+        Candidate(
+            "pets", "vsepp", loss, {}, loss, {seed: {metric: value} for seed, value in enumerate(data.draw(runs))}
+        )
+        for loss in ("nt_xent", "triplet_sh")
+    ]
+    verdict = judge(candidates, metric=metric, selection=metric)
+    for standing in verdict.standings:
+        assert standing.student is not None
+        assert low <= standing.student.low <= standing.student.high <= high
+        assert standing.student.low - 1e-9 <= standing.result.mean <= standing.student.high + 1e-9
+    for comparison in verdict.comparisons:
+        if comparison.interval is not None:
+            assert low - high <= comparison.interval.low <= comparison.interval.high <= high - low
+
+
+@given(st.lists(st.floats(0, 600), min_size=1, max_size=6))
+def test_the_deviation_that_stands_for_uncertainty_is_the_samples(values: list[float]) -> None:
+    candidate = Candidate("pets", "vsepp", "nt_xent", {}, "a", {seed: {"rsum": v} for seed, v in enumerate(values)})
+    result = candidate.measures()["rsum"]
+    if len(values) == 1:
+        assert result.sample_std is None
+    else:
+        assert result.sample_std == pytest.approx(np.std(values, ddof=1), abs=1e-9)

@@ -70,8 +70,9 @@ def test_the_measured_noise_of_seeds_is_used() -> None:
     quiet, loud = (
         Surface(Observed(known.places, known.values, known.trainings, known.unsure, noise, 20)) for noise in (0.5, 8.0)
     )
-    assert quiet.noise == pytest.approx(0.5, rel=0.5)
-    assert loud.noise == pytest.approx(8.0, rel=0.5)
+    for fitted, noise in ((quiet, 0.5), (loud, 8.0)):
+        draws = np.exp(fitted._scales[:, -1]) * fitted._spread
+        assert fitted._weights @ draws == pytest.approx(noise, rel=0.5)
     assert loud.share > quiet.share
 
 

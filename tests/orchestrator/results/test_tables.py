@@ -7,24 +7,25 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.reader import read_history
 from orchestrator.reference.published import published_rows
+from orchestrator.results import tables
 from orchestrator.results.answer import Answer, Quantity
+from orchestrator.results.answers import Summary
+from orchestrator.results.candidates import Candidate
 from orchestrator.results.questions import Questions
 from orchestrator.results.statistics import Measure
-from orchestrator.results.summary import Summary
 from orchestrator.results.tables import (
     COCOS_LAYOUTS,
     RETRIEVAL_LAYOUT,
     Layout,
-    Result,
     Row,
     cocos_tables,
     layout_table,
-    read_result,
     rows_of,
     tables_of,
 )
-from orchestrator.results.verdict import Candidate, judge
+from orchestrator.results.verdict import judge
 from tests.support.confirmed_experiments import write
 from tests.support.experiments import make_experiment, start
 from tests.support.rows import ROWS, row
@@ -162,9 +163,13 @@ def confirmed(label: str, level: float) -> Candidate:
     return Candidate("flickr8k", "vsepp", label, {"margin": 0.2}, label, values)
 
 
+def read_summary(directory: Path) -> Summary:
+    return Summary(read_history(directory))
+
+
 def test_rows_of_a_verdict_have_the_verdicts_of_its_answers() -> None:
     candidates = [confirmed("triplet", 250.0), confirmed("warp", 299.5), confirmed("triplet_sh", 300.0)]
-    (verdict,) = judge(candidates, baseline="triplet", resamples=10)
+    verdict = judge(candidates, baseline="triplet")
     rows = rows_of(verdict, Questions(verdict).answers())
     assert [(one.loss, one.number, one.verdict) for one in rows] == [
         ("triplet_sh", "1", "winner"),
@@ -180,20 +185,20 @@ def test_rows_of_a_verdict_have_the_verdicts_of_its_answers() -> None:
 
 
 def test_on_val_the_rows_show_val() -> None:
-    (verdict,) = judge([confirmed("a", 300.0)], metric="val/rsum", resamples=10)
+    verdict = judge([confirmed("a", 300.0)], metric="val/rsum")
     (shown,) = rows_of(verdict, [])
     assert shown.measures["rsum"].mean == 300
     assert "i2t_r1" not in shown.measures
 
 
 def test_confirmed_rows_are_of_test_and_unconfirmed_rows_of_val(tmp_path: Path) -> None:
-    (table,) = tables_of([read_result(write(tmp_path, "sure", confirmed=True))])
+    (table,) = tables_of([read_summary(write(tmp_path, "sure", confirmed=True))])
     assert column(table, "loss", "number", "verdict", "seeds") == [
         ("triplet_sh", "1", "winner", 3),
         ("nt_xent", "2", "worse", 3),
     ]
     assert column(table, "rsum")[0][0] == {"value": 21.0, "deviation": pytest.approx((2 / 3) ** 0.5)}
-    (table,) = tables_of([read_result(write(tmp_path, "searched", confirmed=False))])
+    (table,) = tables_of([read_summary(write(tmp_path, "searched", confirmed=False))])
     assert column(table, "loss", "verdict", "rsum") == [
         ("nt_xent", "unconfirmed", {"value": 30.0}),
         ("triplet_sh", "unconfirmed", {"value": 20.0}),
@@ -202,9 +207,9 @@ def test_confirmed_rows_are_of_test_and_unconfirmed_rows_of_val(tmp_path: Path) 
 
 
 def test_experiments_on_other_data_are_not_compared_in_silence(tmp_path: Path) -> None:
-    results = [read_result(write(tmp_path, name, confirmed=True)) for name in ("one", "two")]
+    results = [read_summary(write(tmp_path, name, confirmed=True)) for name in ("one", "two")]
     assert not any("can't be compared" in note for note in tables_of(results)[0].notes)
-    results[1].summary.history.data = {"pets:global": "d2"}
+    results[1].history.data = {"pets:global": "d2"}
     (table,) = tables_of(results)
     assert len(losses(table)) == 4
     assert "The experiments had different versions of pets:global; their rows can't be compared." in table.notes
@@ -212,18 +217,19 @@ def test_experiments_on_other_data_are_not_compared_in_silence(tmp_path: Path) -
 
 def test_an_experiment_without_a_trial_has_nothing_to_compare(ledger: Ledger) -> None:
     start(ledger, make_experiment())
-    (table,) = tables_of([Result(Summary(ledger.history))])
+    (table,) = tables_of([Summary(ledger.history)])
     assert losses(table) == []
     assert "no trial has been trained to its end yet" in table.notes[0]
 
 
-def test_images_that_retrieve_images_have_a_table_of_their_recalls(tmp_path: Path) -> None:
+def test_images_that_retrieve_images_have_a_table_of_their_recalls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recalls = {f"i2t_r{k}": Measure(10.0 * k, 1.0, 5) for k in (1, 2, 4, 8)}
     birds = replace(row(dataset="birds", model="head"), measures=recalls)
 
-    result = read_result(write(tmp_path, "tiny", confirmed=False))
-    # Computed before it is asked for.
-    vars(result)["rows"] = [ROWS[0], birds]
+    result = read_summary(write(tmp_path, "tiny", confirmed=False))
+    monkeypatch.setattr(tables, "rows_of_summary", lambda summary: [ROWS[0], birds])
     _, classes = tables_of([result])
     assert (classes.key, column(classes, "dataset")) == ("classes", [("birds",)])
     assert classes.table is not None

@@ -1,10 +1,14 @@
 """Two trials side by side, and what is delivered to MLflow afterwards."""
 
 import json
+import math
 import re
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
+import numpy as np
 import pytest
 from mlflow import MlflowClient
 
@@ -12,12 +16,22 @@ from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.results.trial_comparison import NoSuchTrialError, Side, compare_trials, which_is_better
+from orchestrator.results.trial_comparison import (
+    DEPTHS,
+    SHOWN,
+    NoSuchTrialError,
+    Side,
+    compare_queries,
+    compare_trials,
+    find_side,
+    which_is_better,
+)
 from orchestrator.tracking.address import default_uri, refuse_default_password
 from orchestrator.tracking.sync import deliver
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from trainables.errors import ConfigError
+from trainables.ranks import Ranks
 
 
 @pytest.fixture
@@ -38,20 +52,22 @@ def output(tmp_path: Path) -> Path:
 
 
 def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:
-    found = compare_trials("one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000", output)
-    assert found.settings == {
-        "loss": ("nt_xent", "triplet_sh"),
-        "loss_parameters.margin": (None, 0.2),
-        "loss_parameters.temperature": (0.1, None),
-    }
-    assert list(found.metrics) == ["val/rsum", "val/i2t_r1", "train/loss"]
-    assert found.metrics["val/rsum"] == (120.0, 120.0)
+    sides = (find_side(name, output) for name in ("one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"))
+    _, settings, metrics = compare_trials(*sides)
+    assert settings.table is not None and metrics.table is not None
+    assert settings.table.rows == (
+        ("loss", "nt_xent", "triplet_sh"),
+        ("loss_parameters.margin", None, "0.2"),
+        ("loss_parameters.temperature", "0.1", None),
+    )
+    assert [row[0] for row in metrics.table.rows] == ["val/rsum", "val/i2t_r1", "train/loss"]
+    assert metrics.table.rows[0] == ("val/rsum", 120.0, 120.0, 0.0)
 
 
 def test_an_experiment_stands_for_its_best_trial(output: Path) -> None:
-    found = compare_trials("one", "two", output)
-    assert [found.first.trial.id, found.second.trial.id] == ["pets-vsepp-nt_xent-0000"] * 2
-    assert found.settings == {}
+    sides = [find_side(name, output) for name in ("one", "two")]
+    assert [side.trial.id for side in sides] == ["pets-vsepp-nt_xent-0000"] * 2
+    assert compare_trials(*sides)[1].headline == "No setting differs."
 
 
 @pytest.mark.parametrize(
@@ -82,7 +98,7 @@ def test_only_what_can_win_stands_for_an_experiment(
         ]
         if len(done) > 2:
             open_test(ledger, done)
-    side = compare_trials("one", f"one/{trials[0].id}", tmp_path).first
+    side = find_side("one", tmp_path)
     assert (side.trial.id, side.why) == (trials[winner].id, why)
 
 
@@ -101,7 +117,7 @@ def test_an_experiment_without_one_winner_stands_for_no_trial(tmp_path: Path) ->
         ("two", "two/birds-.*, two/pets-.*name one"),
     ):
         with pytest.raises(NoSuchTrialError, match=message):
-            compare_trials(name, name, tmp_path)
+            find_side(name, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +126,7 @@ def test_an_experiment_without_one_winner_stands_for_no_trial(tmp_path: Path) ->
 )
 def test_a_name_that_is_not_clear_is_refused(output: Path, name: str, message: str) -> None:
     with pytest.raises(NoSuchTrialError, match=message):
-        compare_trials(name, "one", output)
+        find_side(name, output)
 
 
 def test_sync_delivers_once_and_leaves_nothing_running(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,8 +220,7 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
             for seed in range(3)
         ]
         open_test(ledger, repeats)
-    names = [f"one/{trials[place].id}" for place in order]
-    said = compare_trials(*names, tmp_path).better
+    said = which_is_better(*(find_side(f"one/{trials[place].id}", tmp_path) for place in order))
     assert said.startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
 
@@ -225,3 +240,48 @@ def test_the_command_says_first_which_is_better_and_gives_an_address(
         f"in the browser, with `orchestrator ui --output {output}` running:",
         "http://127.0.0.1:5000/#/compare-runs?runs=1",
     ]
+
+
+OWNER = np.repeat(np.arange(30, dtype=np.int32), 2)
+
+
+def ranks_of(seed: int, typical: float = 4.0) -> Ranks:
+    drawn = np.random.default_rng(seed).geometric(1 / typical, (2, len(OWNER))).astype(np.int32)
+    return Ranks(drawn[0], drawn[1], OWNER, "ab" * 32, "test")
+
+
+def test_counts_and_leads_are_those_of_a_loop() -> None:
+    first, second = [ranks_of(1), ranks_of(2), ranks_of(3)], [ranks_of(4, 9.0), ranks_of(5, 9.0)]
+    for way, found in zip(("i2t", "t2i"), compare_queries(first, second), strict=True):
+        queries = range(30) if way == "i2t" else range(60)
+        medians = [
+            [median(int(one.i2t[q == OWNER].min() if way == "i2t" else one.t2i[q]) for one in runs) for q in queries]
+            for runs in (first, second)
+        ]
+        pairs = list(zip(*medians, strict=True))
+        for depth, counts in zip(DEPTHS, found.found, strict=True):
+            assert counts == (
+                depth,
+                sum(a <= depth and b <= depth for a, b in pairs),
+                sum(a <= depth < b for a, b in pairs),
+                sum(b <= depth < a for a, b in pairs),
+                sum(a > depth and b > depth for a, b in pairs),
+            )
+        for shown, sign in ((found.gained, 1), (found.lost, -1)):
+            assert len(shown) <= SHOWN
+            leads = [sign * math.log(second / first) for _, first, second in shown]
+            assert leads == sorted(leads, reverse=True)
+            best = sorted((sign * math.log(b / a) for a, b in pairs if sign * (b - a) > 0), reverse=True)
+            assert leads == pytest.approx(best[:SHOWN])
+            assert [ranks for _, *ranks in shown] == [list(pairs[query]) for query, *_ in shown]
+
+
+def test_equal_ranks_are_neither_gained_nor_lost() -> None:
+    i2t, t2i = compare_queries([ranks_of(1)], [ranks_of(1)])
+    assert (i2t.gained, i2t.lost, t2i.gained, t2i.lost) == ((), (), (), ())
+    assert all(only_first == only_second == 0 for _, _, only_first, only_second, _ in (*i2t.found, *t2i.found))
+
+
+def test_ranks_of_other_queries_are_refused() -> None:
+    with pytest.raises(ValueError, match="other queries"):
+        compare_queries([ranks_of(1)], [replace(ranks_of(1), queries="cd" * 32)])

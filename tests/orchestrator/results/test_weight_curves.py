@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.results.weight_curves import CURVES, POINTS, weight_curves
+from orchestrator.results.weight_curves import CURVES, POINTS, of_peak, weight_curves
 from trainables.losses import LOSSES, build_loss
 
 POSITIVES = torch.eye(2, dtype=torch.bool)
@@ -59,10 +59,10 @@ def normalised(values: list[float] | np.ndarray) -> np.ndarray:
 def test_curve_over_the_difference_is_the_gradient_at_the_negative(loss: str, parameters: dict[str, object]) -> None:
     # By symmetry the image and the caption of a negative pull it alike, so the shape is that of one query. None of the
     # points lies on a margin, where rounding decides.
-    (curve,) = weight_curves(loss, parameters)
+    ((of, weights),) = weight_curves(loss, parameters).items()
     expected = [pull(loss, parameters, 0.0, float(delta), 0, 1) for delta in POINTS[2::5]]
-    assert curve.of == "difference"
-    np.testing.assert_allclose(normalised(expected), normalised(curve.weights[2::5]), atol=1e-9)
+    assert of == "difference"
+    np.testing.assert_allclose(normalised(expected), normalised(weights[2::5]), atol=1e-9)
 
 
 @pytest.mark.parametrize("hinge", ["joint", "separate"])
@@ -71,24 +71,24 @@ def test_curves_of_polynomial_self_are_the_gradients_at_positive_and_negative(hi
     offset = 3.0 if hinge == "joint" else 0.5
     coefficients = {"positive_coefficients": [offset, -0.7, 0.2], "negative_coefficients": [0.03, 0.4, 0.1]}
     parameters = {**coefficients, "hinge": hinge}
-    positive, negative = weight_curves("polynomial_self", parameters)
+    curves = weight_curves("polynomial_self", parameters)
     at = POINTS[1:-1:6]
     pulled = [-pull("polynomial_self", parameters, float(s), 0.9, 0, 0) for s in at]
     pushed = [pull("polynomial_self", parameters, 0.0, float(s), 0, 1) for s in at]
-    np.testing.assert_allclose(positive.weights[1:-1:6], np.array(pulled) / positive.peak, atol=1e-9)
-    np.testing.assert_allclose(negative.weights[1:-1:6], np.array(pushed) / negative.peak, atol=1e-9)
+    np.testing.assert_allclose(curves["positive"][1:-1:6], pulled, atol=1e-9)
+    np.testing.assert_allclose(curves["negative"][1:-1:6], pushed, atol=1e-9)
 
 
 @pytest.mark.parametrize(("loss", "parameters", "other_positive", "other_negative"), PAIRS)
 def test_curves_over_similarities_are_the_gradients_at_positive_and_negative(
     loss: str, parameters: dict[str, object], other_positive: float, other_negative: float
 ) -> None:
-    positive, negative = weight_curves(loss, parameters)
+    curves = weight_curves(loss, parameters)
     at = POINTS[1:-1:6]
     pulled = [-pull(loss, parameters, float(s), other_negative, 0, 0) for s in at]
     pushed = [pull(loss, parameters, other_positive, float(s), 0, 1) for s in at]
-    np.testing.assert_allclose(normalised(positive.weights[1:-1:6]), normalised(pulled), atol=1e-9)
-    np.testing.assert_allclose(normalised(negative.weights[1:-1:6]), normalised(pushed), atol=1e-9)
+    np.testing.assert_allclose(normalised(curves["positive"][1:-1:6]), normalised(pulled), atol=1e-9)
+    np.testing.assert_allclose(normalised(curves["negative"][1:-1:6]), normalised(pushed), atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", sorted(CURVES))
@@ -101,15 +101,18 @@ def test_defaults_are_those_of_the_losses(loss: str) -> None:
 
 def test_every_loss_has_a_curve_and_others_have_none() -> None:
     assert set(CURVES) == set(LOSSES)
-    assert weight_curves("somebody_elses", {}) == []
+    assert weight_curves("somebody_elses", {}) == {}
 
 
 def test_infeasible_polynomial_pulls_the_wrong_way_below_zero() -> None:
-    _, negative = weight_curves("polynomial_self", {"negative_coefficients": [0.03, -0.4, 0.9], "hinge": "separate"})
-    assert negative.weights.min() < 0 < negative.weights.max()
+    parameters = {"negative_coefficients": [0.03, -0.4, 0.9], "hinge": "separate"}
+    negative = weight_curves("polynomial_self", parameters)["negative"]
+    assert negative.min() < 0 < negative.max()
 
 
 def test_flat_polynomial_has_no_peak_to_divide_by() -> None:
-    (curve,) = weight_curves("polynomial_relative", {"coefficients": [0.5]})
-    assert curve.peak == 0
-    assert not curve.weights.any()
+    weights, peak = of_peak(weight_curves("polynomial_relative", {"coefficients": [0.5]})["difference"])
+    assert peak == 0
+    assert not weights.any()
+    halved, peak = of_peak(np.array([1.0, -2.0]))
+    assert (halved.tolist(), peak) == ([0.5, -1.0], 2.0)

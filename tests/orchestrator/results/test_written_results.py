@@ -1,28 +1,32 @@
 """The JSON of results, word for word: `summary.json` and `--json` are read by programs, and by other versions."""
 
 import json
+import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.results.candidates import (
     Candidate,
     Comparison,
     DatasetVerdict,
-    Detectable,
-    OverImages,
     Standing,
     Verdict,
 )
-from orchestrator.results.judged import JudgedVerdict
+from orchestrator.results.judged import judged_answer
 from orchestrator.results.race import Race, Round
-from orchestrator.results.statistics import Interval, Measure
+from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Variances
+from orchestrator.results.winner import find_winners
 from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.records import append
+from tests.support.unwritten_ledger import UnwrittenLedger
 
-IMAGES = OverImages(Interval(1.0, 3.0), 0.01, 0.99, 1.0, 0.9, Verdict.TIE, 0.2, 0.5, 0.6, 0.3)
-POWER = Detectable(1.1, 1.0, 0.8, 12)
+IMAGES = DifferenceTest(2.0, Variances((0.0, 0.0), (0.0, 0.0), (2, 2), 1.0, 100))
 ANSWERED = DatasetVerdict(
     dataset="pets",
     metric="test/rsum",
@@ -34,19 +38,19 @@ ANSWERED = DatasetVerdict(
             rank=1,
             selected_by=4.0,
             result=Measure(2.0, 1.0, 2),
-            bootstrap=None,
             student=Interval(1.0, 3.0),
             measures={"val/rsum": Measure(4.0, None, 1)},
         ),
     ),
     comparisons=(
         Comparison(
-            "b", ("runner_up", "baseline"), 2.0, None, 0.1, 0.2, None, 2, 1.5, Verdict.BETTER, "", IMAGES, POWER
+            "test/rsum", "b", ("runner_up", "baseline"), 2.0, None, IMAGES, 0.2, Verdict.BETTER, "", Verdict.TIE, 0.2
         ),
     ),
     warnings=("beware",),
     level=0.04,
     decided_by="seeds_and_images",
+    smallest_difference=1.0,
 )
 WRITTEN_ANSWER: dict[str, Any] = {
     "dataset": "pets",
@@ -62,26 +66,22 @@ WRITTEN_ANSWER: dict[str, Any] = {
             "roles": ["runner_up", "baseline"],
             "difference": 2.0,
             "interval": None,
-            "welch_p": 0.1,
+            "welch_p": None,
             "holm_p": 0.2,
-            "paired_p": None,
-            "pairs": 2,
-            "effect": 1.5,
             "verdict": "better",
             "reason": "",
             "over_images": {
-                "interval": {"low": 1.0, "high": 3.0},
-                "p": 0.01,
-                "probability": 0.99,
+                "interval": {"low": IMAGES.interval.low, "high": IMAGES.interval.high},
+                "p": IMAGES.p,
+                "probability": IMAGES.probability_beyond(0.0),
                 "smallest_difference": 1.0,
-                "probability_of_smallest": 0.9,
+                "probability_of_smallest": IMAGES.probability_beyond(1.0),
                 "on_this_test_set": "tie",
                 "on_this_test_set_p": 0.2,
-                "error": 0.5,
-                "share_of_images": 0.6,
-                "share_of_seeds": 0.3,
+                "error": 1.0,
+                "share_of_images": 1.0,
+                "share_of_seeds": 0.0,
             },
-            "detectable": {"smallest": 1.1, "with_twice_the_seeds": 1.0, "on_twice_the_images": 0.8, "seeds": 12},
         }
     ],
     "standings": [
@@ -97,7 +97,6 @@ WRITTEN_ANSWER: dict[str, Any] = {
             "rank": 1,
             "selected_by": 4.0,
             "result": {"mean": 2.0, "std": 1.0, "seeds": 2, "sample_std": 2**0.5},
-            "bootstrap": None,
             "student": {"low": 1.0, "high": 3.0},
             "measures": {"val/rsum": {"mean": 4.0, "std": None, "seeds": 1}},
         }
@@ -126,21 +125,17 @@ WRITTEN_RACE = {
     [
         pytest.param(ANSWERED, WRITTEN_ANSWER, id="verdict"),
         pytest.param(RACE, WRITTEN_RACE, id="race"),
-        pytest.param(
-            JudgedVerdict("eccv", True, {"rsum": ANSWERED}, 0.5),
-            {
-                "name": "eccv",
-                "title": "ECCV Caption",
-                "survives": True,
-                "known": 0.5,
-                "verdicts": {"rsum": WRITTEN_ANSWER},
-            },
-            id="judged",
-        ),
     ],
 )
 def test_a_result_is_written_as_before(result: Any, written: dict[str, Any]) -> None:
     assert json.dumps(result.to_dict()) == json.dumps(written)
+
+
+def test_a_judged_verdict_is_written_as_before() -> None:
+    answer = judged_answer(ANSWERED, {"eccv": {"rsum": ANSWERED}})
+    assert answer is not None
+    about = {"name": "eccv", "title": "ECCV Caption", "survives": True, "known": None}
+    assert answer.data == {"judged": [{**about, "verdicts": {"rsum": WRITTEN_ANSWER}}]}
 
 
 def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
@@ -183,4 +178,64 @@ def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
         "val": {"rsum": 30.0, "i2t_r1": 3.0},
         "test": None,
         "test_opened_for": [],
+    }
+
+
+TRIAL = st.tuples(
+    st.sampled_from(["pets", "birds"]),
+    st.sampled_from(list(TrialState)),
+    st.lists(st.sampled_from([1.0, 2.0, 3.0]), min_size=1, max_size=3),
+)
+
+
+@settings(deadline=None)
+@given(trials=st.lists(TRIAL, max_size=12))
+def test_the_winner_is_the_first_finished_trial_with_the_highest_value(trials) -> None:
+    ledger = UnwrittenLedger(make_experiment())
+    expected: dict[str, tuple[float, str]] = {}
+    for dataset, state, values in trials:
+        trial = add_trial(ledger, values, dataset=dataset, state=state)
+        if state is TrialState.FINISHED and max(values) > expected.get(dataset, (0.0, ""))[0]:
+            expected[dataset] = (max(values), trial.id)
+    found = {dataset: trial.id for dataset, trial in find_winners(ledger.history).items()}
+    assert found == {dataset: name for dataset, (_, name) in expected.items()}
+
+
+@settings(deadline=None)
+@given(trials=st.lists(TRIAL, min_size=1, max_size=8), seed=st.integers(0, 100))
+def test_adding_trials_that_cannot_win_changes_nothing(trials, seed: int) -> None:
+    ledger = UnwrittenLedger(make_experiment())
+    for dataset, state, values in trials:
+        add_trial(ledger, values, dataset=dataset, state=state)
+    before = summarise(ledger.history)["winners"]
+    draw = random.Random(seed)
+    others = [state for state in TrialState if state is not TrialState.FINISHED]
+    for _ in range(4):
+        add_trial(ledger, [99.0], dataset=draw.choice(["pets", "birds"]), state=draw.choice(others))
+        add_trial(ledger, [0.5], dataset=draw.choice(list(before) or ["pets"])) if before else None
+    assert summarise(ledger.history)["winners"] == before
+
+
+def test_the_summary_says_what_a_person_asks(ledger: Ledger) -> None:
+    add_trial(ledger, [1.0, 5.0, 4.0])
+    add_trial(ledger, [2.0], state=TrialState.DIVERGED, error="train/loss is nan")
+    add_trial(ledger, [3.0], state=TrialState.STOPPED_EARLY, loss="triplet_sh")
+    append(ledger, "test_opened", dataset="pets", trials=["pets-vsepp-nt_xent-0000"])
+    append(ledger, "test_evaluated", trial="pets-vsepp-nt_xent-0000", metrics={"rsum": 4.5})
+    summary = summarise(ledger.history)
+    winner = summary["winners"]["pets"]
+    assert (winner["trial"], winner["loss"], winner["params"]) == (
+        "pets-vsepp-nt_xent-0000",
+        "nt_xent",
+        {"temperature": 0.1},
+    )
+    assert winner["best_epoch"] == 2
+    assert winner["val"] == {"rsum": 5.0, "i2t_r1": 0.5}
+    assert winner["test"] == {"rsum": 4.5}
+    assert winner["test_opened_for"] == ["pets-vsepp-nt_xent-0000"]
+    rows = {row["trial"]: (row["state"], row["epochs"], row["error"]) for row in summary["trials"]}
+    assert rows == {
+        "pets-vsepp-nt_xent-0000": ("finished", 3, None),
+        "pets-vsepp-nt_xent-0001": ("diverged", 1, "train/loss is nan"),
+        "pets-vsepp-triplet_sh-0000": ("stopped_early", 1, None),
     }

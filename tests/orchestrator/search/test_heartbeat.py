@@ -24,11 +24,11 @@ def test_the_line_has_a_sign_of_life_a_clock_and_what_was_heard_last(clock: list
     first = line.__rich__().plain
     clock[0] += 3725.0
     second = line.__rich__().plain
-    assert first[1:] == " 0:00:00 · starting Ray on this machine"
-    assert second[1:] == " 1:02:05 · starting Ray on this machine"
+    assert first[1:] == " 00:00:00 · starting Ray on this machine"
+    assert second[1:] == " 01:02:05 · starting Ray on this machine"
     line.hear()
     clock[0] += 4.25
-    assert line.__rich__().plain[1:] == " 1:02:09 · newest epoch 4 s ago"
+    assert line.__rich__().plain[1:] == " 01:02:09 · newest epoch 4 s ago"
     frames = set()
     for _ in range(40):
         clock[0] += heartbeat.FRAME_SECONDS

@@ -15,7 +15,8 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.search import display, time_left
 from orchestrator.search.display import EvaluationProgress, Progress, evaluation_displayed
 from orchestrator.search.status import EvaluationStatus, Followed, read_status
-from orchestrator.search.time_left import PlannedWork, TimeLeft, blended_rate, clock_text
+from orchestrator.search.time_left import PlannedWork, TimeLeft, blended_rate
+from orchestrator.text.values import clock_text
 from orchestrator.watch.experiments import stages_of
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append
@@ -48,7 +49,7 @@ class Run:
         clock[0] += START
 
     def stage(self, stage: Stage, total: int) -> None:
-        self.progress = Progress(self.ledger.history, total, EPOCHS, stage, PlannedWork.of(EXPERIMENT))
+        self.progress = Progress(self.ledger.history, total, EPOCHS, stage, PlannedWork(EXPERIMENT))
         self.ledger.listeners.append(self.progress.listen)
 
     def search(self, number: int, epochs: int = EPOCHS) -> Trial:
@@ -133,7 +134,7 @@ def test_the_stages_are_named_with_their_times() -> None:
 def test_a_budget_of_hours_bounds_the_search_and_nothing_else(ledger: Ledger) -> None:
     limited = EXPERIMENT.model_copy(update={"budget": EXPERIMENT.budget.model_copy(update={"hours": 0.01})})
     add_trial(ledger, [1.0] * EPOCHS, epoch_seconds=100.0)
-    stages = PlannedWork.of(limited).left(ledger.history, 1.0).stages
+    stages = PlannedWork(limited).left(ledger.history, 1.0).stages
     assert stages["search"] == pytest.approx(36, abs=5)
     assert stages["confirm"] == 4 * EPOCHS * 100
 
@@ -142,7 +143,7 @@ def test_a_study_with_slow_epochs_has_its_own_pace(ledger: Ledger) -> None:
     two = make_experiment(search={"sampler": "random", "trials": 2})
     add_trial(ledger, [1.0] * EPOCHS, epoch_seconds=1.0)
     add_trial(ledger, [1.0] * EPOCHS, loss="triplet_sh", epoch_seconds=100.0)
-    assert PlannedWork.of(two).left(ledger.history, 1.0).stages["search"] == EPOCHS * 101
+    assert PlannedWork(two).left(ledger.history, 1.0).stages["search"] == EPOCHS * 101
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_status_and_live_page_show_the_evaluation_and_the_time_left(
 def test_without_a_confirmation_the_winner_of_each_dataset_is_evaluated(ledger: Ledger) -> None:
     trial = add_trial(ledger, [1.0] * EPOCHS, epoch_seconds=1.0)
     open_test(ledger, [trial])
-    work = PlannedWork.of(make_experiment(datasets=["pets", "birds"]))
+    work = PlannedWork(make_experiment(datasets=["pets", "birds"]))
     seconds = ledger.history.spending.test_seconds
     assert work.left(ledger.history, 1.0, trainings=0).stages.get("test", 0.0) == pytest.approx(seconds)
     assert time_left.evaluation_seconds(ledger.history) == seconds

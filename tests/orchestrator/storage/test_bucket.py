@@ -257,9 +257,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(store: ObjectStore) -> No
         stored.save("a", report(0.1, epoch))
     (name,) = (name for trial, name in store.names("", depth=2) if name.startswith("epoch_0002"))
     store._write(f"a/{name}/state.pt", b"torn")
-    found = stored.find("a")
-    assert epoch_of(found.path) == 1
-    assert [line.startswith(f"{store.address}/a/{name}/state.pt: damaged") for line in found.damage] == [True]
+    found, damage = stored.find("a")
+    assert epoch_of(found) == 1
+    assert [line.startswith(f"{store.address}/a/{name}/state.pt: damaged") for line in damage] == [True]
 
 
 def claim_of(store: ObjectStore, **changes: object) -> None:

@@ -348,7 +348,7 @@ def test_a_training_says_what_it_trains_and_where(root: Path, capsys: pytest.Cap
 def test_an_interrupted_training_names_the_command_that_resumes(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, epochs: int
 ) -> None:
-    from orchestrator.commands.train import _Lines
+    from orchestrator.commands.train import _Shown
 
     def interrupt(shown: object, happened: object) -> None:
         raise KeyboardInterrupt
@@ -357,7 +357,7 @@ def test_an_interrupted_training_names_the_command_that_resumes(
         if happened.epoch == epochs:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(_Lines, *(("report", report) if epochs else ("start", interrupt)))
+    monkeypatch.setattr(_Shown, *(("report", report) if epochs else ("start", interrupt)))
     code, _, err = run(capsys, *train(root))
     assert code == 130
     said = "epochs trained; resume with: " if epochs else "nothing was trained; start again with: "

@@ -136,6 +136,14 @@ FEATURES = {
     "empty-file": (replace_features(b""), "features_global.npy: cannot be read as an .npy array"),
     "float64": (features(np.ones((6, 4))), "features_global.npy: features must be float16 or float32, got float64"),
     "vector": (features(np.ones(6, np.float32)), "features_global.npy: features must have shape (rows, D)"),
+    "fortran": (
+        features(np.asfortranarray(np.ones((6, 4), np.float16))),
+        "features_global.npy: is stored in Fortran order",
+    ),
+    "views": (
+        lambda made: np.save(made.folder / "augmented_global.npy", np.asfortranarray(np.ones((6, 3, 4), np.float16))),
+        "augmented_global.npy: is stored in Fortran order",
+    ),
     "no-rows": (features(np.ones((0, 4), np.float32)), "features_global.npy: features must have shape (rows, D)"),
     "regions": (
         features(np.ones((6, 2, 4), np.float32)),

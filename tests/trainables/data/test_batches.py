@@ -63,6 +63,9 @@ def test_pairs_hold_every_caption_once_with_its_image(distinct: Split, buckets: 
     expected = [(image, tuple(words)) for image in range(30) for words in captions_of(distinct, image)]
     assert sorted(seen) == sorted(expected)
     assert all(torch.equal(batch.positives, torch.eye(len(batch.lengths), dtype=torch.bool)) for batch in got)
+    groups = [(batch.image_groups.tolist(), batch.caption_groups.tolist()) for batch in got]
+    assert all(images == captions for images, captions in groups)
+    assert [image for image, _ in seen] == [image for images, _ in groups for image in images]
 
 
 def test_captions_are_padded_with_zeros(split: Split) -> None:
@@ -71,13 +74,6 @@ def test_captions_are_padded_with_zeros(split: Split) -> None:
         behind = torch.arange(batch.tokens.shape[1]) >= batch.lengths[:, None]
         assert (batch.tokens[behind] == 0).all()
         assert (batch.tokens[~behind] > 0).all()
-
-
-def test_buckets_save_padding(split: Split) -> None:
-    def padded(buckets: int) -> int:
-        return sum(batch.tokens.numel() for batch in batches(split, batch_size=16, length_buckets=buckets))
-
-    assert padded(8) < padded(1)
 
 
 def test_batches_of_about_one_length_come_in_a_random_order(split: Split) -> None:
@@ -141,6 +137,8 @@ def test_images_come_once_with_their_own_captions(distinct: Split) -> None:
             assert sorted(caption(batch, column) for column in columns) == sorted(captions_of(distinct, image))
             seen.append(image)
         assert (batch.positives.sum(0) == 1).all()
+        assert torch.equal(batch.image_groups[:, None] == batch.caption_groups, batch.positives)
+        assert batch.image_groups.tolist() == seen[-len(batch.images) :]
     assert sorted(seen) == list(range(30))
 
 
@@ -156,33 +154,13 @@ def test_an_image_with_more_captions_gives_some_drawn_anew(distinct: Split) -> N
     assert drawn == {tuple(words) for words in captions_of(distinct, 0)}
 
 
-def test_the_order_is_the_seeds_and_differs_between_epochs(split: Split) -> None:
-    resident = ResidentSplit(split, CPU)
-    first, again, next_epoch = (
-        torch.cat(order_pairs(resident, 16, 1, generator(0, "batches", epoch))) for epoch in (1, 1, 2)
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, next_epoch)
-
-
 ROWS = np.array([3, 0, 3, 6])
-VIEWS = np.array([1, 0, 0, 1])
 
 
 @pytest.fixture(params=["float16", "float32"])
 def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     np.save(tmp_path / "features_global.npy", np.random.default_rng(0).random((7, 2, 5)).astype(request.param))
     return tmp_path / "features_global.npy"
-
-
-def test_rows_are_those_of_the_array_mapped_or_not(path: Path) -> None:
-    array = np.load(path)
-    for given in (array, open_features(path)):
-        assert np.array_equal(read_rows(given, ROWS), array[ROWS])
-        assert read_rows(given, ROWS).dtype == array.dtype
-    for given in (array, open_views(path)):
-        assert np.array_equal(read_rows(given, ROWS, VIEWS), array[ROWS, VIEWS])
-    assert read_rows(open_features(path), ROWS[:0]).shape == (0, 2, 5)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])

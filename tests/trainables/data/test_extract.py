@@ -35,7 +35,7 @@ def fake_network(crops: np.ndarray) -> dict[str, np.ndarray]:
 def run(plan: Plan, out: Path) -> list[Path]:
     out.mkdir(exist_ok=True)
     for result in extract_shards(plan, open_shards(plan), fake_network, threads=2):
-        assert not result.problems
+        assert not result[1]
     return join_shards(plan, out)
 
 
@@ -105,8 +105,8 @@ def break_image(path: Path, how: str) -> None:
 def test_a_bad_image_is_named_and_spoils_its_shard_alone(plan: Plan, how: str) -> None:
     break_image(plan.paths[5], how)
     results = list(extract_shards(plan, open_shards(plan), fake_network, threads=2))
-    assert [len(result.problems) for result in results] == [0, 1, 0]
-    (problem,) = results[1].problems
+    assert [len(problems) for _, problems in results] == [0, 1, 0]
+    (problem,) = results[1][1]
     assert problem.startswith(f"captions.json: images[5]: {plan.paths[5]}: cannot be decoded")
     assert open_shards(plan) == [1]
 
@@ -115,7 +115,7 @@ def test_all_bad_images_of_a_shard_are_named(plan: Plan) -> None:
     for row in (4, 5, 7):
         break_image(plan.paths[row], "truncated")
     results = list(extract_shards(plan, [1], fake_network, threads=2))
-    assert [problem.split(":")[1] for problem in results[0].problems] == [" images[4]", " images[5]", " images[7]"]
+    assert [problem.split(":")[1] for problem in results[0][1]] == [" images[4]", " images[5]", " images[7]"]
 
 
 def test_a_damaged_shard_is_named(plan: Plan, tmp_path: Path) -> None:

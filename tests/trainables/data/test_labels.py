@@ -70,6 +70,7 @@ def test_a_batch_holds_each_image_beside_others_of_its_class(root: Path, seed: i
         assert batch.positives.any(0).all()
         assert not (batch.positives & batch.ignore).any()
         assert torch.equal(batch.positives, batch.positives.T)
+        assert torch.equal(batch.image_groups[:, None] == batch.caption_groups, batch.positives | batch.ignore)
         assert not (batch.positives | batch.ignore).all()
 
 

@@ -15,9 +15,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.data.batches import copy_rows
-from trainables.data.dataset import load_dataset
 from trainables.data.extract import Plan, join_shards
 from trainables.data.features import inspect_features, inspect_views, open_features, open_views
 from trainables.data.npy_files import map_array, read_rows
@@ -197,30 +195,6 @@ def test_any_damage_is_refused_by_name_or_read_as_numpy_reads_it(path: Path, dam
         assert np.array_equal(read_rows(mapped, rows), np.load(path), equal_nan=True)
 
 
-def test_features_in_fortran_order_are_refused_by_a_dataset(karpathy_folder: KarpathyFolder) -> None:
-    path = karpathy_folder.folder / "features_regions.npy"
-    np.save(path, np.asfortranarray(np.load(path)))
-    with pytest.raises(DataError, match=r"features_regions\.npy: is stored in Fortran order, column by column"):
-        load_dataset("tiny", karpathy_folder.root, features="regions")
-
-
-def test_views_in_fortran_order_are_refused_by_a_dataset(karpathy_folder: KarpathyFolder) -> None:
-    views = np.arange(72, dtype=np.float16).reshape(6, 3, 4)
-    np.save(karpathy_folder.folder / "augmented_global.npy", np.asfortranarray(views))
-    with pytest.raises(DataError, match=r"augmented_global\.npy: is stored in Fortran order"):
-        load_dataset("tiny", karpathy_folder.root)
-
-
-def test_features_in_fortran_order_are_refused_in_the_folder_of_vsepp(
-    make_precomputed_folder: Callable[..., Path],
-) -> None:
-    folder = make_precomputed_folder(regions=True)
-    path = folder / "dev_ims.npy"
-    np.save(path, np.asfortranarray(np.load(path)))
-    with pytest.raises(DataError, match=r"dev_ims\.npy: is stored in Fortran order"):
-        load_dataset(folder.name, folder.parent, features="regions")
-
-
 def make_shards(folder: Path) -> Plan:
     """Two shards of two rows and one of one, the centre and one crop each, three numbers a crop."""
     folder.mkdir()
@@ -229,13 +203,6 @@ def make_shards(folder: Path) -> Plan:
     for shard in range(3):
         np.save(plan.file("global", shard), values[list(plan.rows(shard))])
     return plan
-
-
-def test_shards_are_joined_to_what_they_hold(tmp_path: Path) -> None:
-    join_shards(make_shards(tmp_path / "shards"), tmp_path)
-    values = np.arange(30, dtype=np.float16).reshape(5, 2, 3)
-    assert np.array_equal(np.load(tmp_path / "features_global.npy"), values[:, 0])
-    assert np.array_equal(np.load(tmp_path / "augmented_global.npy"), values[:, 1:])
 
 
 SHARDS = {

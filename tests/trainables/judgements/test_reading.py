@@ -40,7 +40,7 @@ def test_flickr8k_pairs_fit_by_the_experts_median_else_by_the_crowds_majority(tm
     assert pairs(judged.i2t, "judged") == own | fitting | {(0, 5), (1, 1), (3, 1), (3, 3)}
     assert (judged.refused, judged.outside) == (1, 1)
     counts = judged.counts()
-    assert (counts.judged_pairs, counts.judged_share, counts.positives_per_image) == (10, 0.625, 1.5)
+    assert (counts["judged_pairs"], counts["judged_share"], counts["positives_per_image"]) == (10, 0.625, 1.5)
 
 
 def test_only_the_split_that_was_judged_has_judgements(tmp_path: Path) -> None:

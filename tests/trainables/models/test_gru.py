@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from trainables.models.gru import final_states
@@ -46,19 +45,6 @@ def test_values_and_gradients_are_those_of_the_library(lengths: list[int]) -> No
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
 
 
-def test_gradients_agree_with_finite_differences() -> None:
-    torch.manual_seed(0)
-    encoder = TextEncoder(vocabulary_size=9, word_size=4, embedding_size=5).double()
-    tokens, sizes = torch.randint(1, 9, (3, 4)), torch.tensor([2, 3, 1])
-    names = [name for name, _ in encoder.named_parameters()]
-
-    def function(*parameters: Tensor) -> Tensor:
-        return functional_call(encoder, dict(zip(names, parameters, strict=True)), (tokens, sizes))
-
-    inputs = [value.detach().clone().requires_grad_() for value in encoder.parameters()]
-    assert torch.autograd.gradcheck(function, inputs)
-
-
 @pytest.mark.parametrize(
     "lengths",
     [
@@ -90,14 +76,6 @@ def test_stacked_models_are_separate_models(lengths: list[list[int]]) -> None:
         expected = torch.autograd.grad((theirs * weights[index]).sum(), [words.weight, *gru.parameters()])
         for mine, other in zip(gradients, expected, strict=True):
             torch.testing.assert_close(mine[index], other, rtol=1e-10, atol=1e-12)
-
-
-def test_what_stands_behind_a_captions_end_is_not_read() -> None:
-    words, gru, tokens, sizes = make([3, 1, 5])
-    before = final_states(words, gru, tokens, sizes)
-    tokens = tokens.clone()
-    tokens[1, 1:] = 8
-    assert torch.equal(final_states(words, gru, tokens, sizes), before)
 
 
 def test_without_gradient_the_values_are_the_same() -> None:

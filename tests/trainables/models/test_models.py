@@ -7,12 +7,14 @@ from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch, ResidentSplit, pair_batches
 from trainables.data.dataset import Dataset
+from trainables.evaluation import similarities
 from trainables.losses import build_loss
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 from trainables.models import MODELS, build_model
 from trainables.models.vsepp import VSEPP
 from trainables.optimizers import build_optimizer
-from trainables.trial import run_trial, similarities, train_epoch
+from trainables.training_steps import train_epoch
+from trainables.trial import run_trial
 
 PUBLISHED = {"region_norm": "published", "norm_before_reasoning": False}
 CASES = [

@@ -128,7 +128,7 @@ class LargestProduct(PairModel):
 
     def compare_sets(self, images, captions):
         products = torch.einsum("iae,cbe->icab", images.vectors, captions.vectors)
-        products = products.masked_fill(~captions.inside()[:, None], MASK)
+        products = products.masked_fill(~captions.inside[:, None], MASK)
         return (products * self.sharpness).flatten(2).logsumexp(2) / self.sharpness
 """
 
@@ -163,7 +163,7 @@ def largest_product(images: PackedSets, captions: PackedSets) -> Tensor:
     """A similarity that is no product of vectors: the largest product of a member of each."""
     first, second = images.padded(), captions.padded()
     products = torch.einsum("iae,cbe->icab", first.vectors, second.vectors)
-    inside = first.inside()[:, None, :, None] & second.inside()[None, :, None, :]
+    inside = first.inside[:, None, :, None] & second.inside[None, :, None, :]
     return products.masked_fill(~inside, -torch.inf).amax((-1, -2))
 
 
@@ -236,7 +236,7 @@ def test_sets_are_packed_chosen_and_padded_without_change() -> None:
     vectors, lengths = torch.randn(3, 4, 2), torch.tensor([2, 4, 1])
     inside = torch.arange(4) < lengths[:, None]
     sets = Sets(vectors * inside[..., None], lengths)
-    assert torch.equal(sets.inside(), inside)
+    assert torch.equal(sets.inside, inside)
     together = PackedSets.pack([sets, Sets(sets.vectors[:1, :2], lengths[:1])])
     assert len(together) == 4 and together.lengths.tolist() == [2, 4, 1, 2]
     torch.testing.assert_close(together[:3].padded().vectors, sets.vectors)

@@ -11,7 +11,7 @@ from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.errors import ConfigError
 from trainables.models import build_model
 from trainables.models.gru import all_states
-from trainables.models.vsepp import POOLINGS, GeneralizedPooling, TextEncoder
+from trainables.models.vsepp import POOLINGS, GeneralizedPooling
 
 LENGTHS = torch.tensor([4, 1, 6, 4])
 
@@ -103,15 +103,6 @@ def test_all_states_are_those_of_the_librarys_gru_over_each_caption_alone() -> N
     total.backward()
     for name, value in [*gru.named_parameters(), ("words", words.weight)]:
         torch.testing.assert_close(gradients[name], value.grad)
-
-
-def test_a_pooled_caption_is_the_caption_alone() -> None:
-    torch.manual_seed(0)
-    encoder, tokens = TextEncoder(20, 8, 6, "gpo"), torch.randint(1, 20, (4, 6))
-    together = encoder(tokens, LENGTHS)
-    for place, length in enumerate(LENGTHS.tolist()):
-        alone = encoder(tokens[place : place + 1, :length], LENGTHS[place : place + 1])
-        torch.testing.assert_close(alone[0], together[place])
 
 
 def test_a_config_without_pooling_reads_global_features_and_has_the_parameters_of_before() -> None:

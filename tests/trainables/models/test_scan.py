@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from trainables.models import scan
-from trainables.models.scan import AGGREGATIONS, NORMS, SCAN, Attention
+from trainables.models.scan import AGGREGATIONS, NORMS, SCAN
 from trainables.representations import Sets
 
 LENGTHS = torch.tensor([3, 1, 5, 2, 5])
@@ -32,9 +32,9 @@ def words(lengths: Tensor = LENGTHS, seed: int = 1) -> Sets:
     return sets(len(lengths), int(lengths.max()), lengths, seed)
 
 
-def attention(direction: str = "t2i", norm: str = "clipped_l2norm", aggregation: str = "lse", **rest) -> Attention:
-    numbers = {"lambda_softmax": 4.0, "lambda_lse": 6.0, "negative_slope": 0.1, **rest}
-    return Attention(direction=direction, norm=norm, aggregation=aggregation, **numbers)
+def attention(direction: str = "t2i", norm: str = "clipped_l2norm", aggregation: str = "lse", **rest: float) -> SCAN:
+    words = {"cross_attention": direction, "raw_feature_norm": norm, "aggregation": aggregation}
+    return SCAN(1, 1, 1, 1, **{**words, "lambda_softmax": 4.0, "lambda_lse": 6.0, **rest})
 
 
 def dot(first: list[float], second: list[float]) -> float:
@@ -54,10 +54,10 @@ def normalised(row: list[float], norm: str, slope: float) -> list[float]:
     return row
 
 
-def by_loops(context: list[list[float]], query: list[list[float]], how: Attention) -> float:
+def by_loops(context: list[list[float]], query: list[list[float]], how: SCAN) -> float:
     """The similarity of one pair: s and alpha, the attended vectors, their cosines, and what joins these."""
     s = [[dot(x, y) for y in query] for x in context]
-    u = [normalised(row, how.norm, how.negative_slope) for row in s]
+    u = [normalised(row, how.raw_feature_norm, how.negative_slope) for row in s]
     scores = []
     for b, y in enumerate(query):
         exponentials = [math.exp(how.lambda_softmax * u[a][b]) for a in range(len(context))]
@@ -69,23 +69,25 @@ def by_loops(context: list[list[float]], query: list[list[float]], how: Attentio
     return {"mean": sum(scores) / len(scores), "sum": sum(scores), "max": max(scores)}[how.aggregation]
 
 
-def expected(images: Sets, captions: Sets, how: Attention) -> Tensor:
+def expected(images: Sets, captions: Sets, how: SCAN) -> Tensor:
     rows = []
     for image in images.vectors.tolist():
         row = []
         for caption, length in zip(captions.vectors.tolist(), captions.lengths.tolist(), strict=True):
-            pair = (image, caption[:length]) if how.direction == "t2i" else (caption[:length], image)
+            pair = (image, caption[:length]) if how.cross_attention == "t2i" else (caption[:length], image)
             row.append(by_loops(*pair, how))
         rows.append(row)
     return torch.tensor(rows, dtype=torch.float64)
 
 
-CASES = [attention(*words) for words in product(("t2i", "i2t"), NORMS, AGGREGATIONS)]
+NAMES = list(product(("t2i", "i2t"), NORMS, AGGREGATIONS))
 
 
-@pytest.mark.parametrize("how", CASES, ids=lambda how: f"{how.direction}-{how.norm}-{how.aggregation}")
-def test_similarities_are_those_of_the_loops(how: Attention) -> None:
-    torch.testing.assert_close(how(regions(), words()), expected(regions(), words(), how), atol=1e-9, rtol=0)
+@pytest.mark.parametrize("names", NAMES, ids="-".join)
+def test_similarities_are_those_of_the_loops(names: tuple[str, str, str]) -> None:
+    how = attention(*names)
+    similarity = how.compare_sets(regions(), words())
+    torch.testing.assert_close(similarity, expected(regions(), words(), how), atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
@@ -96,7 +98,7 @@ def test_clipping_at_zero_is_the_equation_of_the_paper(direction: str) -> None:
     images = Sets(images.vectors.abs(), images.lengths)
     captions.vectors[0, 0] *= -1
     how = attention(direction, negative_slope=0.0)
-    similarity = how(images, captions)
+    similarity = how.compare_sets(images, captions)
     kept = [caption for caption in range(len(LENGTHS)) if caption or direction == "t2i"]
     wanted = expected(images, Sets(captions.vectors[kept], captions.lengths[kept]), how)
     torch.testing.assert_close(similarity[:, kept], wanted, atol=1e-9, rtol=0)
@@ -109,10 +111,10 @@ def test_a_pair_has_one_similarity_whatever_is_beside_it(
 ) -> None:
     regional, captions = regions(images, count, seed), words(torch.tensor(lengths), seed)
     how = attention("i2t" if seed % 2 else "t2i", "clipped_l1norm" if seed % 3 else "softmax")
-    together = how(regional, captions)
+    together = how.compare_sets(regional, captions)
     for image, caption in product(range(images), range(len(lengths))):
         own = Sets(captions.vectors[caption : caption + 1, : lengths[caption]], captions.lengths[caption : caption + 1])
-        alone = how(Sets(regional.vectors[image : image + 1], regional.lengths[image : image + 1]), own)
+        alone = how.compare_sets(Sets(regional.vectors[image : image + 1], regional.lengths[image : image + 1]), own)
         assert float(alone) == pytest.approx(float(together[image, caption]), abs=1e-9)
 
 
@@ -126,7 +128,7 @@ def test_blocks_change_neither_similarities_nor_gradients(
 
     def computed() -> list[Tensor]:
         leaves = [each.vectors.clone().requires_grad_() for each in (images, captions)]
-        similarity = how(Sets(leaves[0], images.lengths), Sets(leaves[1], captions.lengths))
+        similarity = how.compare_sets(Sets(leaves[0], images.lengths), Sets(leaves[1], captions.lengths))
         (similarity * weights).sum().backward()
         return [similarity.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
 
@@ -148,7 +150,7 @@ def test_gradients_agree_with_finite_differences(direction: str, norm: str) -> N
 
     def compared(image_vectors: Tensor, caption_vectors: Tensor) -> Tensor:
         given = normalize(image_vectors, dim=-1), normalize(caption_vectors, dim=-1) * inside
-        return how(Sets(given[0], images.lengths), Sets(given[1], lengths))
+        return how.compare_sets(Sets(given[0], images.lengths), Sets(given[1], lengths))
 
     leaves = images.vectors.requires_grad_(), (captions.vectors + 0.1).requires_grad_()
     assert torch.autograd.gradcheck(compared, leaves)
@@ -162,7 +164,7 @@ def test_regions_that_are_all_the_same_or_opposite_have_finite_gradients(directi
         images[0, 0] *= -1
         captions = (sign * torch.ones(2, 2, 4) / 2).requires_grad_()
         how = attention(direction, negative_slope=slope)
-        similarity = how(Sets(images, torch.full((2,), 3)), Sets(captions, torch.tensor([2, 1])))
+        similarity = how.compare_sets(Sets(images, torch.full((2,), 3)), Sets(captions, torch.tensor([2, 1])))
         similarity.sum().backward()
         assert similarity.isfinite().all() and captions.grad is not None and captions.grad.isfinite().all()
 

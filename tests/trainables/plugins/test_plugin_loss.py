@@ -15,7 +15,7 @@ from trainables.errors import DivergedError, PluginError
 from trainables.losses import NotANumberError, build_loss
 from trainables.losses.parameters import stack_losses
 from trainables.losses.plugin_loss import place_of_loss
-from trainables.trial import StepLosses
+from trainables.training_steps import StepLosses
 
 CLASS = """
 from dataclasses import dataclass

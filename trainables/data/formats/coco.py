@@ -20,9 +20,8 @@ References:
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem, filename_problem
 from trainables.data.formats import karpathy
@@ -36,29 +35,6 @@ LARGEST_SPLIT = 5000
 """Largest number of images in val and in test, as in Karpathy's splits."""
 
 
-class _Annotated(NamedTuple):
-    """An image of an annotation file with its captions."""
-
-    place: str
-    filename: str
-    official: str
-    captions: tuple[str, ...]
-    caption_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Collected:
-    """The content of the annotation files and the split file.
-
-    A reference to an image of ``refused``, whose record is a problem already, is no further problem.
-    """
-
-    images: dict[int, _Annotated] = field(default_factory=dict)
-    refused: set[int] = field(default_factory=set)
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
 def find(folder: Path) -> list[Path]:
     """Return the annotation files in a folder and the split file beside them, or nothing."""
     annotations = sorted((folder / "annotations").glob("captions_*.json"))
@@ -67,31 +43,35 @@ def find(folder: Path) -> list[Path]:
 
 def read(files: Sequence[Path]) -> Corpus:
     """Read the annotations, then the splits."""
-    collected = _Collected()
+    images: dict[int, Image] = {}
+    refused: set[int] = set()
+    problems: list[str] = []
     annotations = [file for file in files if file.parent.name == "annotations"]
     for file in annotations:
-        _read_annotations(file, collected)
+        refused |= _read_annotations(file, images, problems)
     place = str(annotations[0])
     if len(annotations) == len(files):
         notes = ["no Karpathy JSON beside the annotations: a split of our own"]
-        return Corpus(place, _own_split(collected.images), collected.problems, notes)
-    listed = _listed_split(karpathy.only_file(files[len(annotations) :]), collected)
-    left_out = len(collected.images) - len({image.id for image in listed})
+        return Corpus(place, _own_split(images), problems, notes)
+    listed, notes = _listed_split(karpathy.only_file(files[len(annotations) :]), images, refused, problems)
+    left_out = len(images) - len({image.id for image in listed})
     if left_out > 0:
-        collected.notes.append(f"{left_out} images with captions are in no split and left out")
-    return Corpus(place, listed, collected.problems, collected.notes)
+        notes.append(f"{left_out} images with captions are in no split and left out")
+    return Corpus(place, listed, problems, notes)
 
 
-def _read_annotations(file: Path, collected: _Collected) -> None:
-    """Add the good images and captions of a file, and its problems."""
-    images, problems = collected.images, collected.problems
+def _read_annotations(file: Path, images: dict[int, Image], problems: list[str]) -> set[int]:
+    """Add the good images of a file by id, with their captions and the official split, empty if there is none.
+
+    Returns:
+        The ids of images whose records are problems: a reference to such an image is no further problem.
+    """
     content = read_json(file)
     entries = {
         key: _good_records(file, content, key, check, problems)
         for key, check in (("images", _image_problem), ("annotations", _annotation_problem))
     }
     known = {record["id"] for record in content["images"] if _has_id(record)}
-    collected.refused.update(known - {image["id"] for image in entries["images"]})
     for annotation in entries["annotations"]:
         if annotation["image_id"] not in known:
             problems.append(
@@ -109,7 +89,8 @@ def _read_annotations(file: Path, collected: _Collected) -> None:
         annotated = annotations_of.get(image["id"], ())
         captions = tuple(annotation["caption"] for annotation in annotated)
         ids = tuple(str(annotation["id"]) for annotation in annotated)
-        images[image["id"]] = _Annotated(place, image["file_name"], official, captions, ids)
+        images[image["id"]] = Image(place, str(image["id"]), image["file_name"], official, captions, ids)
+    return known - {image["id"] for image in entries["images"]}
 
 
 def _good_records(file: Path, content: dict[str, Any], key: str, check: Any, problems: list[str]) -> list[Any]:
@@ -140,11 +121,12 @@ def _annotation_problem(record: Any) -> str | None:
     return f"annotation {record['id']} of image {record['image_id']}: {wrong}" if wrong else None
 
 
-def _listed_split(file: Path, collected: _Collected) -> list[Image]:
-    """Return the images that a Karpathy JSON lists, in its order, matched by COCO's id, else by file name."""
-    images, problems, edited = collected.images, collected.problems, 0
+def _listed_split(
+    file: Path, images: Mapping[int, Image], refused: set[int], problems: list[str]
+) -> tuple[list[Image], list[str]]:
+    """Return the images that a Karpathy JSON lists, in its order, matched by COCO's id or by file name; and notes."""
+    edited, listed = 0, []
     by_name = {image.filename: key for key, image in images.items()}
-    listed = []
     for position, record in enumerate(records(file, read_json(file), "images", "Karpathy's JSON")):
         place = f"{file}: images[{position}]"
         if wrong := karpathy.image_problem(record):
@@ -152,14 +134,13 @@ def _listed_split(file: Path, collected: _Collected) -> list[Image]:
             continue
         key = record.get("cocoid", by_name.get(record["filename"]))
         if not isinstance(key, int) or key not in images:
-            if isinstance(key, int) and key in collected.refused:
+            if isinstance(key, int) and key in refused:
                 # The annotation of this image is a problem already.
                 continue
             problems.append(f"{place}: {record['filename']!r} is in no annotation file; fetch the file that has it")
             continue
         image = images[key]
-        split = SPLIT_ALIASES[record["split"]]
-        listed.append(Image(place, str(key), image.filename, split, image.captions, image.caption_ids))
+        listed.append(image._replace(place=place, split=SPLIT_ALIASES[record["split"]]))
         unknown, known = _compare_captions(record, image)
         edited += bool(unknown and known)
         if unknown and not known:
@@ -167,15 +148,14 @@ def _listed_split(file: Path, collected: _Collected) -> list[Image]:
                 f"{place}: {record['filename']!r} has other captions than {image.place}, such as {unknown[0]!r:.60}: "
                 "these are two images; fetch annotations and split file of one release"
             )
-    if edited:
-        collected.notes.append(
-            f"{edited:,} images have captions in {file.name} that the annotations do not have; the captions of "
-            "the annotations are taken"
-        )
-    return listed
+    note = (
+        f"{edited:,} images have captions in {file.name} that the annotations do not have; the captions of the "
+        "annotations are taken"
+    )
+    return listed, [note] if edited else []
 
 
-def _compare_captions(record: dict[str, Any], image: _Annotated) -> tuple[list[str], list[str]]:
+def _compare_captions(record: dict[str, Any], image: Image) -> tuple[list[str], list[str]]:
     """Return the captions of a split file's record that the annotations lack, and the captions that they have."""
     annotated = {_letters(caption) for caption in image.captions}
     sentences = record.get("sentences")
@@ -191,15 +171,12 @@ def _letters(caption: str) -> str:
     return "".join(character for character in caption.casefold() if character.isalnum())
 
 
-def _own_split(images: Mapping[int, _Annotated]) -> list[Image]:
+def _own_split(images: Mapping[int, Image]) -> list[Image]:
     """Return all images by ascending id, with the split that the module describes."""
-    official = Counter(image.official for image in images.values())
+    official = Counter(image.split for image in images.values())
     has_official = official["train"] > 0 and official["val"] > 0
-    pool = [key for key, image in images.items() if not has_official or image.official == "val"]
+    pool = [key for key, image in images.items() if not has_official or image.split == "val"]
     size = min(LARGEST_SPLIT, len(pool) // (2 if has_official else 10))
     shuffled = sorted(pool, key=lambda key: hashlib.sha256(str(key).encode()).hexdigest())
     split = dict.fromkeys(shuffled[:size], "val") | dict.fromkeys(shuffled[size : 2 * size], "test")
-    return [
-        Image(image.place, str(key), image.filename, split.get(key, "train"), image.captions, image.caption_ids)
-        for key, image in sorted(images.items())
-    ]
+    return [image._replace(split=split.get(key, "train")) for key, image in sorted(images.items())]
