@@ -89,7 +89,7 @@ def page_columns(table: Table) -> list[PageColumn]:
     for place, found in enumerate(shown):
         column = found.column
         brief = " brief" if all(len(text) <= BRIEF for text in found.texts) else ""
-        kind = "verdict" if column.key == "verdict" else "number" if found.is_numeric else f"text{brief}"
+        kind = "verdict" if column.key.endswith("verdict") else "number" if found.is_numeric else f"text{brief}"
         brief_texts = [_brief(text) for text in found.texts] if column.key in SETTINGS else ()
         columns.append(PageColumn(found.heading, column.group, kind, found.texts, brief_texts))
         is_last = all(later.column is not column for later in shown[place + 1 :])
