@@ -115,19 +115,19 @@ def about(row: TrialRow, columns: Sequence[TrialColumn]) -> str:
 
 def _row(study: Study, trial: Trial) -> TrialRow:
     point = study.points[trial.id]
-    values = _metrics(trial)
+    values, name = _metrics(trial), f"{study.label} {trial.number:04d}"
     sort: dict[str, Any] = {
-        "trial": study.name_of(trial),
+        "trial": name,
         "value": study.value_of(trial),
         "state": point.state.value,
         "epochs": trial.last_epoch,
         "epochs_to_95": trial.epochs_to_95(),
         "seconds": round(trial.seconds, 3),
-        **{PARAMETER + name: value if _is_number(value) else str(value) for name, value in trial.params.items()},
+        **{PARAMETER + key: value if _is_number(value) else str(value) for key, value in trial.params.items()},
         **values,
     }
     shown = {
-        "trial": study.name_of(trial),
+        "trial": name,
         "value": metric_text(trial.metric, study.value_of(trial)) + _trainings(point),
         "state": point.state.value.replace("_", " "),
         "epochs": f"{trial.last_epoch} of {trial.total_epochs}",

@@ -115,7 +115,7 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     if not leaders:
         return []
     several = len({study.name for study, _ in leaders}) < len(leaders)
-    names = [study.name_of(trial) if several else study.label for study, trial in leaders]
+    names = [study.name_of(trial) if several else study.short_label for study, trial in leaders]
     settings = [setting_text(trial.parameters_at_best) or "defaults" for _, trial in leaders]
     drawn = [
         (name, study.loss, trial.loss_parameters_at_best, style)
