@@ -152,7 +152,7 @@ def test_of_several_datasets_their_winners_are_shown(ledger: Ledger, capsys: pyt
         add_trial(ledger, [30.0], dataset=dataset)
     print_summary(ledger.history, width=100)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("tiny · VSE++ · which loss wins on each dataset?")
+    assert lines[0].startswith("tiny · VSE++ · which setting wins on each dataset?")
     assert [line.split()[0] for line in lines[2:4]] == ["pets", "birds"]
 
 

@@ -176,7 +176,7 @@ def test_a_journal_that_another_one_replaces_makes_pages_load_anew(tmp_path: Pat
         with closing(begin(tmp_path)) as ledger:
             add_trial(ledger, [30.0])
         with server.events("/e/tiny/events") as events:
-            assert until(events, lambda value: True)["instance"] == "test-0"
+            assert until(events, lambda value: bool(value["version"]))["instance"] == "test-0"
             (tmp_path / "tiny" / "journal.jsonl").unlink()
             with closing(begin(tmp_path)):
                 assert until(events, lambda value: value["instance"] != "test-0")["instance"] == "test-1"
