@@ -19,6 +19,7 @@ from orchestrator.report.studies import names_of, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
+from orchestrator.results.tables import differing_data
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
 from orchestrator.views.html import Section, write_sections
@@ -65,7 +66,7 @@ def report_experiments(
     made = [_report(directory, data_root, device) for directory in directories]
     path = output / NAME
     sections = [_section(own, page, output.resolve()) for own, page in made]
-    title, notes = ", ".join(page.name for _, page in made), _differing_data([page for _, page in made])
+    title, notes = ", ".join(page.name for _, page in made), differing_data([page.digests for _, page in made])
     _write(lambda: write_sections(title, "Experiments side by side", sections, path, notes=notes), path)
     return [*(own for own, _ in made), path]
 
@@ -92,19 +93,6 @@ def _section(path: Path, page: Page, root: Path) -> Section:
 
 def _of(answer: Answer) -> str:
     return f"{printed(answer.dataset)}: {answer.question}"
-
-
-def _differing_data(pages: Sequence[Page]) -> list[str]:
-    """Return why experiments are hard to compare."""
-    digests: dict[str, set[str]] = {}
-    for page in pages:
-        for name, digest in page.digests.items():
-            digests.setdefault(name, set()).add(digest)
-    return [
-        f"The experiments had different versions of {name}; their values can't be compared."
-        for name, versions in digests.items()
-        if len(versions) > 1
-    ]
 
 
 def _write(write: Callable[[], None], path: Path) -> None:

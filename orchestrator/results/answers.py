@@ -448,7 +448,7 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
         Column("loss", "loss", hidden=True),
         Column("name", "loss"),
         Column("mean_rank", "mean rank", unit="rank", decimals=1),
-        *(Column(dataset, printed(dataset), unit="rank", decimals=1) for dataset in scores),
+        *(Column(dataset, printed(dataset), unit="rank", decimals=1, group="mean") for dataset in scores),
     ]
     rows: list[Sequence[Cell]] = [
         (loss, printed(loss), rank, *(values[loss] for values in scores.values())) for loss, rank in ranks.items()

@@ -159,19 +159,6 @@ def render(answers: Sequence[Answer]) -> str:
     return _page("Results", "Answers", sections, (), ())
 
 
-def write_answers_page(
-    title: str,
-    eyebrow: str,
-    answers: Sequence[Answer],
-    path: Path,
-    *,
-    facts: Sequence[tuple[str, str]] = (),
-) -> None:
-    """Write answers as one HTML file, see ``write_sections``; a fact has no explanation."""
-    shown = [(name, value, "") for name, value in facts]
-    write_sections(title, eyebrow, [("", "", "", answers)], path, facts=shown)
-
-
 def write_sections(
     title: str,
     eyebrow: str,

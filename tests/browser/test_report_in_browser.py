@@ -15,7 +15,7 @@ from orchestrator.report.page import build_page
 from orchestrator.report.queries import WAYS, Item, Queries, Query
 from orchestrator.report.render import write_report
 from orchestrator.results.answer import Answer, Column, Quantity, Table
-from orchestrator.views.html import write_answers_page
+from orchestrator.views.html import write_sections
 from tests.support.histories import Author, search
 
 pytestmark = pytest.mark.proof
@@ -154,7 +154,8 @@ def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser
         ),
         tuple((f"loss {n}", Quantity(100.0 * n, 1.0, 90.0 * n, 110.0 * n), "long setting " * 9 * n) for n in (1, 2, 3)),
     )
-    write_answers_page("t", "e", [Answer("loss", "", "Which loss?", "A.", "tie", table=table)], tmp_path / "a.html")
+    answers = [Answer("loss", "", "Which loss?", "A.", "tie", table=table)]
+    write_sections("t", "e", [("", "", "", answers)], tmp_path / "a.html")
     for size in (DESKTOP, PHONE):
         with opened(browser, tmp_path / "a.html", size) as shown:
             boxes = shown.page.evaluate(
