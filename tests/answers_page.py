@@ -140,7 +140,7 @@ def summary_of(verdicts: Mapping[str, DatasetVerdict]) -> Summary:
     """Return the summary of datasets with these verdicts."""
     history = History(experiment=BegunExperiment.of(make_experiment(datasets=list(verdicts)).to_dict()))
     for dataset in verdicts:
-        history.trials |= trials_of(dataset, {"nt_xent": [190.0]}).trials
+        history.trials |= trials_of(dataset, {"nt_xent": [190.0], "triplet_sh": [170.0]}).trials
     summary = Summary(history)
     vars(summary)["verdicts"] = dict(verdicts)
     return summary

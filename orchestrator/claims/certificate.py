@@ -22,10 +22,10 @@ from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import describe_environment
 from orchestrator.reference.published import DATASETS, study_dataset
-from orchestrator.report.render import write_sections
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary
 from orchestrator.results.tables import published_tables, tables_of
+from orchestrator.views.html import write_sections
 from trainables.errors import ConfigError
 from trainables.files import read_state, write_whole
 

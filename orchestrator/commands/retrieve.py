@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, TrackingUri, TrustPlugins
-from orchestrator.report.retrieved_page import AnswersPage, find_pictures, found_answers, write_answers
+from orchestrator.report.queries import Item, find_pictures, retrieved_items, write_retrieved
 from orchestrator.text.terminal import make_console, say
 from orchestrator.tracking.registry import Registered, fetch_champion, find_store
 from trainables.config import TrialConfig
@@ -109,15 +109,10 @@ def _write_page(
 ) -> None:
     """Write the answers as a page; where the dataset is missing, the page says so instead of showing pictures."""
     picture, missing = find_pictures(retriever.about["config"]["dataset"], data_root)
-    page = AnswersPage(
-        model=f"{registered.name} version {registered.version}",
-        query=query,
-        picture="" if captions else picture(query),
-        notes=[*doubts, *filter(None, [missing])],
-        found=found_answers(answers, captions, picture),
-    )
+    asked = Item(query, "" if captions else picture(query))
+    model, notes = f"{registered.name} version {registered.version}", [*doubts, *filter(None, [missing])]
     try:
-        write_answers(page, path)
+        write_retrieved(model, asked, notes, retrieved_items(answers, captions, picture), path)
     except OSError as error:
         raise ConfigError(f"--html {path}: cannot be written: {error.strerror}") from None
     say(f"page: {path}", error=True)

@@ -20,8 +20,8 @@ from orchestrator.regression.accepted import CellRuns
 from orchestrator.regression.comparison import ALARMS
 from orchestrator.regression.notices import to_junit
 from orchestrator.regression.verdict import SuiteResult
-from orchestrator.report.render import write_answers_page
 from orchestrator.results.answer import Answer
+from orchestrator.views.html import write_sections
 from trainables.errors import UserError
 from trainables.files import read_state, write_whole
 
@@ -95,7 +95,8 @@ def write_outcome(
 ) -> dict[str, Any]:
     """Write page and JUnit file of a rerun, then its summary, and return the summary's content."""
     content = {**summary, "ended": time.time(), "seconds": seconds}
-    write_answers_page(title, eyebrow, answers, directory / "report.html", facts=facts)
+    shown = [(name, value, "") for name, value in facts]
+    write_sections(title, eyebrow, [("", "", "", answers)], directory / "report.html", facts=shown)
     write_whole(directory / "junit.xml", to_junit(title, answers, seconds))
     write_whole(directory / SUMMARY, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return content

@@ -2,7 +2,16 @@
 "use strict";
 
 const charts = (() => {
-  const { figures } = brought;
+  const { figures, lists } = brought;
+
+  // A long list is in the data once; charts refer to it by its number.
+  function whole(value) {
+    if (!value || typeof value !== "object") return value;
+    if (Array.isArray(value)) return value.map(whole);
+    if ("$list" in value) return lists[value.$list];
+    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, whole(inner)]));
+  }
+
   const coarse = window.matchMedia("(pointer: coarse)").matches;
   const config = {
     responsive: true,
@@ -65,19 +74,15 @@ const charts = (() => {
     return `${panel.caption} Chart of ${names.join(" and ") || "lines"}, ${points} points.`.trim();
   }
 
-  function unescaped(text) {
-    return text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
-  }
-
   function clicked(event) {
     const text = event.points[0]?.text;
-    if (typeof text === "string") leaderboard.find(unescaped(text));
+    if (typeof text === "string") leaderboard.find(text);
   }
 
   // Traces have the ids of their trials; the leaderboard has the rest, once for all charts.
   function withTrials(trace) {
     if (!trace.hovertemplate?.includes("%{hovertext}")) return trace;
-    return { ...trace, hovertext: trace.text.map((id) => leaderboard.about(unescaped(id))) };
+    return { ...trace, hovertext: trace.text.map((id) => leaderboard.about(id)) };
   }
 
   async function drawPanel(plot, panel) {
@@ -119,9 +124,9 @@ const charts = (() => {
   }
 
   function draw(figure) {
-    const { options } = figures[figure.dataset.figure] ?? { options: [] };
-    if (!options.length) return Promise.resolve();
-    const { panels } = options[Number(figure.querySelector("select")?.value ?? 0)] ?? options[0];
+    const options = figures[figure.dataset.figure];
+    if (!options) return Promise.resolve();
+    const { panels } = whole(options[Number(figure.querySelector("select")?.value ?? 0)] ?? options[0]);
     figure.dataset.drawn = "";
     return Promise.all(layOut(figure, panels).map((holder, index) => {
       holder.querySelector(".panel-caption").textContent = panels[index].caption;
@@ -139,7 +144,7 @@ const charts = (() => {
   }, { rootMargin: "500px 0px" });
 
   for (const figure of all) {
-    const first = figures[figure.dataset.figure]?.options[0];
+    const first = whole(figures[figure.dataset.figure]?.[0]);
     if (first) figure.querySelectorAll(".plot").forEach((plot, index) => size(plot, first.panels[index]));
     near.observe(figure);
     figure.querySelector("select")?.addEventListener("change", () => draw(figure));
@@ -169,7 +174,7 @@ const charts = (() => {
       if (document.readyState !== "complete") {
         await new Promise((resolve) => window.addEventListener("load", resolve, { once: true }));
       }
-      figures[figure.dataset.figure] = { options };
+      figures[figure.dataset.figure] = options;
       if (!all.includes(figure)) {
         all.push(figure);
         figure.addEventListener("change", () => draw(figure));

@@ -1,9 +1,10 @@
 """Reads an experiment's directory, and writes its report there."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from orchestrator.journal.directory import checkpoint_root, read_history, read_runs
@@ -11,14 +12,21 @@ from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Trial
 from orchestrator.report.page import Page, build_page
-from orchestrator.report.queries import Queries, retrieve
-from orchestrator.report.query_comparison import ComparedQueries, compared_queries, with_pictures
-from orchestrator.report.render import Section, write_report, write_sections
+from orchestrator.report.queries import Queries, compared_queries, retrieve
+from orchestrator.report.render import write_report
+from orchestrator.report.studies import names_of, studies_of
 from orchestrator.results.answer import Answer
+from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
+from orchestrator.results.tables import differing_data
 from orchestrator.results.winner import find_champions
 from orchestrator.text.wording import printed
+from orchestrator.views.html import Section, write_sections
 from trainables.errors import CheckpointError, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from trainables.data.dataset import Split
+    from trainables.data.source import Source
 
 NAME = "report.html"
 
@@ -57,24 +65,17 @@ def report_experiments(
     made = [_report(directory, data_root, device) for directory in directories]
     path = output / NAME
     sections = [_section(own, page, output.resolve()) for own, page in made]
-    title, notes = ", ".join(page.name for _, page in made), _differing_data([page for _, page in made])
+    title, notes = ", ".join(page.name for _, page in made), differing_data([page.digests for _, page in made])
     _write(lambda: write_sections(title, "Experiments side by side", sections, path, notes=notes), path)
     return [*(own for own, _ in made), path]
 
 
 def _report(directory: Path, data_root: Path | None, device: str) -> tuple[Path, Page]:
     """Write the report of an experiment; return its path and its content."""
-    history = read_history(directory)
-    compared = [
-        both if data_root is None else _shown(both, history, data_root)
-        for verdict in verdicts_of(history).values()
-        if (both := compared_queries(history, verdict)) is not None
-    ]
-    path = directory / NAME
+    history, path = read_history(directory), directory / NAME
     page = build_page(
         history,
-        compared=compared,
-        queries=[] if data_root is None else ask_winners(history, directory, data_root, device),
+        queries=list(_queries(history, directory, data_root, device)),
         unended="killed" if find_holder(directory) is None else "running",
         runs=read_runs(directory),
     )
@@ -93,19 +94,6 @@ def _of(answer: Answer) -> str:
     return f"{printed(answer.dataset)}: {answer.question}"
 
 
-def _differing_data(pages: Sequence[Page]) -> list[str]:
-    """Return why experiments are hard to compare."""
-    digests: dict[str, set[str]] = {}
-    for page in pages:
-        for name, digest in page.digests.items():
-            digests.setdefault(name, set()).add(digest)
-    return [
-        f"The experiments had different versions of {name}; their values can't be compared."
-        for name, versions in digests.items()
-        if len(versions) > 1
-    ]
-
-
 def _write(write: Callable[[], None], path: Path) -> None:
     try:
         write()
@@ -113,33 +101,36 @@ def _write(write: Callable[[], None], path: Path) -> None:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def ask_winners(history: History, directory: Path, data_root: Path, device: str) -> list[Queries]:
-    """Return the retrievals of the winner of each dataset, or the reason if a winner cannot be queried."""
-    asked = []
+def _queries(history: History, directory: Path, data_root: Path | None, device: str) -> Iterator[Queries]:
+    """Yield the comparison of the winner of each confirmed dataset with another loss, then the winners' answers."""
+    names = names_of(studies_of(history))
+    for verdict in verdicts_of(history).values():
+        data = "" if data_root is None or verdict.winner is None else _test_split(history, verdict, data_root)
+        if compared := compared_queries(history, verdict, names, data):
+            yield compared
+    if data_root is None:
+        return
     for dataset, trial in find_champions(history).items():
         # The selection never used the test split, and a page must not open the test split either.
         split = "test" if trial.id in history.tests_opened.get(dataset, []) else "val"
-        title = f"{trial.id} on {Path(dataset).name} {split}"
         try:
             found = _ask(trial, split, checkpoint_root(directory, trial), data_root, device)
         except (DataError, CheckpointError) as error:
             found = Queries(note=f"The winner could not be asked. {str(error).splitlines()[0]}")
-        asked.append(replace(found, title=title))
-    return asked
+        name = names[trial.candidate or trial.id]
+        yield replace(found, title=f"{printed(dataset)}: queries to {name} on {split}")
 
 
-def _shown(compared: ComparedQueries, history: History, data_root: Path) -> ComparedQueries:
-    """Return a comparison with pictures and captions, or with the reason if the data are missing."""
+def _test_split(history: History, verdict: DatasetVerdict, data_root: Path) -> "tuple[Split, Source] | str":
+    """Return the test split of a dataset with the source of its image files, or why they are missing."""
     from trainables.data.dataset import open_dataset
     from trainables.data.source import find_source
 
-    config = history.trials[compared.first].config
+    config = next(trial.config for trial in history.trials.values() if trial.config.dataset == verdict.dataset)
     try:
-        data = open_dataset(config, data_root)
-        return with_pictures(compared, history, data.splits["test"], find_source(config.dataset, data_root))
+        return open_dataset(config, data_root).splits["test"], find_source(config.dataset, data_root)
     except DataError as error:
-        note = f"{compared.note} Pictures and captions are missing: {str(error).splitlines()[0]}"
-        return replace(compared, note=note)
+        return f"Pictures and captions are missing: {str(error).splitlines()[0]}"
 
 
 def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: str) -> Queries:
@@ -147,7 +138,5 @@ def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: s
     from trainables.data.dataset import open_dataset
     from trainables.data.source import find_source
 
-    config = trial.config
-    source = find_source(config.dataset, data_root)
-    data = open_dataset(config, data_root)
+    data, source = open_dataset(trial.config, data_root), find_source(trial.config.dataset, data_root)
     return retrieve(resolve_checkpoint(checkpoints), data, source, split, device=device)

@@ -22,6 +22,8 @@ Json = dict[str, Any]
 
 COLOURS = 7
 DASHES = ("solid", "dash", "dot")
+WIDE = 20
+"""Ratio of the largest to the smallest value above which an axis is logarithmic."""
 MANY = 100
 """Number of trials of a study above which dots get smaller."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star", "hexagon", "triangle-down")
@@ -105,7 +107,7 @@ def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[An
         "legendgroup": study.name,
         "x": list(x),
         "y": list(y),
-        "text": [plain(trial.id) for trial in trials],
+        "text": [trial.id for trial in trials],
         "hovertemplate": f"{ABOUT}<extra></extra>",
         "marker": {"color": colour(study), "symbol": symbol(study), "size": _size(len(study.trials)), **marker},
     }
@@ -145,6 +147,11 @@ def axis(title: str, **rest: Any) -> Json:
 def whole(title: str, highest: int) -> Json:
     """Return an axis of whole numbers from 0 or 1 on, with ticks only at whole numbers."""
     return axis(title, **({"dtick": 1} if highest <= 10 else {}))
+
+
+def is_wide(values: Sequence[float]) -> bool:
+    """Say whether values need a logarithmic axis, on which 0 has no place."""
+    return bool(values) and min(values) > 0 and max(values) > WIDE * min(values)
 
 
 def log_axis(title: str, values: Sequence[float]) -> Json:

@@ -1,6 +1,8 @@
 // The leaderboard: sorts, filters, turns pages and opens rows. Text reaches the page through textContent alone.
 "use strict";
 
+const brought = JSON.parse(document.getElementById("data").textContent);
+
 const leaderboard = (() => {
   const { rows, rowsShown, runs } = brought;
   const table = document.getElementById("trials-table");
@@ -24,7 +26,7 @@ const leaderboard = (() => {
 
   // Made when somebody looks for something: of thousands of rows it takes longer than to show the first of them.
   function haystack(row) {
-    row.haystack ??= [...row.shown, ...row.details.names, ...row.details.values].join("\n").toLowerCase();
+    row.haystack ??= [...row.shown, ...row.details.flat()].join("\n").toLowerCase();
     return row.haystack;
   }
 
@@ -102,7 +104,7 @@ const leaderboard = (() => {
     const cell = element("td");
     cell.colSpan = width;
     const list = element("dl", "statistics");
-    const facts = row.details.names.map((name, index) => [name, row.details.values[index]]);
+    const facts = [...row.details];
     facts.push(...columns.slice(1).map(({ heading, index }) => [heading, row.shown[index]]).filter(([, text]) => text));
     list.append(...runLink(row), ...facts.map(([name, text]) => {
       const pair = element("div");
@@ -230,7 +232,6 @@ const leaderboard = (() => {
   if (rows.length) begin();
 
   const byId = new Map(rows.map((row) => [row.id, row]));
-  const hovered = [...columns.filter((column) => column.isParameter), columns[place("value")]];
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
   return {
@@ -238,7 +239,7 @@ const leaderboard = (() => {
     update(changed) {
       for (const row of changed) {
         if (byId.has(row.id)) {
-          Object.assign(byId.get(row.id), { haystack: null, about: "" }, row);
+          Object.assign(byId.get(row.id), { haystack: null }, row);
         } else {
           rows.push(row);
           byId.set(row.id, row);
@@ -252,18 +253,9 @@ const leaderboard = (() => {
       return rows.length;
     },
 
-    // What a chart shows of a trial under the pointer: name, state, parameters and value. The row keeps the text,
-    // because many charts have the trial.
+    // What a chart shows of a trial under the pointer: name, state, parameters and value.
     about(id) {
-      const row = byId.get(id);
-      if (!row) return escaped(id);
-      if (!row.about) {
-        const lines = hovered.filter(({ index }) => row.shown[index])
-          .map(({ heading, index }) => escaped(`${heading}: ${row.shown[index]}`));
-        const name = row.shown[0] + (row.state === "finished" ? "" : ` (${row.shown[place("state")]})`);
-        row.about = [`<b>${escaped(name)}</b>`, ...lines].join("<br>");
-      }
-      return row.about;
+      return byId.get(id)?.about ?? escaped(id);
     },
 
     // Shows one trial, opened; the charts call it with the id of a dot.

@@ -24,7 +24,7 @@ SHOWN = ("val/i2t_r1", "val/t2i_r1")
 
 
 @dataclass(frozen=True)
-class Column:
+class TrialColumn:
     """A column of the leaderboard.
 
     Attributes:
@@ -42,12 +42,12 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class TrialRow:
     """A trial in the leaderboard.
 
     Attributes:
-        sort: Column -> value by which the column sorts; a missing or ``None`` value sorts last in both directions.
-        shown: Column -> text in the column; a column without a text is left out.
+        sort: TrialColumn -> value by which the column sorts; a missing or ``None`` value sorts last in both directions.
+        shown: TrialColumn -> text in the column; a column without a text is left out.
         details: Names and values that are shown, before those of the columns, when the row is opened.
     """
 
@@ -59,7 +59,7 @@ class Row:
     details: list[tuple[str, str]]
 
 
-def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Column]:
+def columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> list[TrialColumn]:
     """Return the columns of some rows.
 
     Args:
@@ -77,22 +77,25 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[Row]) -> list[Co
     # The counts of contributing samples come first, because no other program has them.
     metrics.sort(key=lambda key: not key.startswith("cocos"))
     return [
-        Column("trial", "Trial"),
-        Column("value", metric_words(metric), numeric=True),
-        Column("state", "State"),
+        TrialColumn("trial", "Trial"),
+        TrialColumn("value", metric_words(metric), numeric=True),
+        TrialColumn("state", "State"),
         *(
-            Column(key, name, numeric=key in numbers, minor=True, off=key not in common)
+            TrialColumn(key, name, numeric=key in numbers, minor=True, off=key not in common)
             for key, name in zip(parameters, names.values(), strict=True)
         ),
-        *(Column(key, metric_words(key).removeprefix("val "), numeric=True, minor=key not in further) for key in first),
-        Column("epochs", "Epochs", numeric=True, minor=True),
-        Column("seconds", "Time", numeric=True, minor=True),
-        Column("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),
-        *(Column(key, metric_words(key), numeric=True, minor=True, off=True) for key in metrics),
+        *(
+            TrialColumn(key, metric_words(key).removeprefix("val "), numeric=True, minor=key not in further)
+            for key in first
+        ),
+        TrialColumn("epochs", "Epochs", numeric=True, minor=True),
+        TrialColumn("seconds", "Time", numeric=True, minor=True),
+        TrialColumn("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),
+        *(TrialColumn(key, metric_words(key), numeric=True, minor=True, off=True) for key in metrics),
     ]
 
 
-def leaderboard(studies: Sequence[Study]) -> list[Row]:
+def leaderboard(studies: Sequence[Study]) -> list[TrialRow]:
     """Return all trials, the best value first, trials without a value last.
 
     Replicates of one setting share one row, with the mean of the replicates that finished.
@@ -101,7 +104,7 @@ def leaderboard(studies: Sequence[Study]) -> list[Row]:
     return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
 
 
-def about(row: Row, columns: Sequence[Column]) -> str:
+def about(row: TrialRow, columns: Sequence[TrialColumn]) -> str:
     """Return what a chart shows of a trial under the pointer: its name, state, parameters and value, a line each."""
     facts = [(column.heading, row.shown.get(column.key, "")) for column in columns if column.key.startswith(PARAMETER)]
     facts.append((columns[1].heading, row.shown["value"]))
@@ -110,21 +113,21 @@ def about(row: Row, columns: Sequence[Column]) -> str:
     return "<br>".join([f"<b>{name}</b>", *map(plain, lines)])
 
 
-def _row(study: Study, trial: Trial) -> Row:
+def _row(study: Study, trial: Trial) -> TrialRow:
     point = study.points[trial.id]
-    values = _metrics(trial)
+    values, name = _metrics(trial), f"{study.label} {trial.number:04d}"
     sort: dict[str, Any] = {
-        "trial": study.name_of(trial),
+        "trial": name,
         "value": study.value_of(trial),
         "state": point.state.value,
         "epochs": trial.last_epoch,
         "epochs_to_95": trial.epochs_to_95(),
         "seconds": round(trial.seconds, 3),
-        **{PARAMETER + name: value if _is_number(value) else str(value) for name, value in trial.params.items()},
+        **{PARAMETER + key: value if _is_number(value) else str(value) for key, value in trial.params.items()},
         **values,
     }
     shown = {
-        "trial": study.name_of(trial),
+        "trial": name,
         "value": metric_text(trial.metric, study.value_of(trial)) + _trainings(point),
         "state": point.state.value.replace("_", " "),
         "epochs": f"{trial.last_epoch} of {trial.total_epochs}",
@@ -134,7 +137,7 @@ def _row(study: Study, trial: Trial) -> Row:
         **{name: metric_text(name, value) for name, value in values.items()},
     }
     repeats = [*point.trainings[1:], *(repeat for repeat in study.repeats if repeat.candidate == trial.id)]
-    return Row(trial.id, sort, shown, point.state.value, study.label, _details(trial, repeats))
+    return TrialRow(trial.id, sort, shown, point.state.value, study.label, _details(trial, repeats))
 
 
 def _is_number(value: Any) -> bool:

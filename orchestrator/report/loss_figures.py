@@ -1,7 +1,7 @@
-"""Figures of losses: weight curves, COCOS statistics against retrieval metrics, learned hyper-parameters."""
+"""Figures of losses: weight curves, and COCOS statistics against retrieval metrics."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,27 +14,19 @@ from orchestrator.report.figures import (
     Option,
     Panel,
     axis,
-    colour,
     dots,
     hollow,
+    is_wide,
     line,
     log_axis,
     plain,
-    whole,
 )
-from orchestrator.report.space import rank_correlation
 from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
-from orchestrator.text.wording import metric_words, parameter_names, printed, setting_text
+from orchestrator.text.wording import BRIEF, metric_words, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
-LEARNED = "loss/"
-"""Start of the names of metrics that hold learned hyper-parameters."""
-DRAWN = 20
-"""Most trials of a study whose learned hyper-parameters are drawn; the best trials are drawn."""
-WIDE = 20
-"""Ratio of the largest to the smallest count or learned value above which the axis is logarithmic."""
 COUNTED = "in the counted epoch:<br>%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
 """Hover text of a trial's COCOS statistic beside the metric."""
 TRIPLET: tuple[str, dict[str, Any]] = ("triplet", {"margin": 0.2})
@@ -49,17 +41,6 @@ _AXES = {
     "positive": "similarity of the positive, s⁺",
     "negative": "similarity of the negative, ŝ",
 }
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """A loss whose weight curve is drawn, with its label and the style of its line."""
-
-    name: str
-    words: str
-    loss: str
-    parameters: Mapping[str, Any]
-    style: Json
 
 
 def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]]) -> Figure:
@@ -109,19 +90,6 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
     )
 
 
-def learned_figure(studies: Sequence[Study]) -> Figure:
-    """Return each learned hyper-parameter over the epochs, a line for each trial, the leader of each study in bold."""
-    names = dict.fromkeys(_learned_names(studies))
-    titles = parameter_names(name.removeprefix(LEARNED) for name in names)
-    return Figure(
-        key="learned",
-        title="Learned hyper-parameters",
-        note=f"The value at the end of each epoch of a hyper-parameter that is trained with the model, of the best "
-        f"{DRAWN} trials of a study. The bold line is the study's leader.",
-        options=[Option(title, [_learned_panel(studies, LEARNED + name, title)]) for name, title in titles.items()],
-    )
-
-
 def counted(study: Study) -> Counted:
     """Return the trials of a study whose contributing samples were counted, each with the metrics of that epoch.
 
@@ -146,25 +114,22 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     leaders = _leaders([known[name] for name in ranked if name in known]) or leaders_of(studies)[:2]
     if not leaders:
         return []
+    several = len({study.name for study, _ in leaders}) < len(leaders)
+    names = [study.name_of(trial) if several else study.short_label for study, trial in leaders]
+    settings = [setting_text(trial.parameters_at_best, most=BRIEF) or "defaults" for _, trial in leaders]
     drawn = [
-        _Drawn(
-            study.name_of(trial) if len({study.name for study, _ in leaders}) < len(leaders) else study.label,
-            setting_text(trial.parameters_at_best) or "defaults",
-            study.loss,
-            trial.loss_parameters_at_best,
-            style,
-        )
-        for (study, trial), style in zip(leaders, _STYLES, strict=False)
+        (name, study.loss, trial.loss_parameters_at_best, style)
+        for name, (study, trial), style in zip(names, leaders, _STYLES, strict=False)
     ]
-    caption = "; ".join(f"{one.name}: {one.words}" for one in drawn)
-    drawn.append(_Drawn(f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}", "", *TRIPLET, _TRIPLET_STYLE))
+    triplet = f"{printed(TRIPLET[0])}, {setting_text(TRIPLET[1])}"
     traces: dict[str, list[Json]] = {}
-    for one in drawn:
-        for of, weights in weight_curves(one.loss, one.parameters).items():
-            traces.setdefault(of, []).append(_weight_line(one, *of_peak(weights)))
+    for name, loss, parameters, style in [*drawn, (triplet, *TRIPLET, _TRIPLET_STYLE)]:
+        for of, weights in weight_curves(loss, parameters).items():
+            traces.setdefault(of, []).append(_weight_line(name, style, *of_peak(weights)))
     for of in {"positive", "negative"} & set(traces):
         # While its hinge is active, the triplet loss gives positives and negatives weight 1 at any similarity.
-        traces[of].append(_weight_line(drawn[-1], np.ones_like(POINTS), 1.0))
+        traces[of].append(_weight_line(triplet, _TRIPLET_STYLE, np.ones_like(POINTS), 1.0))
+    caption = "; ".join(f"{name}: {setting}" for name, setting in zip(names, settings, strict=True))
     panels = [Panel("", traces[of], _weight_axes(of)) for of in _AXES if of in traces]
     return [replace(panels[0], caption=caption), *panels[1:]]
 
@@ -175,9 +140,9 @@ def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]
     return [*ranked[:2], *(others[:1] if ranked[1:2] and ranked[1][0].loss == ranked[0][0].loss else [])]
 
 
-def _weight_line(drawn: _Drawn, weights: np.ndarray, peak: float) -> Json:
-    about: Json = {"name": plain(drawn.name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
-    return line(POINTS.round(3).tolist(), weights.round(4).tolist(), **drawn.style, **about)
+def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Json:
+    about: Json = {"name": plain(name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
+    return line(POINTS.round(3).tolist(), weights.round(4).tolist(), **style, **about)
 
 
 def _weight_axes(of: str) -> Json:
@@ -214,42 +179,21 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
     caption = " · ".join(part for part in parts if part)
     title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
     counts = [count for count, _ in pairs]
-    horizontal = log_axis(title, counts) if counts and _is_wide(counts) else axis(title)
+    horizontal = log_axis(title, counts) if is_wide(counts) else axis(title)
     return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(metric_words(metric))})
 
 
-def _is_wide(values: Sequence[float]) -> bool:
-    """Say whether values need a logarithmic axis, on which 0 has no place."""
-    return min(values) > 0 and max(values) > WIDE * min(values)
+def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
+    """Return Spearman's correlation with mean ranks for ties; ``None`` below three pairs or for constant values."""
+    a, b = _ranks(x), _ranks(y)
+    if len(a) < 3 or a.std() == 0 or b.std() == 0:
+        return None
+    return float(np.corrcoef(a, b)[0, 1])
 
 
-def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
-    """Yield the name of each metric that holds a learned hyper-parameter, once for each trial."""
-    # All epochs of a trial have equal names, so only one epoch is read: reading all of a long journal takes long.
-    epochs = (trial.epochs[trial.last_epoch] for study in studies for trial in study.valued)
-    return (name for metrics in epochs for name in metrics if name.startswith(LEARNED))
-
-
-def _learned_panel(studies: Sequence[Study], name: str, title: str) -> Panel:
-    traces: list[Json] = []
-    for study in studies:
-        having = [trial for trial in study.valued if any(name in metrics for metrics in trial.epochs.values())]
-        best = sorted(having, key=lambda trial: -(trial.best_value or 0.0))[:DRAWN]
-        leader = study.leader if study.leader in best else next(iter(best), None)
-        # The leader is drawn last, so that no other line hides it.
-        for trial in sorted(best[::-1], key=lambda trial: trial is leader):
-            epochs = [epoch for epoch in sorted(trial.epochs) if name in trial.epochs[epoch]]
-            about: Json = {
-                "name": plain(study.label),
-                "legendgroup": study.name,
-                "showlegend": trial is leader,
-                "text": [plain(trial.id)] * len(epochs),
-                "hovertemplate": f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>",
-                "opacity": 1.0 if trial is leader else 0.45,
-            }
-            values = [trial.epochs[epoch][name] for epoch in epochs]
-            traces.append(line(epochs, values, color=colour(study), width=3 if trial is leader else 1, **about))
-    values = [value for trace in traces for value in trace["y"]]
-    vertical = log_axis(title, values) if _is_wide(values) else axis(title)
-    last = max(epoch for trace in traces for epoch in trace["x"])
-    return Panel("", traces, {"xaxis": whole("epoch", last), "yaxis": vertical})
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    """Return ranks from 1; equal values share the mean of their ranks."""
+    array = np.asarray(values, dtype=float)
+    _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts - 1) / 2)[inverse]

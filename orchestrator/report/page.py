@@ -5,9 +5,9 @@ This module does not draw, read files or write HTML.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import PurePath
 from typing import Any
 
@@ -15,28 +15,25 @@ import yaml
 
 from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.report.cost import Fact, cost_facts, cost_figure
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.figures import Figure
-from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
-from orchestrator.report.loss_figures import cocos_figure, learned_figure, weight_figure
+from orchestrator.report.leaderboard import TrialColumn, TrialRow, columns, leaderboard
+from orchestrator.report.loss_figures import cocos_figure, weight_figure
 from orchestrator.report.queries import Queries
-from orchestrator.report.query_comparison import ComparedQueries
 from orchestrator.report.search_figures import (
     budget_figure,
     early_figure,
     front_figure,
-    incumbent_figure,
     learning_curves,
     over_trials,
-    race_figure,
 )
 from orchestrator.report.space_figures import space_figures
-from orchestrator.report.studies import Study, names_of, studies_of
+from orchestrator.report.studies import Study, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, chance_of
-from orchestrator.text.values import count_text
+from orchestrator.text.values import count_text, duration_text
 from orchestrator.text.wording import metric_meaning, metric_name, printed
+from orchestrator.views.html import Fact
 
 CAVEATS = "caveats"
 """Key of the answer that qualifies a dataset's results."""
@@ -61,9 +58,9 @@ class Page:
         facts: Numbers of trials, of trainings that confirm, and of openings of the test split.
         answers: Dataset -> its answers, in the order of the page; first, under an empty name, those over all datasets.
         drawn_beside: Keys of the figures that stand beside the only answer that needs them.
-        figures: Figures by key; empty on a live page, which requests each figure when it is needed.
-        queries: Retrievals of the winner of each dataset, or the reason for missing retrievals.
-        compared: The winner of each confirmed dataset and the best candidate of another loss, query by query.
+        makers: Key of a figure -> function that makes the figure, in the order of the page; a live page requests each
+            figure when it is needed, because to make all takes most of the time.
+        queries: The winner of each confirmed dataset beside another candidate, and the answers of each winner.
         runs: The runs of the trials in MLflow, if they are known.
     """
 
@@ -75,45 +72,44 @@ class Page:
     facts: list[Fact]
     answers: Mapping[str, Sequence[Answer]]
     drawn_beside: Sequence[str]
-    columns: list[Column]
-    rows: list[Row]
-    figures: dict[str, Figure]
+    columns: list[TrialColumn]
+    rows: list[TrialRow]
+    makers: Mapping[str, Callable[[], Figure]]
     queries: list[Queries]
-    compared: list[ComparedQueries]
     cost: list[Fact]
     experiment: str
     digests: Mapping[str, str]
     versions: Mapping[str, str]
     runs: TrackedRuns | None
 
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """All figures by key; a figure without data has no options."""
+        return {key: make() for key, make in self.makers.items()}
+
 
 def build_page(
     history: History,
     *,
     queries: Sequence[Queries] = (),
-    compared: Sequence[ComparedQueries] = (),
     unended: str = "not ended",
     runs: TrackedRuns | None = None,
-    drawn: bool = True,
 ) -> Page:
     """Return the page of an experiment in any state.
 
     Args:
         history: History of the experiment.
         queries: See ``Page``.
-        compared: See ``Page``; with the ids of the trials, which the page replaces by their names on the page.
         unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
         runs: The runs of the trials in MLflow, if they are known.
-        drawn: Whether to make the figures, which takes most of the time.
     """
     studies, summary = studies_of(history), Summary(history)
-    names, trials = names_of(studies), list(history.trials.values())
+    trials = list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
     further = [goal.metric for goal in summary.objectives[1:]] if history.experiment else []
     newest = history.spending.newest
     chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
-    makers, rows = figure_makers(summary, studies) if drawn else {}, leaderboard(studies)
-    answers = _answers(summary)
+    rows, answers = leaderboard(studies), _answers(summary)
     return Page(
         name=history.experiment.name or "experiment",
         description=" ".join(history.experiment.description.split()),
@@ -125,10 +121,9 @@ def build_page(
         drawn_beside=_drawn_beside(answers),
         columns=columns(metric, further, rows),
         rows=rows,
-        figures={key: make() for key, make in makers.items()},
+        makers=_figure_makers(summary, studies),
         queries=list(queries),
-        compared=[replace(both, first=names[both.first], second=names[both.second]) for both in compared],
-        cost=cost_facts(trials, history.experiment.gpus),
+        cost=_cost(trials, history.experiment.gpus),
         # In ASCII, safe_dump escapes all characters that could not be seen.
         experiment=yaml.safe_dump(_plain(history.experiment.values), sort_keys=False, allow_unicode=False, width=100),
         digests=dict(history.data),
@@ -137,9 +132,8 @@ def build_page(
     )
 
 
-def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Callable[[], Figure]]:
-    """Return key of a figure -> function that makes the figure, in the order of the page."""
-    names, begun = names_of(studies), bool(summary.history.experiment)
+def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Callable[[], Figure]]:
+    begun = bool(summary.history.experiment)
     ranked = {
         PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]
         for dataset, verdict in summary.verdicts.items()
@@ -150,17 +144,12 @@ def figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Calla
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
         "budget": lambda: budget_figure(summary.equal_budget if begun else {}, studies),
-        "incumbents": lambda: incumbent_figure(summary.optimism if begun else {}),
-        "race": lambda: race_figure(summary.races, summary.history.metric if begun else "val/rsum", names),
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],
-        "effects": lambda: space()["effects"],
         "slices": lambda: space()["slices"],
         "contours": lambda: space()["contours"],
         "weights": lambda: weight_figure(studies, ranked),
-        "learned": lambda: learned_figure(studies),
         "cocos": lambda: cocos_figure(studies),
-        "spent": lambda: cost_figure(studies),
     }
 
 
@@ -191,6 +180,40 @@ def _facts(history: History) -> list[Fact]:
     times = ", ".join(f"{printed(name)}: {count}" for name, count in history.test_openings.items())
     openings = str(sum(history.test_openings.values()))
     return [*facts, ("Test opened", openings, times or "val alone was used to choose")]
+
+
+def _cost(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
+    """Return trial time, GPU hours, epochs, elapsed time, the time that early stopping saved, and retries.
+
+    Args:
+        trials: All trials of the experiment.
+        gpus: GPUs of a trial, > 0; ``None`` if a trial has no GPU, or if the share is not known.
+    """
+    seconds = sum(trial.seconds for trial in trials)
+    facts: list[Fact] = [
+        ("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")
+    ]
+    if gpus is not None:
+        facts.append(("GPU hours", f"{seconds * gpus / 3600:,.2f}", f"{gpus:g} of a GPU a trial"))
+    facts.append(("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))
+    times = [time for trial in trials for time in (trial.created_after, trial.ended_after) if time is not None]
+    if times:
+        note = "first trial created to last one ended, without the time between two starts"
+        facts.append(("Elapsed", duration_text(max(times) - min(times)), note))
+    saved = sum(map(_saved, trials))
+    if saved:
+        facts.append(("Early stopping saved", duration_text(saved), "epochs not trained, at the trials' own speed"))
+    retries = sum(trial.retries for trial in trials)
+    if retries:
+        facts.append(("Retries", f"{retries:,}", "after an error; their lost epochs are not in the trial time"))
+    return facts
+
+
+def _saved(trial: Trial) -> float:
+    """Return the seconds of the epochs that an early stop left out."""
+    if trial.state is not TrialState.STOPPED_EARLY or not trial.epochs:
+        return 0.0
+    return max(0, trial.total_epochs - trial.last_epoch) * trial.seconds / len(trial.epochs)
 
 
 def _versions(environment: Mapping[str, Any]) -> dict[str, str]:

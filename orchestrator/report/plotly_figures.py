@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
 from orchestrator.report.figures import ABOUT, Figure, Json, Panel, plain
 from orchestrator.report.leaderboard import about
 from orchestrator.report.page import build_page
+from orchestrator.views.html import stylesheet
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
@@ -25,7 +25,7 @@ def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
     colon, such as ``curves: nt_xent``.
     """
     page = build_page(history)
-    trials = {plain(row.id): about(row, page.columns) for row in page.rows}
+    trials = {row.id: about(row, page.columns) for row in page.rows}
     return {
         name: _figure(f"{figure.title}: {panel.caption}" if panel.caption else figure.title, panel, figure, trials)
         for figure in page.figures.values()
@@ -76,5 +76,5 @@ def _painted(value: Any) -> Any:
 @cache
 def light_colours() -> dict[str, str]:
     """Return name in the stylesheet -> light colour of the page in Plotly's notation."""
-    style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
-    return {name: _RGB.sub(r"rgba(\1,\2,\3,\4)", colour.strip()) for name, colour in _PROPERTY.findall(style)}
+    colours = _PROPERTY.findall(stylesheet())
+    return {name: _RGB.sub(r"rgba(\1,\2,\3,\4)", colour.strip()) for name, colour in colours}

@@ -1,25 +1,42 @@
-"""Ten queries in each direction, with the retrievals of a checkpoint."""
+"""Queries with their answers, as the pages show them: of the winner, of two candidates side by side, of one question.
+
+A winner is asked ten queries in each direction. Two candidates are compared by the ranks that were kept when the test
+split was evaluated. ``orchestrator retrieve --html`` writes a page about one query.
+"""
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage
+from orchestrator.results.answer import Column, Table
+from orchestrator.results.candidates import Comparison, DatasetVerdict
+from orchestrator.results.trial_comparison import compare_queries
+from orchestrator.text.values import count_text
+from orchestrator.text.wording import printed
+from orchestrator.views.html import policy, stylesheet, templates, theme
 from trainables.data.pictures import find_image, image_folders, link_problem
 from trainables.errors import DataError
+from trainables.files import write_whole
+from trainables.ranks import Ranks
 
 if TYPE_CHECKING:
     from trainables.data.dataset import Dataset, Split
     from trainables.data.source import Source
+    from trainables.serving.retriever import Match
 
 QUERIES, ANSWERS = 10, 5
 SIDE = 168
 """Longer side of an embedded image in pixels; twice the image's size on the page."""
 QUALITY = 72
+
+WAYS = ("An image queries captions", "A caption queries images")
 
 
 @dataclass(frozen=True)
@@ -30,12 +47,15 @@ class Item:
         text: The caption, or the source's name of the image.
         image: JPEG as a data URI; empty for a caption, and if the image file is missing.
         score: Similarity to the query; ``None`` for the query itself.
+        correct: Whether the item belongs to the query; ``None`` where this is not known.
+        captions: Captions that are shown below an image.
     """
 
     text: str
     image: str = ""
     score: float | None = None
-    correct: bool = False
+    correct: bool | None = None
+    captions: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -43,28 +63,31 @@ class Query:
     """A query and its first answers.
 
     Attributes:
-        rank: Rank of the first right answer, from 1, in the whole split; ties count against it.
+        ranks: ``first right answer``, or the name of a candidate -> rank of the first right answer, from 1, in the
+            whole split; ties count against it.
     """
 
     query: Item
-    rank: int
-    answers: list[Item]
+    ranks: Mapping[str, float]
+    answers: Sequence[Item]
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Retrievals of one checkpoint.
+    """Queries of one model, or of two models that are compared.
 
     Attributes:
-        note: Reason for missing retrievals or pictures.
-        i2t: Images that query captions.
-        t2i: Captions that query images.
+        note: What the queries rest on, and the reason for missing answers or pictures.
+        table: How many queries two models find; ``None`` for one model.
+        groups: Heading -> queries.
+        folded: Whether a reader opens the groups.
     """
 
     title: str = ""
     note: str = ""
-    i2t: list[Query] = field(default_factory=list)
-    t2i: list[Query] = field(default_factory=list)
+    table: Table | None = None
+    groups: Mapping[str, Sequence[Query]] = field(default_factory=dict)
+    folded: bool = False
 
 
 def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *, device: str = "auto") -> Queries:
@@ -98,86 +121,72 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
         asked_images, asked_captions = (_spread(len(each)) for each in everything)
         of_images = scores.between(torch.tensor(asked_images), everything[1]).cpu().numpy()
         of_captions = scores.between(everything[0], torch.tensor(asked_captions)).T.cpu().numpy()
-    pictures = Pictures(part, source)
-    return Queries(
-        title=f"{data.name} {split}",
-        note="" if pictures.found() else f"The image files of {data.name} {split} were not found; names are shown.",
-        i2t=_image_queries(dict(zip(asked_images, of_images, strict=True)), part, pictures),
-        t2i=_caption_queries(dict(zip(asked_captions, of_captions, strict=True)), part, pictures),
-    )
+    shown = _Shown(part, Pictures(source))
+    missing = "" if shown.pictures.find(part.filenames[0]) else "The image files were not found; names are shown."
+    owners, images = part.image_of_caption, np.arange(len(part.image_ids))
+    i2t = [
+        _answered(shown.image(image), scores, owners == image, shown.caption)
+        for image, scores in zip(asked_images, of_images, strict=True)
+    ]
+    t2i = [
+        _answered(shown.caption(caption), scores, images == owners[caption], shown.image)
+        for caption, scores in zip(asked_captions, of_captions, strict=True)
+    ]
+    return Queries(f"{data.name} {split}", missing, groups=dict(zip(WAYS, (i2t, t2i), strict=True)))
 
 
 class Pictures:
-    """The images of a split as small data URIs, looked up in the dataset's folder and the folders in it."""
-
-    def __init__(self, split: "Split", source: "Source") -> None:
-        self._split, self._source = split, source
-        self._folders = image_folders(source.folder)
-        self._made: dict[int, str] = {}
-
-    def item(self, image: int, score: float | None = None, correct: bool = False) -> Item:
-        """Return an image of the split as an item."""
-        if image not in self._made:
-            self._made[image] = embedded_picture(self._split.filenames[image], self._folders, self._source)
-        return Item(str(self._split.image_ids[image]), self._made[image], score, correct)
-
-    def found(self) -> bool:
-        """Say whether the first image's file is there."""
-        return self._path(0) is not None
-
-    def _path(self, image: int) -> Path | None:
-        return _find(self._split.filenames[image], self._folders, self._source)
-
-
-def embedded_picture(filename: str, folders: Sequence[Path], source: "Source") -> str:
-    """Return an image file of a dataset as a small data URI; empty if the file is missing.
+    """The image files of a dataset as small data URIs, looked up in the dataset's folder and the folders in it.
 
     Args:
-        filename: Name of the image in the dataset.
-        folders: Folders in which image files of the dataset may lie.
-        source: The dataset; a link that leads out of its roots is not followed.
+        source: The dataset; a link that leads out of its roots is not followed. ``None`` has no pictures.
     """
-    path = _find(filename, folders, source)
-    return _data_uri(path) if path else ""
+
+    def __init__(self, source: "Source | None") -> None:
+        self._source = source
+        self._folders = [] if source is None else image_folders(source.folder)
+        self._made: dict[str, str] = {}
+
+    def __call__(self, filename: str) -> str:
+        """Return an image file by its name in the dataset; empty if the file is missing."""
+        if filename not in self._made:
+            path = self.find(filename)
+            self._made[filename] = _data_uri(path) if path else ""
+        return self._made[filename]
+
+    def find(self, filename: str) -> Path | None:
+        """Return the path of an image file; ``None`` if the file is missing."""
+        path = find_image(self._folders, filename) if filename and self._source is not None else None
+        return None if path is None or link_problem(path, self._source.roots) else path  # type: ignore[union-attr]
 
 
-def _find(filename: str, folders: Sequence[Path], source: "Source") -> Path | None:
-    path = find_image(folders, filename)
-    return None if path is None or link_problem(path, source.roots) else path
+@dataclass(frozen=True)
+class _Shown:
+    """The images and captions of a split as items, by their places in the split."""
+
+    split: "Split"
+    pictures: Pictures
+
+    def image(self, place: int, score: float | None = None, correct: bool | None = None) -> Item:
+        name = self.split.filenames[place]
+        return Item(str(self.split.image_ids[place]), self.pictures(name), score, correct)
+
+    def caption(self, place: int, score: float | None = None, correct: bool | None = None) -> Item:
+        return Item(self.split.captions[place], "", score, correct)
 
 
-def _image_queries(asked: Mapping[int, np.ndarray], split: "Split", pictures: Pictures) -> list[Query]:
-    """Return the answers to images; ``asked`` maps each query to the scores of all captions."""
-    found = []
-    for image, scores in asked.items():
-        correct = split.image_of_caption == image
-        answers = [Item(split.captions[int(c)], "", float(scores[c]), bool(correct[c])) for c in _best(scores)]
-        found.append(Query(pictures.item(image), _rank(scores, correct), answers))
-    return found
-
-
-def _caption_queries(asked: Mapping[int, np.ndarray], split: "Split", pictures: Pictures) -> list[Query]:
-    """Return the answers to captions; ``asked`` maps each query to the scores of all images."""
-    found = []
-    for caption, scores in asked.items():
-        correct = np.arange(len(scores)) == split.image_of_caption[caption]
-        answers = [pictures.item(int(i), float(scores[i]), bool(correct[i])) for i in _best(scores)]
-        found.append(Query(Item(split.captions[caption]), _rank(scores, correct), answers))
-    return found
+def _answered(query: Item, scores: np.ndarray, correct: np.ndarray, item: Callable[[int, float, bool], Item]) -> Query:
+    """Return the answers with the highest scores; ``correct`` says which candidates belong to the query."""
+    best = np.argsort(-scores, kind="stable")[:ANSWERS]
+    # Ties with wrong candidates rank against the query.
+    rank = 1 + int((scores[~correct] >= scores[correct].max()).sum())
+    answers = [item(int(place), float(scores[place]), bool(correct[place])) for place in best]
+    return Query(query, {"first right answer": rank}, answers)
 
 
 def _spread(count: int) -> list[int]:
     """Return up to ``QUERIES`` positions, evenly spaced from the first on."""
     return [place * count // min(QUERIES, count) for place in range(min(QUERIES, count))]
-
-
-def _best(scores: np.ndarray) -> np.ndarray:
-    return np.argsort(-scores, kind="stable")[:ANSWERS]
-
-
-def _rank(scores: np.ndarray, correct: np.ndarray) -> int:
-    """Return the rank of the best correct candidate; ties with wrong candidates rank against it."""
-    return 1 + int((scores[~correct] >= scores[correct].max()).sum())
 
 
 def _data_uri(path: Path) -> str:
@@ -194,3 +203,126 @@ def _data_uri(path: Path) -> str:
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=QUALITY, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def compared_queries(
+    history: History, verdict: DatasetVerdict, names: Mapping[str, str], data: "tuple[Split, Source] | str"
+) -> Queries | None:
+    """Return the comparison of the winner with another candidate; ``None`` without another candidate.
+
+    The other candidate is the best candidate of another loss, or else the runner-up.
+
+    Args:
+        history: History of the experiment.
+        verdict: Verdict of the confirmation of a dataset.
+        names: Id of a trial -> its name on the page.
+        data: The test split of the dataset and the source of its image files; or a sentence, which may be empty, about
+            why the page has no pictures and captions.
+    """
+    opponent = _opponent(verdict)
+    if verdict.winner is None or opponent is None:
+        return None
+    ids = verdict.winner.candidate.label, opponent.label
+    first, second = (names[label] for label in ids)
+    title = f"{printed(verdict.dataset)}: {first} beside {second}, query by query"
+    ranks = [_ranks(history, label) for label in ids]
+    if not all(ranks) or not all(one.has_queries_of(ranks[0][0]) for runs in ranks for one in runs):
+        return Queries(title, "The ranks of the queries were not kept when the test split was evaluated.")
+    seeds = " and ".join(dict.fromkeys(count_text(len(runs), "seed") for runs in ranks))
+    note, both = f"A rank is the median over {seeds} of the two candidates.", compare_queries(*ranks)
+    columns = (
+        Column("query", "query"),
+        Column("depth", "right answer among the first", "count"),
+        Column("both", "both", "count"),
+        Column("first", f"only {first}", "count"),
+        Column("second", f"only {second}", "count"),
+        Column("neither", "neither", "count"),
+    )
+    rows = tuple(
+        (way, *counts)
+        for way, direction in zip(("an image", "a caption"), both, strict=True)
+        for counts in direction.found
+    )
+    compared = Queries(title, note, Table(columns, rows), folded=True)
+    if not isinstance(data, str) and ranks[0][0].queries != data[0].queries_digest():
+        data = "The data have other queries now, so pictures and captions are not shown."
+    if isinstance(data, str):
+        return replace(compared, note=f"{note} {data}".strip())
+    shown = _Shown(data[0], Pictures(data[1]))
+    groups = {
+        f"{way}: {leader} is ahead by most": [
+            _pair(query, {first: of_first, second: of_second}, shown, way) for query, of_first, of_second in leads
+        ]
+        for way, direction in zip(WAYS, both, strict=True)
+        for leader, leads in ((first, direction.gained), (second, direction.lost))
+        if leads
+    }
+    return replace(compared, groups=groups)
+
+
+def _opponent(verdict: DatasetVerdict) -> Comparison | None:
+    """Return the comparison with the best candidate of another loss, or else with the runner-up."""
+    winner = verdict.winner
+    losses = {one.candidate.label: one.candidate.loss for one in verdict.standings}
+    others = [one for one in verdict.comparisons if winner and losses[one.label] != winner.candidate.loss]
+    return next(iter([*others, *verdict.comparisons]), None)
+
+
+def _ranks(history: History, candidate: str) -> list[Ranks]:
+    """Return the kept ranks of a candidate's seeds."""
+    trials = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == candidate]
+    return [Ranks.from_text(history.test_ranks[trial.id]) for trial in trials if trial.id in history.test_ranks]
+
+
+def _pair(number: int, ranks: Mapping[str, float], shown: _Shown, way: str) -> Query:
+    """Return a query with the image or a caption that belongs to it; ``number`` is the query's place in the split."""
+    owners = shown.split.image_of_caption
+    if way == WAYS[0]:
+        return Query(shown.image(number), ranks, [shown.caption(int((owners == number).argmax()), correct=True)])
+    return Query(shown.caption(number), ranks, [shown.image(int(owners[number]), correct=True)])
+
+
+def find_pictures(dataset: str, data_root: Path) -> tuple[Pictures, str]:
+    """Return the pictures of a dataset, and the reason if its data are missing."""
+    from trainables.data.source import find_source
+
+    try:
+        return Pictures(find_source(dataset, data_root)), ""
+    except DataError as error:
+        return Pictures(None), f"The page has no pictures: {str(error).splitlines()[0]}"
+
+
+def retrieved_items(
+    answers: "Iterable[Match]", captions: Mapping[str, Sequence[str]], picture: Callable[[str], str]
+) -> list[Item]:
+    """Return the answers of a retriever with their pictures.
+
+    Args:
+        answers: Answers, the best first.
+        captions: Image -> its captions; empty if the answers are captions.
+        picture: File name -> data URI, which may be empty.
+    """
+    return [
+        Item(
+            " · ".join(dict.fromkeys(filter(None, (answer.image, answer.filename)))),
+            picture(answer.filename),
+            answer.score,
+            captions=captions.get(answer.image, ()) or [answer.caption],
+        )
+        for answer in answers
+    ]
+
+
+def write_retrieved(model: str, query: Item, notes: Sequence[str], items: Sequence[Item], path: Path) -> None:
+    """Write the answers to one query as a page, whole, or not at all; every string is escaped.
+
+    Args:
+        model: Name and version of the queried model.
+        query: The caption, or the image.
+        notes: Cautions about the answers, and the reason for missing pictures.
+        items: The answers, the best first.
+        path: The file.
+    """
+    scripts, template = [theme()], templates("report").get_template("retrieved.html.j2")
+    values = {"model": model, "query": query, "notes": notes, "items": items}
+    write_whole(path, template.render(policy=policy(scripts), style=stylesheet("report"), scripts=scripts, **values))

@@ -1,6 +1,6 @@
-"""Figures of the search: values over trials and epochs, losses at equal budgets, fresh seeds, and Pareto fronts."""
+"""Figures of the search: values over trials and epochs, losses at equal budgets, and Pareto fronts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -24,19 +24,22 @@ from orchestrator.report.figures import (
     dash,
     dots,
     hollow,
+    is_wide,
     line,
+    log_axis,
     plain,
     shade,
     whole,
 )
-from orchestrator.report.studies import Study, best_studies, by_dataset, leaders_of
+from orchestrator.report.studies import Study, best_studies, by_dataset
 from orchestrator.results.analyses import RANKED, goals_of, loss_names, pareto_fronts, rank_correlations
 from orchestrator.results.equal_budget import UNITS
-from orchestrator.results.race import Race
-from orchestrator.text.wording import metric_words, printed
+from orchestrator.text.wording import metric_words, parameter_names, printed
 
 NAMED = 10
 """Learning curves that are drawn of a study with more than ``MANY`` trials, beside the quantiles of all."""
+LEARNED = "loss/"
+"""Start of the names of metrics that hold learned hyper-parameters."""
 FEW = 30
 """Most trials of a dataset for which the chart shown first has all curves."""
 
@@ -56,13 +59,13 @@ def over_trials(studies: Sequence[Study]) -> Figure:
 def learning_curves(studies: Sequence[Study]) -> Figure:
     """Return the metric over epochs: the leaders beside each other, then each study with its trials."""
     first = [option for dataset, group in by_dataset(studies).items() for option in _options_of_dataset(dataset, group)]
-    each = [Option(study.label, [_curves(study)]) for study in best_studies(studies) if study.valued]
+    each = [option for study in best_studies(studies) if study.valued for option in _options_of_study(study)]
     return Figure(
         key="curves",
         title="Learning curves",
         note=f"Up to {FEW} trials of a dataset are drawn together, the leaders in bold. Of a study with more than "
         f"{MANY} trials the best {NAMED} are drawn; the bands hold the middle half and nine tenths of all its trials "
-        "that reached an epoch.",
+        "that reached an epoch. A hyper-parameter that is trained with the model has curves of its own.",
         options=first + each,
     )
 
@@ -103,39 +106,6 @@ def budget_figure(budgets: Mapping[str, Json], studies: Sequence[Study]) -> Figu
             for dataset, budget in budgets.items()
             for unit in UNITS
             if all(loss[unit][-1] > 0 for loss in budget["losses"])
-        ],
-    )
-
-
-def incumbent_figure(searches: Mapping[str, Json]) -> Figure:
-    """Return the value of the search's leader over the search, beside the values that fresh seeds confirmed."""
-    return Figure(
-        key="incumbents",
-        title="Optimism of the search",
-        note="The line is the highest value so far. A dot is the mean of a leader's trainings with fresh seeds; its "
-        "distance to the line is what being picked for the highest value added.",
-        options=[
-            Option(printed(dataset), [_incumbents(search)])
-            for dataset, search in searches.items()
-            if any(incumbent["confirmed"] is not None for incumbent in search["incumbents"])
-        ],
-    )
-
-
-def race_figure(races: Mapping[str, Race], metric: str, names: Mapping[str, str]) -> Figure:
-    """Return the means of the candidates of each race over its rounds.
-
-    Args:
-        races: Dataset -> its race.
-        metric: Metric on val that decides a race.
-        names: Id of a trial -> its name on the page.
-    """
-    return Figure(
-        key="race",
-        title="Rounds of the confirmation",
-        note="The mean of each candidate over its seeds so far; a line ends where its candidate gets no further seed.",
-        options=[
-            Option(printed(dataset), [_race(race, metric, names)]) for dataset, race in races.items() if race.rounds
         ],
     )
 
@@ -241,30 +211,52 @@ def _best(study: Study) -> Trial | None:
     return max(study.valued, key=lambda trial: trial.best_value or 0.0, default=None)
 
 
-def _curves(study: Study) -> Panel:
+def _options_of_study(study: Study) -> Iterator[Option]:
+    """Yield the curves of the metric of a study, and of each hyper-parameter that was trained with the model."""
     ranked = sorted(study.valued, key=lambda trial: -(trial.best_value or 0.0))
-    first = next((trial for _, trial in leaders_of([study])), ranked[0])
+    yield Option(study.label, [_curves(study, ranked, ranked[0].metric, axis(_metric([study])))])
+    # All epochs of a trial have equal names, so only one epoch is read: reading all of a long journal takes long.
+    epochs = [trial.epochs[trial.last_epoch] for trial in ranked]
+    learned = dict.fromkeys(name for metrics in epochs for name in metrics if name.startswith(LEARNED))
+    for name, words in parameter_names(name.removeprefix(LEARNED) for name in learned).items():
+        metric = LEARNED + name
+        having = [trial for trial, metrics in zip(ranked, epochs, strict=True) if metric in metrics]
+        values = [value for trial in having for _, value in _values(trial, metric)]
+        vertical = log_axis(words, values) if is_wide(values) else axis(words)
+        yield Option(f"{study.label}: {words}", [_curves(study, having, metric, vertical)])
+
+
+def _curves(study: Study, ranked: Sequence[Trial], metric: str, vertical: Json) -> Panel:
+    """Return the curves of a metric over the epochs of trials, the study's leader in bold and last."""
+    first = next((trial for trial in study.finished if trial in ranked), ranked[0])
     many = len(ranked) > MANY
     others = [trial for trial in (ranked[:NAMED] if many else ranked) if trial is not first]
-    traces = _bands(ranked) if many else []
-    traces += [_curve(trial, trial.id, "--faint", 1.2, showlegend=False) for trial in others]
-    return Panel("", [*traces, _curve(first, study.name_of(first), colour(study), 3)], _epoch_axes([study]))
+    traces = _bands(ranked, metric) if many else []
+    traces += [_curve(trial, trial.id, "--faint", 1.2, metric, showlegend=False) for trial in others]
+    bold = _curve(first, study.name_of(first), colour(study), 3, metric)
+    return Panel("", [*traces, bold], {**_epoch_axes([study]), "yaxis": vertical})
 
 
-def _curve(trial: Trial, name: str, color: str, width: float, **rest: Any) -> Json:
-    epochs = sorted(trial.epochs)
-    values = [trial.epochs[epoch][trial.metric] for epoch in epochs]
+def _values(trial: Trial, metric: str) -> list[tuple[int, float]]:
+    return [(epoch, trial.epochs[epoch][metric]) for epoch in sorted(trial.epochs) if metric in trial.epochs[epoch]]
+
+
+def _curve(trial: Trial, name: str, color: str, width: float, metric: str = "", **rest: Any) -> Json:
+    epochs, values = zip(*_values(trial, metric or trial.metric), strict=True)
     hover = f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>"
-    about: Json = {"name": plain(name), "text": [plain(trial.id)] * len(epochs), "hovertemplate": hover}
+    about: Json = {"name": plain(name), "text": [trial.id] * len(epochs), "hovertemplate": hover}
     return line(epochs, values, color=color, width=width, **about, **rest)
 
 
-def _bands(trials: Sequence[Trial]) -> list[Json]:
+def _bands(trials: Sequence[Trial], metric: str) -> list[Json]:
     """Return the 5-95 % and 25-75 % bands and the median over the trials that reached each epoch."""
-    epochs = sorted({epoch for trial in trials for epoch in trial.epochs})
-    reached = [[trial.epochs[epoch][trial.metric] for trial in trials if epoch in trial.epochs] for epoch in epochs]
-    quantiles = np.array([np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95]) for values in reached]).round(3).T
-    low, lower, median, upper, high = quantiles.tolist()
+    reached: dict[int, list[float]] = {}
+    for epoch, value in (pair for trial in trials for pair in _values(trial, metric)):
+        reached.setdefault(epoch, []).append(value)
+    epochs = sorted(reached)
+    shares = [0.05, 0.25, 0.5, 0.75, 0.95]
+    quantiles = np.array([np.quantile(reached[epoch], shares) for epoch in epochs])
+    low, lower, median, upper, high = quantiles.T.tolist()
     hover = "median<br>epoch %{x}: %{y:.4g}<extra></extra>"
     return [
         band(epochs, low, high, "--band1", name="nine tenths of the trials"),
@@ -329,48 +321,6 @@ def _band_and_line(loss: Json, unit: str, label: str, place: int) -> list[Json]:
     ]
 
 
-def _incumbents(search: Json) -> Panel:
-    leaders = search["incumbents"]
-    confirmed = [leader for leader in leaders if leader["confirmed"] is not None]
-    last = max(search["ended"], leaders[-1]["after"])
-    numbers = [*(leader["after"] for leader in leaders), last]
-    values = [*(leader["value"] for leader in leaders), leaders[-1]["value"]]
-    highest: Json = {"name": "highest value of the search", "hovertemplate": "%{y:.4g}<extra></extra>"}
-    seeds = "%{customdata[0]} fresh seeds, %{customdata[1]:.3g} less than in the search"
-    points = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "the leader with fresh seeds",
-        "x": [leader["after"] for leader in confirmed],
-        "y": [leader["confirmed"] for leader in confirmed],
-        "text": [plain(leader["trial"]) for leader in confirmed],
-        "customdata": [[leader["seeds"], leader["value"] - leader["confirmed"]] for leader in confirmed],
-        "hovertemplate": f"{ABOUT}<br>%{{y:.4g}} over {seeds}<extra></extra>",
-        "marker": {"color": "--c2", "size": 9},
-    }
-    steps = line(numbers, values, color="--c1", width=2.5, shape="hv", **highest)
-    return Panel(
-        "", [steps, points], {"xaxis": whole("ended trials", last), "yaxis": axis(metric_words(search["metric"]))}
-    )
-
-
-def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
-    traces = []
-    for place, label in enumerate(race.seeds):
-        means = {entry.seeds[label]: entry.means[label] for entry in race.rounds if label in entry.means}
-        name = plain(names.get(label, label))
-        about: Json = {
-            "name": name,
-            "mode": "lines+markers",
-            "text": [plain(label)] * len(means),
-            "hovertemplate": f"{ABOUT}<br>%{{x}} fresh seeds: %{{y:.4g}}<extra></extra>",
-            "marker": {"size": 8},
-        }
-        traces += [line(list(means), list(means.values()), color=shade(place), **about)] if means else []
-    most = max(race.seeds.values(), default=0)
-    return Panel("", traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {metric_words(metric)}")})
-
-
 Goal = tuple[str, str]
 """An objective: its metric, and ``maximize`` or ``minimize``."""
 
@@ -397,7 +347,7 @@ def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, mark
     about: Json = {
         "name": name,
         "mode": mode,
-        "text": [plain(point.first.id) for point in points],
+        "text": [point.first.id for point in points],
         "hovertemplate": f"{ABOUT}<br>{values}<extra></extra>",
         "marker": {"color": color, "symbol": marker, "size": 9},
     }

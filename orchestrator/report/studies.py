@@ -42,8 +42,8 @@ class Study:
     logs: Mapping[str, bool] = field(default_factory=dict)
 
     def name_of(self, trial: Trial) -> str:
-        """Return the name of a trial on the page: its id without the parts that all studies share."""
-        return f"{self.label} {trial.number:04d}"
+        """Return the name of a trial where its dataset is named beside it, such as ``NT-Xent 0003``."""
+        return f"{self.short_label} {trial.number:04d}"
 
     @cached_property
     def finished(self) -> list[Trial]:
@@ -112,7 +112,7 @@ def by_dataset(studies: Sequence[Study]) -> dict[str, list[Study]]:
 
 
 def names_of(studies: Sequence[Study]) -> dict[str, str]:
-    """Return id -> name on the page of each trial of the search."""
+    """Return id -> name of each trial of the search where its dataset is named beside it."""
     return {trial.id: study.name_of(trial) for study in studies for trial in study.trials}
 
 

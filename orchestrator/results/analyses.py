@@ -79,14 +79,14 @@ def edges_answer(dataset: str, data: Mapping[str, Sequence[Json]]) -> Answer | N
 
 
 def optimism_answer(dataset: str, found: Json | None, winner: str | None) -> Answer | None:
-    """Return the answer about the optimism of a search; ``None`` where its excess is not known.
+    """Return the answer about the optimism of a search; ``None`` without a confirmed candidate.
 
     Args:
         dataset: Name of the dataset.
         found: See ``optimism_of``.
         winner: Label of the winner, where there is a verdict.
     """
-    if found is None or found["excess"] is None:
+    if found is None:
         return None
     metric, unit = found["metric"], metric_words(found["metric"])
 
@@ -110,7 +110,6 @@ def optimism_answer(dataset: str, found: Json | None, winner: str | None) -> Ans
         headline,
         numbers={"excess": found["excess"]},
         notes=tuple(notes),
-        figure="incumbents",
         data=found,
     )
 
@@ -165,16 +164,16 @@ def equal_budget_answer(dataset: str, found: Json | None) -> Answer | None:
         gap = None if comparison is None else -comparison["difference"]
         share = None if comparison is None else comparison["probability"]
         rows.append((label, curve["model"], curve["loss"], names[label], curve["candidates"], *best, gap, share))
-    closest = min(found["comparisons"], key=lambda comparison: comparison["probability"], default=None)
-    headline, *notes = _comparison(closest, found, names) if closest else ("",)
+    closest = min(found["comparisons"], key=lambda comparison: comparison["probability"])
+    headline, *notes = _comparison(closest, found, names)
     notes.append("In brackets is the range of the best value in 8 of 10 draws of that many trials.")
     return Answer(
         "equal_budget",
         dataset,
         "Which loss at an equal budget?",
         headline,
-        closest=closest["other"] if closest else "",
-        numbers={} if closest is None else {name: closest[name] for name in ("difference", "probability", "trials")},
+        closest=closest["other"],
+        numbers={name: closest[name] for name in ("difference", "probability", "trials")},
         table=table_of(columns, rows),
         notes=tuple(notes),
         figure="budget",

@@ -335,14 +335,17 @@ def over_datasets(summary: Summary) -> list[Answer]:
 
 
 def _winners(summary: Summary) -> Answer:
+    metric = summary.history.metric
+    several = len({trial.config.loss for trial in summary.history.trials.values()}) > 1
     columns = [
         Column("dataset", "dataset"),
         Column("candidate", "candidate", hidden=True),
         Column("loss", "loss", hidden=True),
-        Column("name", "winner"),
+        Column("name", "loss"),
         Column("setting", "setting"),
-        Column("result", "mean", unit=summary.history.metric, shows="both"),
-        Column("lead", "lead over other losses", unit=summary.history.metric, signed=True, shows="both"),
+        Column("value", f"best {metric_words(metric)}", unit=metric),
+        Column("result", "mean", unit=metric, shows="both"),
+        Column("lead", "lead over other losses", unit=metric, signed=True, shows="both"),
         Column("verdict", "verdict"),
     ]
     rows: list[Sequence[Cell]] = []
@@ -353,19 +356,21 @@ def _winners(summary: Summary) -> Answer:
             table = answer.table
             cells = dict(zip((column.key for column in table.columns), table.rows[0], strict=True)) if table else {}
             known = (cells.get(key) for key in ("trial", "loss", "name", "setting"))
-            rows.append((printed(dataset), *known, cells.get("value"), None, answer.verdict))
+            rows.append((printed(dataset), *known, cells.get("value"), None, None, answer.verdict))
             continue
         winner, numbers = verdict.winner.candidate, answer.numbers
         difference = numbers.get("difference") if answer.key == WHICH_LOSS else None
         lead = None if difference is None else Quantity(difference, None, numbers.get("low"), numbers.get("high"))
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
-        about = (printed(dataset), winner.label, winner.loss, name, setting)
+        about = (printed(dataset), winner.label, winner.loss, name, setting, None)
         rows.append((*about, quantity_of(verdict.winner), lead, answer.verdict))
         place = printed(dataset) + ("" if answer.verdict == "better" else f" ({answer.verdict})")
-        said.setdefault(name, []).append(place)
+        brief = setting_text(winner.parameters, most=BRIEF)
+        said.setdefault(name if several or not brief else brief, []).append(place)
     winners = [f"{name} on {listed(places)}" for name, places in said.items()]
     headline = f"Winners: {'; '.join(winners)}." if winners else "No dataset has been confirmed yet."
-    return Answer(WINNERS, "", "Which loss wins on each dataset?", headline, table=table_of(columns, rows))
+    question = f"Which {'loss' if several else 'setting'} wins on each dataset?"
+    return Answer(WINNERS, "", question, headline, table=table_of(columns, rows))
 
 
 def _best_standings(verdict: DatasetVerdict) -> dict[str, Standing]:
@@ -443,7 +448,7 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
         Column("loss", "loss", hidden=True),
         Column("name", "loss"),
         Column("mean_rank", "mean rank", unit="rank", decimals=1),
-        *(Column(dataset, printed(dataset), unit="rank", decimals=1) for dataset in scores),
+        *(Column(dataset, printed(dataset), unit="rank", decimals=1, group="mean") for dataset in scores),
     ]
     rows: list[Sequence[Cell]] = [
         (loss, printed(loss), rank, *(values[loss] for values in scores.values())) for loss, rank in ranks.items()

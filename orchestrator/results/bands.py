@@ -385,8 +385,9 @@ def _effects(dataset: str, found: Sequence[Band]) -> Answer:
 
 
 def _effect_sentences(band: Band) -> Iterator[str]:
+    """Yield the largest effect, of which there may be none, and the coefficients without one; the table has all."""
     metric, name, loss = band.metric, metric_name(band.metric), printed(band.loss)
-    for parameter in band.matters:
+    for parameter in band.matters[:1]:
         size = _with_interval(band.changes[parameter], metric, f"{name}, 95 % CI")
         yield f"{loss}: {band.names[parameter]} changes the value by {size}, over its range."
     others = {name: band.changes[name].high or 0.0 for name in band.bounds if name not in band.matters}

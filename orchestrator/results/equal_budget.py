@@ -213,7 +213,7 @@ MOST_POINTS = 40
 
 
 def equal_budgets(history: History) -> dict[str, Json]:
-    """Return the comparison of losses of each dataset; a dataset is left out where no loss has ``FEWEST`` candidates.
+    """Return the comparison of losses of each dataset, where at least two losses have ``FEWEST`` candidates.
 
     Returns:
         Dataset -> ``metric``; ``hours_are``, ``GPU hours`` or ``trial hours`` where the GPUs of a trial are not known;
@@ -224,7 +224,7 @@ def equal_budgets(history: History) -> dict[str, Json]:
     found = {}
     for dataset, trials in _by_dataset(history).items():
         losses = searched_losses(trials, metric, gpus or 1.0)
-        if losses:
+        if len(losses) > 1:
             found[dataset] = {
                 "metric": metric,
                 "hours_are": GPU_HOURS if gpus else "trial hours",
@@ -301,10 +301,8 @@ def optimism_of(history: History) -> dict[str, Json]:
     """Return how much higher the values of each dataset's search are than with fresh seeds.
 
     Returns:
-        Dataset with a finished trial -> ``metric``; ``ended``, the number of ended trials; ``incumbents``, each trial
-        whose value was the highest so far when it ended, with the mean over its fresh seeds; ``candidates``, the
-        confirmed candidates that the search trained to their end, with both values; ``excess``, the mean difference of
-        the two, ``None`` without such a candidate.
+        Dataset -> ``metric``; ``candidates``, the confirmed candidates that the search trained to their end, at least
+        one, with both values; ``excess``, the mean difference of the two.
     """
     metric = history.metric
     values: dict[str, list[float]] = {}
@@ -313,36 +311,16 @@ def optimism_of(history: History) -> dict[str, Json]:
             values.setdefault(trial.candidate, []).append(_at_best(trial, metric))
     found = {}
     for dataset, trials in _by_dataset(history).items():
-        if incumbents := _incumbents(trials, metric, values):
-            # Published settings that the search stopped early are left out: with fresh seeds they are trained to their
-            # end, which alone makes their values higher.
-            candidates: list[Json] = [
-                {"trial": trial.id, "search": _at_best(trial, metric), "fresh": fmean(values[trial.id])}
-                for trial in trials
-                if trial.id in values and trial.best_epoch and trial.state is TrialState.FINISHED
-            ]
-            found[dataset] = {
-                "metric": metric,
-                "ended": sum(trial.has_ended for trial in trials),
-                "incumbents": incumbents,
-                "candidates": candidates,
-                "excess": fmean(one["search"] - one["fresh"] for one in candidates) if candidates else None,
-            }
-    return found
-
-
-def _incumbents(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, Sequence[float]]) -> list[Json]:
-    """Return the trials whose value was the highest so far when they ended, oldest first."""
-    ended = [trial for trial in trials if trial.has_ended]
-    found: list[Json] = []
-    for after, trial in enumerate(sorted(ended, key=lambda trial: (trial.ended_after or 0.0, trial.id)), start=1):
-        if trial.state is not TrialState.FINISHED:
-            continue
-        value = _at_best(trial, metric)
-        if not found or value > found[-1]["value"]:
-            fresh = confirmed.get(trial.id, ())
-            about = {"after": after, "trial": trial.id, "value": value}
-            found.append({**about, "confirmed": fmean(fresh) if fresh else None, "seeds": len(fresh)})
+        # Published settings that the search stopped early are left out: with fresh seeds they are trained to their
+        # end, which alone makes their values higher.
+        candidates: list[Json] = [
+            {"trial": trial.id, "search": _at_best(trial, metric), "fresh": fmean(values[trial.id])}
+            for trial in trials
+            if trial.id in values and trial.best_epoch and trial.state is TrialState.FINISHED
+        ]
+        if candidates:
+            excess = fmean(one["search"] - one["fresh"] for one in candidates)
+            found[dataset] = {"metric": metric, "candidates": candidates, "excess": excess}
     return found
 
 

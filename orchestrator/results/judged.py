@@ -20,7 +20,7 @@ from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.results.candidates import DatasetVerdict, Verdict, weakest
 from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.statistics import Sample
-from orchestrator.text.wording import number_text, share_text
+from orchestrator.text.wording import metric_words, number_text, share_text
 from trainables.judgements import TITLES
 from trainables.judgements.judged_metrics import (
     CONDENSED,
@@ -111,12 +111,13 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
     """
     if not judged:
         return None
-    columns = [
-        Column("source", "judgements"),
-        Column("metric", "metric"),
-        Column("difference", "lead", unit="map_r", signed=True),
-        Column("verdict", "verdict"),
-    ]
+    # The metrics of each source are those of the verdict's metric, see ``judged_verdicts``.
+    names = list(dict.fromkeys(name.removesuffix(CONDENSED) for verdicts in judged.values() for name in verdicts))
+    columns = [Column("source", "judgements"), Column("pairs", "candidates")]
+    for name in names:
+        words = _in_words(name)
+        columns.append(Column(name, "lead", unit=name, signed=True, group=words))
+        columns.append(Column(f"{name}_verdict", "verdict", group=words))
     rows: list[Sequence[Cell]] = []
     data, notes, sentences = [], [], []
     for source, verdicts in judged.items():
@@ -128,15 +129,23 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
         written = {metric: one.to_dict() for metric, one in verdicts.items()}
         about = {"name": source, "title": TITLES[source], "survives": survives, "known": known}
         data.append({**about, "verdicts": written})
-        for metric, one in verdicts.items():
-            closest = weakest(one.comparisons)
-            lead = closest.difference if closest else None
-            rows.append((TITLES[source], _in_words(metric), lead, str(one.verdict)))
+        for ending, words in (("", "all"), (CONDENSED, "without unjudged pairs")):
+            found = [verdicts.get(name + ending) for name in names]
+            if any(found):
+                rows.append((TITLES[source], words, *(cell for one in found for cell in _cells(one))))
     headline, *others = sentences
     question = "Does the verdict hold with the pairs that people judged correct?"
     table = table_of(columns, rows)
     about_judged: dict[str, Any] = {"table": table, "notes": (*others, *notes), "data": {"judged": data}}
     return Answer("judged", verdict.dataset, question, headline, **about_judged)
+
+
+def _cells(judged: DatasetVerdict | None) -> tuple[float | None, str]:
+    """Return the lead over the closest candidate, and the verdict."""
+    if judged is None:
+        return None, ""
+    closest = weakest(judged.comparisons)
+    return closest.difference if closest else None, str(judged.verdict)
 
 
 def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
@@ -153,15 +162,17 @@ def _sentence(before: Verdict, judged: Mapping[str, DatasetVerdict]) -> str:
     """
     changed = {metric: one for metric, one in judged.items() if one.verdict is not before}
     shown = {metric: one for metric, one in (changed or judged).items() if not metric.endswith(CONDENSED)} or changed
-    leads = []
+    leads: dict[str, list[str]] = {}
     for metric, one in shown.items():
-        closest = weakest(one.comparisons)
-        lead = "" if closest is None else f"{number_text(closest.difference, metric, signed=True)} "
-        outcome = f" ({one.verdict})" if changed else ""
-        leads += [f"{lead}{_in_words(metric)}{outcome}"] if lead or changed else []
-    same = f"is no longer {before}" if changed else "is the same"
+        lead, verdict = _cells(one)
+        text = "" if lead is None else f"{number_text(lead, metric, signed=True)} "
+        leads.setdefault(verdict, []).extend([f"{text}{_in_words(metric)}"] if text or changed else [])
     counting = "Counting the captions that people judged correct, the verdict"
-    return f"{counting} {same}: {', '.join(leads)}." if leads else f"{counting} {same}."
+    if changed:
+        outcomes = " and ".join(f"{verdict} ({', '.join(of)})" for verdict, of in leads.items())
+        return f"{counting} changes from {before} to {outcomes}."
+    known = ", ".join(text for of in leads.values() for text in of)
+    return f"{counting} is the same: {known}." if known else f"{counting} is the same."
 
 
 def _in_words(metric: str) -> str:
@@ -169,8 +180,8 @@ def _in_words(metric: str) -> str:
 
     Example:
         >>> _in_words("map_r_condensed"), _in_words("i2t_r1")
-        ('mAP@R without unjudged pairs', 'i2t_r1')
+        ('mAP@R without unjudged pairs', 'i2t R@1')
     """
     name = metric.removesuffix(CONDENSED)
-    words = "mAP@R" if name == "map_r" else name
+    words = "mAP@R" if name == "map_r" else metric_words(name)
     return f"{words} without unjudged pairs" if metric.endswith(CONDENSED) else words

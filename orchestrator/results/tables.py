@@ -251,7 +251,7 @@ def tables_of(results: Sequence[Summary], *, with_published: bool = False, cocos
     rows = [row for of_result in of_results for row in of_result]
     retrieval = layout_table(RETRIEVAL_LAYOUT, rows, with_published=with_published)
     states = [note for result, own in zip(results, of_results, strict=True) for note in _state(result, bool(own))]
-    notes = (*retrieval.notes, *states, *_differing_data(results))
+    notes = (*retrieval.notes, *states, *differing_data([result.history.data for result in results]))
     by_class = [row for row in rows if "i2t_r8" in row.measures]
     classes = [layout_table(CLASSES_LAYOUT, by_class)] if by_class else []
     further = cocos_tables(rows, with_published=with_published) if cocos else []
@@ -281,12 +281,15 @@ def _state(result: Summary, has_rows: bool) -> list[str]:
     return [f"{printed(name)}: values are on val, of trainings of the search, unconfirmed." for name in unconfirmed]
 
 
-def _differing_data(results: Sequence[Summary]) -> list[str]:
-    """Name the datasets that two experiments had in different versions."""
-    data = [result.history.data for result in results]
+def differing_data(data: Sequence[Mapping[str, str]]) -> list[str]:
+    """Name the datasets that two experiments had in different versions.
+
+    Args:
+        data: Dataset -> digest of its files, of each experiment.
+    """
     names = dict.fromkeys(name for digests in data for name in digests)
     differing = [name for name in names if len({digests[name] for digests in data if name in digests}) > 1]
-    return [f"The experiments had different versions of {name}; their rows can't be compared." for name in differing]
+    return [f"The experiments had different versions of {name}; their values can't be compared." for name in differing]
 
 
 def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> list[Answer]:

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import takewhile
+from itertools import compress
+from operator import not_
 
 from rich.console import Group
 from rich.table import Table
@@ -43,16 +44,21 @@ def count_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[standing]} {words}" for standing, words in WORDS.items() if counts.get(standing))
 
 
-def common_prefix(trials: Iterable[Trial]) -> str:
-    """Return the common beginning of the ids of all trials: whole parts of the names of studies, and a dash.
+def brief_names(trials: Iterable[Trial]) -> tuple[dict[str, str], str]:
+    """Return id -> name of each trial without the parts of its study's name that all studies share, and these parts.
 
     Example:
-        ``pets-vsepp-nt_xent-0000`` and ``pets-vsepp-triplet-0000`` give ``pets-vsepp-``; the trials of one study give
-        the study's name and a dash.
+        ``pets-vsepp-nt_xent-0000`` and ``birds-vsepp-triplet-0000`` are ``pets-nt_xent-0000`` and
+        ``birds-triplet-0000``; the shared part is ``vsepp``. The trials of a single study are their numbers.
     """
-    names = {trial.study for trial in trials}
-    parts = zip(*(name.split("-") for name in names), strict=False)
-    return "".join(f"{column[0]}-" for column in takewhile(lambda column: len(set(column)) == 1, parts))
+    studies = {trial.id: trial.study for trial in trials}
+    parts = {study: study.split("-") for study in studies.values()}
+    # A dataset's name may have a dash; the parts of names of different lengths are not comparable.
+    alike = len({len(names) for names in parts.values()}) == 1
+    shared = [alike and len(set(column)) == 1 for column in zip(*parts.values(), strict=False)]
+    kept = {study: [*compress(names, map(not_, shared)), *names[len(shared) :]] for study, names in parts.items()}
+    names = {name: "-".join([*kept[study], name.removeprefix(f"{study}-")]) for name, study in studies.items()}
+    return names, "-".join(compress(next(iter(parts.values()), []), shared))
 
 
 def trials_table(
@@ -74,17 +80,15 @@ def trials_table(
     """
     trials = history.stage(stage)
     shown = _chosen(trials, len(trials) if rows is None else rows)
-    prefix = common_prefix(trials)
-    below = []
-    if prefix:
-        below.append(f"trials without their common prefix {prefix}")
+    names, shared = brief_names(trials)
+    below = [f"trials without {shared}, which all their names have"] if shared else []
     if len(shown) < len(trials):
         kept = {trial.id for trial in shown}
         others = Counter(history.standing(trial) for trial in trials if trial.id not in kept)
         below.append(f"and {others.total():,} more: {count_words(others)}")
     table = _columns(history)
     for trial in shown:
-        table.add_row(*_cells(history, trial, prefix, progress))
+        table.add_row(*_cells(history, trial, names[trial.id], progress))
     return Group(Text(title, "italic"), *([table] if shown else []), *(Text(line, "dim") for line in below))
 
 
@@ -104,10 +108,11 @@ def _worst_last(trial: Trial) -> tuple[bool, bool, float]:
 
 
 def _columns(history: History) -> Table:
-    table = Table()
+    # Without lines, so that a terminal of 80 columns has room for parameters.
+    table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("trial", no_wrap=True)
     # Only this column shrinks on a narrow terminal; its texts stay on one line.
-    table.add_column("parameters", overflow="ellipsis")
+    table.add_column("parameters", overflow="ellipsis", min_width=12)
     table.add_column("epoch", justify="right", no_wrap=True, min_width=5)
     table.add_column("best", justify="right", no_wrap=True)
     for metric in _further(history):
@@ -116,7 +121,7 @@ def _columns(history: History) -> Table:
     return table
 
 
-def _cells(history: History, trial: Trial, prefix: str, progress: Callable[[Trial], str]) -> list[Text]:
+def _cells(history: History, trial: Trial, name: str, progress: Callable[[Trial], str]) -> list[Text]:
     epochs = trial.total_epochs
     best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
     at_best = trial.epochs.get(trial.best_epoch or 0, {})
@@ -126,7 +131,7 @@ def _cells(history: History, trial: Trial, prefix: str, progress: Callable[[Tria
     epoch = f"{trial.last_epoch}/{epochs}" + (f" {inside}" if inside else "")
     parameters = Text(format_parameters(short_names(trial.parameters)), no_wrap=True, overflow="ellipsis")
     state = Text(WORDS[standing], STYLES.get(standing, "dim"))
-    return [Text(trial.id.removeprefix(prefix)), parameters, *map(Text, (epoch, best, *others)), state]
+    return [Text(name), parameters, *map(Text, (epoch, best, *others)), state]
 
 
 def _further(history: History) -> list[str]:

@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -21,10 +21,6 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.text.values import visible
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 NAME = "orchestrator"
 
@@ -51,7 +47,7 @@ def as_typed(text: str) -> str:
 
 def make_console(
     *, plain_width: int | None = None, file: IO[str] | None = None, soft_wrap: bool = False, coloured: bool = True
-) -> "Console":
+) -> Console:
     """Return a console that shows texts as they are, without markup or names of emoji in them.
 
     Args:
@@ -60,8 +56,6 @@ def make_console(
         soft_wrap: Whether the terminal wraps long lines.
         coloured: Whether a terminal, real or claimed by the environment, gets colours.
     """
-    # Imported here, so that commands that draw nothing do not wait for rich.
-
     width = None if file is None and sys.stdout.isatty() else plain_width
     colours: Literal["auto"] | None = "auto" if coloured else None
     return SafeConsole(width=width, file=file, soft_wrap=soft_wrap, color_system=colours, markup=False, emoji=False)

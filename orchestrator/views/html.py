@@ -1,18 +1,47 @@
-"""A table of an answer for a page: a column is texts, or intervals on an axis whose range its ticks state."""
+"""Answers as an HTML page: one file with its style and scripts, and a policy that forbids any request.
 
+The Content-Security-Policy of a page allows the page's own scripts alone, each by its hash [CSP3]. Text that is wrongly
+inserted into a page as markup can then neither run as a script nor load a file. A column of a table on a page is texts,
+or intervals on an axis whose range its ticks state.
+
+References:
+    [CSP3] Content Security Policy Level 3, section 8.4, https://www.w3.org/TR/CSP3/#match-element-to-source-list
+"""
+
+import base64
+import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
 
-from orchestrator.results.answer import Cell, Column, Quantity, Table
-from orchestrator.text.wording import number_text, value_in_unit
-from orchestrator.views.grid import INTERVAL, grid
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
+from orchestrator.text.values import visible
+from orchestrator.text.wording import number_text, printed, value_in_unit
+from orchestrator.views.grid import grid
+from orchestrator.views.terminal import SETTINGS, short_setting
+from trainables.files import write_whole
+
+Fact = tuple[str, str, str]
+"""Name of a number, the number as text, and an explanation, which may be empty."""
+
+Section = tuple[str, str, str, Sequence[Answer]]
+"""A part of a page of answers: heading, address to which it leads, a line of text, answers; texts may be empty."""
 
 TICKS = 4
 """Approximate number of ticks of an axis."""
 
 BRIEF = 16
 """Most characters of the texts of a column that is as narrow as its texts."""
+
+LONGEST = 60
+"""Most characters of a setting that is shown whole."""
 
 MARGIN = 6.0
 """Percent of an axis on either side of the intervals."""
@@ -42,33 +71,37 @@ class PageColumn:
         group: Heading above the headings of several columns; may be empty.
         kind: ``text``, ``text brief``, ``number``, ``verdict`` or ``axis``.
         texts: A text for each row.
+        brief: A short text for each row, which a reader opens; empty where the texts are shown whole.
         axis: The intervals of a column of kind ``axis``; ``None`` for others.
     """
 
     heading: str
     group: str
     kind: str
-    texts: Sequence[str] = field(default=())
+    texts: Sequence[str] = ()
+    brief: Sequence[str] = ()
     axis: Axis | None = None
 
 
 def page_columns(table: Table) -> list[PageColumn]:
     """Return the columns of a table that people see; intervals with a column of their own are also drawn."""
-    shown, columns, place = grid(table), [], 0
-    for index, column in enumerate(table.columns):
-        if column.hidden:
-            continue
-        kind = "verdict" if column.key == "verdict" else "number" if shown.numeric[place] else "text"
-        width = 2 if column.shows == "apart" and shown.headings[place + 1 : place + 2] == (INTERVAL,) else 1
-        for heading in shown.headings[place : place + width]:
-            texts = [row[place] for row in shown.rows]
-            brief = " brief" if kind == "text" and all(len(text) <= BRIEF for text in texts) else ""
-            columns.append(PageColumn(heading, shown.groups[place], kind + brief, texts))
-            place += 1
-        axis = _axis([row[index] for row in table.rows], column) if column.shows == "apart" else None
-        if axis is not None:
-            columns.append(PageColumn("", column.group, "axis", axis=axis))
+    shown, columns = grid(table), []
+    for place, found in enumerate(shown):
+        column = found.column
+        brief = " brief" if all(len(text) <= BRIEF for text in found.texts) else ""
+        kind = "verdict" if column.key.endswith("verdict") else "number" if found.is_numeric else f"text{brief}"
+        brief_texts = [_brief(text) for text in found.texts] if column.key in SETTINGS else ()
+        columns.append(PageColumn(found.heading, column.group, kind, found.texts, brief_texts))
+        is_last = all(later.column is not column for later in shown[place + 1 :])
+        if column.shows == "apart" and is_last:
+            cells = [row[table.columns.index(column)] for row in table.rows]
+            if axis := _axis(cells, column):
+                columns.append(PageColumn("", column.group, "axis", axis=axis))
     return columns
+
+
+def _brief(setting: str) -> str:
+    return setting if len(setting) <= LONGEST else short_setting(setting, LONGEST)
 
 
 def _axis(cells: Sequence[Cell], column: Column) -> Axis | None:
@@ -117,3 +150,86 @@ def named_number(name: str, value: float) -> str:
     """
     unit = name.partition("_")[0]
     return value_in_unit(value, unit if unit in ("p", "probability", "share") else "number")
+
+
+def render(answers: Sequence[Answer]) -> str:
+    """Return answers as a page, those of a dataset under its name; every string is escaped."""
+    groups = [(dataset, list(group)) for dataset, group in groupby(answers, lambda answer: answer.dataset)]
+    sections = [(dataset and printed(dataset), "", "", group) for dataset, group in groups]
+    return _page("Results", "Answers", sections, (), ())
+
+
+def write_sections(
+    title: str,
+    eyebrow: str,
+    sections: Sequence[Section],
+    path: Path,
+    *,
+    facts: Sequence[Fact] = (),
+    notes: Sequence[str] = (),
+) -> None:
+    """Write answers under several headings as one HTML file, whole, or not at all; every string is escaped.
+
+    Args:
+        title: Title of the page.
+        eyebrow: What the page is, in a few words above the title.
+        sections: The answers, in the order of the page.
+        path: The file.
+        facts: Numbers that are shown below the title.
+        notes: Sentences that are shown below the title.
+    """
+    write_whole(path, _page(title, eyebrow, sections, facts, notes))
+
+
+def _page(title: str, eyebrow: str, sections: Sequence[Section], facts: Sequence[Fact], notes: Sequence[str]) -> str:
+    scripts, template = [theme()], templates().get_template("answers.html.j2")
+    values = {"title": title, "eyebrow": eyebrow, "sections": sections, "facts": facts, "notes": notes}
+    return template.render(policy=policy(scripts), style=stylesheet(), scripts=scripts, **values)
+
+
+def policy(scripts: Iterable[str], served: bool = False) -> Markup:
+    """Return the policy of a page: for the ``<meta>`` element of a file, or for the HTTP header of a served page.
+
+    Args:
+        scripts: Scripts of the page. Styles may be inline: they run nothing, and load nothing.
+        served: Whether the page may send requests to its own server, and load scripts from there.
+    """
+    allowed = [f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts]
+    own = " 'self'" if served else ""
+    rules = f"default-src 'none'; script-src{own} {' '.join(allowed)}; style-src 'unsafe-inline'; img-src data: blob:"
+    framed = "; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" if served else ""
+    return Markup(rules + framed)
+
+
+@cache
+def templates(*folders: str) -> Environment:
+    """Return the templates of this folder and of others of ``orchestrator``; values are escaped and made visible."""
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader("orchestrator", folder) for folder in (*folders, "views")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+    )
+    environment.filters |= {"page_columns": page_columns, "printed": printed, "coded": _coded}
+    environment.globals["named_number"] = named_number
+    return environment
+
+
+def _coded(text: str) -> Markup:
+    """Return a sentence with what is in back quotes as code."""
+    # A plain string: parts of ``Markup`` would be escaped again when they are joined.
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
+
+
+def stylesheet(*rooms: str) -> Markup:
+    """Return the style that all pages share, and behind it the styles of other folders of ``orchestrator``."""
+    views = Path(__file__).parent
+    files = [views / "page.css", *(views.parent / room / f"{room}.css" for room in rooms)]
+    return Markup("".join(file.read_text(encoding="utf-8") for file in files))
+
+
+def theme() -> Markup:
+    """Return the script for the head of every page, which chooses light or dark."""
+    return Markup((Path(__file__).parent / "theme.js").read_text(encoding="utf-8"))

@@ -7,12 +7,11 @@ References:
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from orchestrator.results.answer import Answer, Table
 from orchestrator.text.wording import MISSING, one_line
-from orchestrator.views.grid import Grid, grid
+from orchestrator.views.grid import TextColumn, grid, rows_of
 from orchestrator.views.terminal import title_of
 
 _SPECIAL = {
@@ -73,49 +72,47 @@ def _render(answer: Answer) -> str:
 
 def _tabular(table: Table) -> list[str]:
     """Return the lines of a tabular; the datasets and models of the papers' tables are lines across it."""
-    shown = [column.key for column in table.columns if not column.hidden]
-    has_blocks = tuple(shown[: len(BLOCKS)]) == BLOCKS
-    across = BLOCKS if has_blocks else ()
-    blocks = [[str(row[_place(table, key)]) for key in across] for row in table.rows]
-    columns = (replace(column, hidden=column.hidden or column.key in across) for column in table.columns)
-    texts = grid(replace(table, columns=tuple(columns)))
-    width = len(texts.headings)
-    body: list[str] = [] if has_blocks else [r"\midrule"]
-    before: list[str] = [""] * len(BLOCKS)
-    for block, row in zip(blocks, texts.rows, strict=True):
+    shown = grid(table)
+    across = shown[: len(BLOCKS)] if tuple(column.column.key for column in shown[: len(BLOCKS)]) == BLOCKS else []
+    columns = shown[len(across) :]
+    body: list[str] = [] if across else [r"\midrule"]
+    before: tuple[str, ...] = ("",) * len(across)
+    blocks = rows_of(across) if across else [()] * len(table.rows)
+    for block, row in zip(blocks, rows_of(columns), strict=True):
         for level, (alignment, name) in enumerate(zip("cl", block, strict=False)):
             if block[: level + 1] != before[: level + 1]:
-                body += [r"\midrule", _line([rf"\multicolumn{{{width}}}{{{alignment}}}{{{escape(one_line(name))}}}"])]
+                body += [r"\midrule", _line([rf"\multicolumn{{{len(columns)}}}{{{alignment}}}{{{escape(name)}}}"])]
         before = block
-        body.append(_line([_cell(text, numeric) for text, numeric in zip(row, texts.numeric, strict=True)]))
-    alignments = "".join("c" if numeric else "l" for numeric in texts.numeric)
+        body.append(_line([_cell(text, column.is_numeric) for text, column in zip(row, columns, strict=True)]))
+    alignments = "".join("c" if column.is_numeric else "l" for column in columns)
     return [
         rf"\begin{{tabular}}{{{alignments}}}",
         r"\toprule",
-        *_head(texts),
+        *_head(columns),
         *body,
         r"\bottomrule",
         r"\end{tabular}",
     ]
 
 
-def _place(table: Table, key: str) -> int:
-    return next(place for place, column in enumerate(table.columns) if column.key == key)
-
-
-def _head(texts: Grid) -> list[str]:
+def _head(columns: Sequence[TextColumn]) -> list[str]:
     """Return the groups above with their rules, where there are groups, and the headings."""
-    pairs = zip(texts.headings, texts.latex, strict=True)
-    headings = _line([latex or escape(one_line(heading)) for heading, latex in pairs])
-    if not any(texts.groups):
+    headings = _line([_heading(column) for column in columns])
+    groups = [column.column.group for column in columns]
+    if not any(groups):
         return [headings]
     over, rules, left = [], [], 1
-    for group, columns in groupby(texts.groups):
-        size = len(list(columns))
+    for group, columns_of in groupby(groups):
+        size = len(list(columns_of))
         over.append(rf"\multicolumn{{{size}}}{{c}}{{{escape(one_line(group))}}}")
         rules += [rf"\cmidrule(lr){{{left}-{left + size - 1}}}"] if group else []
         left += size
     return [_line(over), " ".join(rules), headings]
+
+
+def _heading(column: TextColumn) -> str:
+    own = column.column.latex if column.heading == column.column.heading else ""
+    return own or escape(one_line(column.heading))
 
 
 def _cell(text: str, numeric: bool) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.results.answer import Answer, Table
 from orchestrator.text.values import visible
-from orchestrator.views.grid import grid
+from orchestrator.views.grid import grid, rows_of
 from orchestrator.views.terminal import title_of
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
@@ -28,11 +28,11 @@ def _render(answer: Answer) -> str:
 
 
 def _table(table: Table) -> str:
-    texts = grid(table)
-    headings = [f"{group} {heading}".strip() for group, heading in zip(texts.groups, texts.headings, strict=True)]
-    rule = ["---:" if numeric else "---" for numeric in texts.numeric]
+    columns = grid(table)
+    headings = [f"{column.column.group} {column.heading}".strip() for column in columns]
+    rule = ["---:" if column.is_numeric else "---" for column in columns]
     title = [f"*{escape(table.title)}*\n"] if table.title else []
-    rows = (_line(map(escape, row)) for row in texts.rows)
+    rows = (_line(map(escape, row)) for row in rows_of(columns))
     return "\n".join([*title, _line(map(escape, headings)), _line(rule), *rows])
 
 

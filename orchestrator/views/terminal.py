@@ -8,8 +8,9 @@ summarise`` shows what it leaves out.
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -19,7 +20,7 @@ from orchestrator.results.answer import Answer, Cell, Table
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import one_line
-from orchestrator.views.grid import Grid, grid
+from orchestrator.views.grid import TextColumn, grid, rows_of
 
 FIRST = ("rsum", "verdict")
 """Headings of the most important columns, which come first where a table is in parts."""
@@ -91,98 +92,77 @@ def lines_of(answer: Answer, width: int | None = None) -> list[Text]:
     return [*lines, *(Text(one_line(note)) for note in answer.notes)]
 
 
-def table_lines(whole: Grid, width: int | None = None) -> list[Text]:
+def table_lines(columns: Sequence[TextColumn], width: int | None = None) -> list[Text]:
     """Return a table as lines, in parts where it is wider than ``width``."""
-    if width is None or width_of(whole) <= width:
-        return _drawn(whole)
-    for place in (place for place, folds in enumerate(whole.folds) if folds):
-        room = _widths(whole, [place])[0] - (width_of(whole) - width)
-        if room >= NARROWEST:
-            return _drawn(_folded(whole, place, room))
-    common, parts, below = narrowed(whole, width)
+    if width is None or width_of(columns) <= width:
+        return _drawn(columns)
+    for column in columns:
+        room = _width(column) - (width_of(columns) - width)
+        if column.column.folds and room >= NARROWEST:
+            return _drawn(_folded(columns, column, room))
+    common, parts, below = narrowed(columns, width)
     return [*([Text(common, "italic")] if common else []), *(line for part in parts for line in _drawn(part)), *below]
 
 
-def _folded(whole: Grid, place: int, room: int) -> Grid:
+def _folded(columns: Sequence[TextColumn], wide: TextColumn, room: int) -> list[TextColumn]:
     """Return a table whose texts in one column are folded at words; a text of several lines takes as many rows."""
-    rows = []
-    for row in whole.rows:
-        first, *rest = textwrap.wrap(row[place], room) or [""]
-        rows.append((*row[:place], first, *row[place + 1 :]))
-        rows += [tuple(line if column == place else "" for column in range(len(row))) for line in rest]
-    return replace(whole, rows=tuple(rows))
+    folded = [textwrap.wrap(text, room) or [""] for text in wide.texts]
+
+    def texts(column: TextColumn) -> list[str]:
+        pairs = zip(column.texts, folded, strict=True)
+        rows = (lines if column is wide else [text, *[""] * (len(lines) - 1)] for text, lines in pairs)
+        return [line for lines in rows for line in lines]
+
+    return [replace(column, texts=texts(column)) for column in columns]
 
 
-def width_of(table: Grid) -> int:
+def width_of(columns: Sequence[TextColumn]) -> int:
     """Return how many columns of a terminal a table takes."""
-    return _width(table, range(len(table.headings)))
+    return 1 + sum(map(_width, columns)) + len(BETWEEN) * (len(columns) - 1)
 
 
-def narrowed(whole: Grid, width: int) -> tuple[str, list[Grid], list[Text]]:
+def _width(column: TextColumn) -> int:
+    return max(map(cell_len, (column.column.group, column.heading, *column.texts)))
+
+
+def narrowed(columns: Sequence[TextColumn], width: int) -> tuple[str, list[list[TextColumn]], list[Text]]:
     """Put a table in parts of at most ``width`` columns; a column that is wider by itself has its own part.
 
     Returns:
         The values that all rows share, such as ``dataset Flickr8k, model VSE++``; the parts from top to bottom, of
         which each begins with the columns that distinguish the rows; and the longest column of texts, a line a row.
     """
-    leading = next((place for place, numeric in enumerate(whole.numeric) if numeric), len(whole.numeric))
-    texts = range(leading)
-    long = max(texts[1:], key=lambda column: _width(whole, [column]), default=None)
-    differing = [column for column in texts if column != long and len({row[column] for row in whole.rows}) > 1]
-    keys = differing or list(texts[:1])
+    texts = list(takewhile(lambda column: not column.is_numeric, columns))
+    long = max(texts[1:], key=_width, default=None)
+    others = [column for column in texts if column is not long]
+    keys = [column for column in others if len(set(column.texts)) > 1] or texts[:1]
     common = ", ".join(
-        f"{whole.headings[column]} {whole.rows[0][column]}"
-        for column in texts
-        if column != long and column not in keys and whole.rows[0][column]
+        f"{column.heading} {column.texts[0]}" for column in others if column not in keys and column.texts[0]
     )
-    others = sorted(range(leading, len(whole.headings)), key=lambda place: whole.headings[place].lower() not in FIRST)
-    parts = [_part(whole, [*keys, *columns]) for columns in _packed(whole, keys, others, width)]
-    below = [] if long is None else [row for row in whole.rows if row[long]]
-    return common, parts, [Text(f"{' '.join(row[key] for key in keys)}: {row[long or 0]}") for row in below]
+    parts: list[list[TextColumn]] = [[]]
+    for column in sorted(columns[len(texts) :], key=lambda column: column.heading.lower() not in FIRST):
+        if parts[-1] and width_of([*keys, *parts[-1], column]) > width:
+            parts.append([])
+        parts[-1].append(column)
+    rows = zip(rows_of(keys), long.texts if long else (), strict=False)
+    below = [Text(f"{' '.join(row)}: {text}") for row, text in rows if text]
+    return common, [[*keys, *part] for part in parts], below
 
 
-def _packed(whole: Grid, keys: Sequence[int], columns: Sequence[int], width: int) -> list[list[int]]:
-    """Return columns in groups that fit beside the keys, at least one in each."""
-    groups: list[list[int]] = [[]]
-    for column in columns:
-        if groups[-1] and _width(whole, [*keys, *groups[-1], column]) > width:
-            groups.append([])
-        groups[-1].append(column)
-    return groups
-
-
-def _part(whole: Grid, columns: Sequence[int]) -> Grid:
-    chosen = {
-        name: tuple(getattr(whole, name)[column] for column in columns)
-        for name in ("groups", "headings", "latex", "numeric", "folds")
-    }
-    return Grid(**chosen, rows=tuple(tuple(row[column] for column in columns) for row in whole.rows))
-
-
-def _widths(table: Grid, columns: Iterable[int]) -> list[int]:
-    rows = (table.groups, table.headings, *table.rows)
-    return [max(cell_len(row[column]) for row in rows) for column in columns]
-
-
-def _width(table: Grid, columns: Iterable[int]) -> int:
-    widths = _widths(table, columns)
-    return 1 + sum(widths) + len(BETWEEN) * (len(widths) - 1)
-
-
-def _drawn(table: Grid) -> list[Text]:
-    widths = _widths(table, range(len(table.headings)))
-    heads = [table.groups] * any(table.groups) + [table.headings]
+def _drawn(columns: Sequence[TextColumn]) -> list[Text]:
+    groups, widths = [column.column.group for column in columns], list(map(_width, columns))
 
     def line(texts: Sequence[str], style: str = "") -> Text:
         drawn = Text(" ")
-        for place, (text, width, numeric) in enumerate(zip(texts, widths, table.numeric, strict=True)):
-            filling = " " * (width - cell_len(text))
+        for place, (text, column) in enumerate(zip(texts, columns, strict=True)):
+            filling = " " * (widths[place] - cell_len(text))
             drawn.append(BETWEEN if place else "")
-            drawn.append(f"{filling}{text}" if numeric else f"{text}{filling}", style or STYLES.get(text, ""))
+            drawn.append(f"{filling}{text}" if column.is_numeric else f"{text}{filling}", style or STYLES.get(text, ""))
         drawn.rstrip()
         return drawn
 
-    return [*(line(head, "bold") for head in heads), *(line(row) for row in table.rows)]
+    heads = [groups] * any(groups) + [[column.heading for column in columns]]
+    return [*(line(head, "bold") for head in heads), *(line(row) for row in rows_of(columns))]
 
 
 def screen(
@@ -226,7 +206,7 @@ def _best_rows(answer: Answer, table: Table, room: int, width: int) -> list[Text
     return [*lines, Text(f" … and {number} more {plural}{said}")]
 
 
-def fitted(table: Table, width: int) -> Grid:
+def fitted(table: Table, width: int) -> list[TextColumn]:
     """Return a table for the end of a search: settings are shortened, and columns left out, as the width demands."""
     columns = (replace(column, shows=column.shows if column.signed else "value") for column in table.columns)
     means = replace(table, columns=tuple(columns))

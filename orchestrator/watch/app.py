@@ -20,14 +20,11 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from orchestrator.journal.directory import read_error
-from orchestrator.report.page import figure_makers
 from orchestrator.report.render import plain_rows, plotly_source
-from orchestrator.report.studies import studies_of
-from orchestrator.results.answers import Summary
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched
 from orchestrator.watch.guard import Guard
-from orchestrator.watch.pages import Pages
+from orchestrator.watch.pages import experiment_page, figure_part, start_page
 from trainables.errors import UserError
 
 LOOK_SECONDS = 0.25
@@ -48,7 +45,6 @@ class Server:
 
     def __init__(self, experiments: Experiments, title: str, instance: str) -> None:
         self._experiments, self._title, self._instance = experiments, title, instance
-        self._pages = Pages()
 
     def routes(self) -> list[Route]:
         """Return the routes: each address with the method that answers it."""
@@ -66,11 +62,11 @@ class Server:
 
     def start(self, request: Request) -> Response:
         """Return the start page."""
-        return _page(*self._pages.start(self._experiments.all(), self._title, self._instance))
+        return _page(*start_page(self._experiments.all(), self._title, self._instance))
 
     def start_changes(self, request: Request) -> Response:
         """Return the current start page."""
-        html, _ = self._pages.start(self._experiments.all(), self._title, self._instance)
+        html, _ = start_page(self._experiments.all(), self._title, self._instance)
         return _json({"html": _changing(html), "rows": [], "since": 0})
 
     def plotly(self, request: Request) -> Response:
@@ -83,33 +79,32 @@ class Server:
         """Return the page of an experiment."""
         watched = self._find(request)
         with watched.lock:
-            return _page(*self._pages.experiment(watched, self._instance_of(watched)))
+            return _page(*experiment_page(watched, self._instance_of(watched)))
 
     def changes(self, request: Request) -> Response:
         """Return the current page, and the leaderboard rows that changed after the version in the request."""
         since = request.query_params.get("since", "0")
         watched = self._find(request)
         with watched.lock:
-            html, _ = self._pages.experiment(watched, self._instance_of(watched))
-            rows = plain_rows(watched.page().columns, watched.rows_since(int(since) if since.isdecimal() else 0))
+            html, _ = experiment_page(watched, self._instance_of(watched))
+            changed = watched.rows_since(int(since) if since.isdecimal() else 0)
+            rows = plain_rows(watched.seen().page.columns, changed)
             return _json({"html": _changing(html), "rows": rows, "since": watched.followed.version})
 
     def figure(self, request: Request) -> Response:
         """Return one figure with the current data; no HTML where the figure has no data."""
         watched = self._find(request)
         with watched.lock:
-            history = watched.status().history
-            makers = figure_makers(Summary(history), studies_of(history))
-            key = request.path_params["key"]
-            if key not in makers:
+            page, key = watched.seen().page, request.path_params["key"]
+            if key not in page.makers:
                 raise HTTPException(404, "no such figure")
-            html, options = self._pages.figure(makers[key](), watched.page().name)
+            html, options = figure_part(page.makers[key](), page.name)
         return _json({"html": html, "options": options})
 
     def error(self, request: Request) -> Response:
         """Return the last output of the processes of a failed trial."""
         watched = self._find(request)
-        watched.refresh()
+        watched.seen()
         trial = request.path_params["trial"]
         # A name that the journal does not have must not become a path on the disk.
         text = read_error(watched.directory, trial) if trial in watched.followed.history.trials else None
@@ -122,8 +117,8 @@ class Server:
         watched = self._find(request)
 
         def news() -> dict[str, str]:
-            watched.refresh()
-            return {"instance": self._instance_of(watched), "version": watched.version()}
+            version = watched.version()
+            return {"instance": self._instance_of(watched), "version": version}
 
         return _stream(news)
 

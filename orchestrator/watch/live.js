@@ -1,10 +1,10 @@
 // A live page: its sections, rows and figures are replaced as journals grow, and only those that have changed.
 "use strict";
 
-const live = (() => {
+(() => {
   const REST = 1000;
   const FEW = 200;
-  const { instance } = brought;
+  const { instance } = document.documentElement.dataset;
   const main = document.getElementById("content");
   const connection = document.getElementById("connection");
   const hasTrials = typeof leaderboard !== "undefined";
@@ -14,6 +14,7 @@ const live = (() => {
   let newest = "";
   let rowsSince = 0;
   let busy = false;
+  let rested = 0;
   let source = null;
 
   function say(text) {
@@ -30,7 +31,7 @@ const live = (() => {
       if (news.instance !== instance) location.reload();
       say("");
       newest = news.version;
-      refresh();
+      work();
     });
     source.addEventListener("error", () => {
       if (connection.hidden) {
@@ -60,13 +61,8 @@ const live = (() => {
     return response.json();
   }
 
-  // Parsed apart from the page, where no script of it could run; styles come as data and go through the object
-  // model, which the policy of the page allows.
-  function parsed(html) {
-    const made = new DOMParser().parseFromString(html, "text/html");
-    for (const element of made.querySelectorAll("[data-style]")) element.style.cssText = element.dataset.style;
-    return made;
-  }
+  // Parsed apart from the page, where no script of it could run.
+  const parsed = (html) => new DOMParser().parseFromString(html, "text/html");
 
   // What the template writes for a figure is a place for it; a figure that is there already moves into the place.
   function replaced(here, next) {
@@ -108,73 +104,57 @@ const live = (() => {
     watchFigures();
   }
 
-  const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-
-  async function refresh() {
-    if (busy) return;
-    busy = true;
-    try {
-      while (newest !== seen) {
-        const started = performance.now();
-        const version = newest;
-        const changes = await ask(`changes?since=${rowsSince}`);
-        applyPage(changes.html);
-        if (hasTrials) leaderboard.update(changes.rows);
-        rowsSince = changes.since;
-        seen = version;
-        document.documentElement.dataset.version = version;
-        known.forEach((figure) => stale.add(figure.id));
-        refreshFigures();
-        // A page never keeps a server busy for more than a fifth of the time.
-        await later(Math.max(REST, 4 * (performance.now() - started)));
-      }
-    } catch (error) {
-      // The stream says so, and asks again.
-      console.info(String(error));
-    } finally {
-      busy = false;
-    }
-  }
-
   const known = new Set();
   const stale = new Set();
   const visible = new Set();
-  const rested = new Map();
-  let drawing = false;
-  let idleUntil = 0;
 
-  async function refreshFigures() {
-    if (drawing) return;
-    drawing = true;
-    try {
-      for (let key = wanted(); key; key = wanted()) {
-        stale.delete(key);
-        const started = performance.now();
-        try {
-          await show(key);
-        } catch (error) {
-          console.info(String(error));
-        }
-        const took = performance.now() - started;
-        // What nobody looks at leaves the server as much time as it took.
-        if (!visible.has(key)) idleUntil = performance.now() + took;
-        rested.set(key, performance.now() + Math.max(REST, 4 * took));
-        setTimeout(refreshFigures, Math.max(REST, 4 * took) + 50);
-        setTimeout(refreshFigures, took + 50);
-      }
-    } finally {
-      drawing = false;
-    }
+  async function refresh() {
+    const version = newest;
+    const changes = await ask(`changes?since=${rowsSince}`);
+    applyPage(changes.html);
+    if (hasTrials) leaderboard.update(changes.rows);
+    rowsSince = changes.since;
+    seen = version;
+    document.documentElement.dataset.version = version;
+    known.forEach((figure) => stale.add(figure.id));
   }
 
   // What somebody looks at comes first. Of few trials, whose charts are made quickly, each other chart is made once as
   // well, so that a page which is captured whole has all.
   function wanted() {
-    const now = performance.now();
-    const ready = (key) => stale.has(key) && (rested.get(key) ?? 0) <= now;
-    const pending = [...known].filter((figure) => "pending" in figure.dataset).map((figure) => figure.id);
-    const bringsAll = hasTrials && seen && leaderboard.size() <= FEW && now >= idleUntil;
-    return [...visible].find(ready) ?? (bringsAll ? pending.find(ready) : undefined);
+    const key = [...visible].find((id) => stale.has(id));
+    if (key || !hasTrials || !seen || leaderboard.size() > FEW) return key;
+    return [...known].find((figure) => "pending" in figure.dataset && stale.has(figure.id))?.id;
+  }
+
+  // One request at a time. The page itself rests four times as long as it and its charts took, so that a page never
+  // keeps a server busy for more than a fifth of the time; a chart that comes into view does not wait.
+  async function work() {
+    if (busy) return;
+    busy = true;
+    try {
+      for (;;) {
+        const started = performance.now();
+        const key = wanted();
+        if (newest !== seen && started >= rested) {
+          await refresh();
+          rested = performance.now() + REST;
+        } else if (key) {
+          stale.delete(key);
+          await show(key);
+        } else {
+          break;
+        }
+        rested += 4 * (performance.now() - started);
+      }
+    } catch (error) {
+      // The stream says so, and asks again.
+      console.info(String(error));
+      rested = performance.now() + REST;
+    } finally {
+      busy = false;
+    }
+    if (newest !== seen || wanted()) setTimeout(work, Math.max(50, rested - performance.now()));
   }
 
   // A figure without data stays a place without a size.
@@ -198,7 +178,7 @@ const live = (() => {
       if (isIntersecting) visible.add(target.id);
       else visible.delete(target.id);
     }
-    refreshFigures();
+    work();
   }, { rootMargin: "300px 0px" });
 
   function watchFigures() {
@@ -212,5 +192,4 @@ const live = (() => {
 
   watchFigures();
   open();
-  return { refresh };
 })();

@@ -1,6 +1,7 @@
 """The live pages as HTML: the report of an experiment with its state now, and the start page."""
 
 from collections.abc import Sequence
+from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,82 +9,61 @@ from typing import Any
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
-from orchestrator.report.render import (
-    ROWS_SHOWN,
-    embedded,
-    plain_options,
-    plain_runs,
-    plotly_styles,
-    report_values,
-    scripts,
-    served_policy,
-    set_aside_styles,
-    stylesheet,
-    templates,
-)
+from orchestrator.report.render import embedded, plain_options, report_values, scripts
 from orchestrator.results.answer import Answer, Quantity
 from orchestrator.text.wording import metric_words
 from orchestrator.views.grid import cell_text
-from orchestrator.watch.experiments import SMALL, Watched, stages_of
+from orchestrator.views.html import policy, stylesheet, templates
+from orchestrator.watch.experiments import Watched, stages_of
 from trainables.errors import UserError
 
-AT_ONCE = 2**19
-"""Bytes of journals, beside the newest, that are read while the start page waits; the others follow in a thread."""
+PATIENCE = 0.5
+"""Seconds for which the start page waits for journals that are read for the first time."""
+
+ROOMS = ("report", "watch")
 
 
-class Pages:
-    """Renders pages; styles and scripts that all pages share are read once."""
-
-    def __init__(self) -> None:
-        self._templates = templates("watch", "report")
-        folder = Path(__file__).parent
-        self._style = Markup(stylesheet() + (folder / "watch.css").read_text(encoding="utf-8"))
-        self._scripts = [*scripts(), Markup((folder / "live.js").read_text(encoding="utf-8"))]
-
-    def experiment(self, watched: Watched, instance: str) -> tuple[str, str]:
-        """Return the page of an experiment, and the page's Content-Security-Policy."""
-        page = watched.page()
-        values = report_values(page, watched.live())
-        return self._page("report.html.j2", self._scripts, instance, runs=plain_runs(page), **values)
-
-    def start(self, experiments: Sequence[Watched], title: str, instance: str) -> tuple[str, str]:
-        """Return the start page, and the page's Content-Security-Policy."""
-        cards: list[tuple[Any, ...]] = []
-        left = AT_ONCE
-        for watched in experiments:
-            at_once = left if cards else SMALL
-            left -= watched.size if cards and watched.size <= at_once else 0
-            cards.append(_card(watched, at_once))
-        theme, data, *_, live = self._scripts
-        texts = [theme, data, live]
-        return self._page("start.html.j2", texts, instance, None, cards=cards, title=title, measured=measured)
-
-    def figure(self, figure: Figure, name: str) -> tuple[str, list[dict[str, Any]]]:
-        """Return a figure, rendered as in the report, and the data of its charts; both empty without data."""
-        if not figure.options:
-            return "", []
-        macros: Any = self._templates.get_template("macros.html.j2").module
-        return set_aside_styles(str(macros.figure_card(figure, name))), plain_options(figure)
-
-    def _page(
-        self, template: str, texts: list[Markup], instance: str, runs: Any = None, **values: Any
-    ) -> tuple[str, str]:
-        data = embedded({"figures": {}, "rows": [], "rowsShown": ROWS_SHOWN, "instance": instance, "runs": runs})
-        html = self._templates.get_template(template).render(
-            policy="", style=self._style, scripts=texts, data=data, **values
-        )
-        written = html.partition('<script type="application/json"')[0]
-        return html, served_policy(written, texts, [self._style, *plotly_styles()])
+def experiment_page(watched: Watched, instance: str) -> tuple[str, str]:
+    """Return the page of an experiment, and the page's Content-Security-Policy."""
+    seen = watched.seen()
+    data = embedded(figures={}, rows=[], runs=seen.page.runs)
+    values = report_values(seen.page, seen.live)
+    return _page("report.html.j2", [*scripts(), _follow()], instance, data=data, **values)
 
 
-def _card(watched: Watched, at_once: int) -> tuple[Any, ...]:
+def start_page(experiments: Sequence[Watched], title: str, instance: str) -> tuple[str, str]:
+    """Return the start page, and the page's Content-Security-Policy."""
+    wait([watched.reading() for watched in experiments], PATIENCE)
+    cards = [_card(watched) for watched in experiments]
+    texts = [scripts()[0], _follow()]
+    return _page("start.html.j2", texts, instance, cards=cards, title=title, measured=measured)
+
+
+def figure_part(figure: Figure, name: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return a figure, rendered as in the report, and the data of its charts; both empty without data."""
+    if not figure.options:
+        return "", []
+    macros: Any = templates(*ROOMS).get_template("figure.html.j2").module
+    return str(macros.figure_card(figure, name)), plain_options(figure)
+
+
+def _follow() -> Markup:
+    return Markup((Path(__file__).parent / "live.js").read_text(encoding="utf-8"))
+
+
+def _page(template: str, texts: list[Markup], instance: str, **values: Any) -> tuple[str, str]:
+    values = {"policy": "", "style": stylesheet(*ROOMS), "scripts": texts, "instance": instance, **values}
+    return templates(*ROOMS).get_template(template).render(**values), policy(texts, served=True)
+
+
+def _card(watched: Watched) -> tuple[Any, ...]:
     """Return an experiment's name, problem, status, stages and headline answers; without a status, it is being read."""
-    if not watched.is_at_hand(at_once):
+    if not watched.reading().done():
         return watched.name, None, None, (), ()
     try:
         with watched.lock:
-            status = watched.status()
-            return watched.name, watched.problem, status, stages_of(status), watched.headlines()
+            seen = watched.seen()
+            return watched.name, watched.problem, seen.status, stages_of(seen.status), seen.headlines
     except UserError as error:
         return watched.name, str(error), None, (), ()
 

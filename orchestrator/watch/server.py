@@ -155,7 +155,8 @@ def serve(listening: Listening, experiments: Experiments, title: str) -> None:
     """Answer requests until a signal ends the process."""
     app = make_app(experiments, listening.token, host=listening.host, title=title, instance=secrets.token_hex(8))
     os.nice(NICENESS)
-    experiments.begin_reading()
+    for watched in experiments.all():
+        watched.reading()
     _Uvicorn(make_config(app)).run(sockets=[listening.socket])
 
 

@@ -83,7 +83,7 @@ def test_of_few_trials_all_charts_are_drawn_though_nobody_looks(
     browser: Browser, tmp_path: Path, screenshots: Path
 ) -> None:
     with closing(begin(tmp_path, 12)), served(tmp_path) as server, opened(browser, f"{server.address}/e/tiny/") as page:
-        for key in ("trials", "curves", "spent"):
+        for key in ("trials", "curves", "weights"):
             page.wait_for_selector(f"#{key} [data-drawn]")
         assert page.evaluate("window.scrollY") == 0
         # A search with one objective has no front, whose place takes no room.

@@ -12,7 +12,7 @@ from orchestrator.regression.answers import answers_of
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite
 from orchestrator.regression.verdict import judge_suite
-from orchestrator.report.render import write_answers_page
+from orchestrator.views.html import write_sections
 from tests.browser.test_report_in_browser import DESKTOP, PHONE, opened
 from tests.support.regression_results import CONDITIONS
 
@@ -47,10 +47,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nights = {f"202601{day:02d}T030000Z": {name: drawn(generator) for name in names} for day in range(1, 30)}
     reference = replace(reference, first=first_references(reference, runs))
     versions = ", ".join(f"package-{index} 1.2.{index}" for index in range(30))
-    facts = [("versions", versions), ("again", f"orchestrator regress f30k-published --output /{'long-folder/' * 12}")]
+    again = f"orchestrator regress f30k-published --output /{'long-folder/' * 12}"
+    facts = [("versions", versions, ""), ("again", again, "")]
     path = tmp_path_factory.mktemp("page") / "report.html"
     answers = answers_of(judge_suite(suite, runs, reference, nights), suite, runs, reference)
-    write_answers_page(suite.name, "Regression rerun", answers, path, facts=facts)
+    write_sections(suite.name, "Regression rerun", [("", "", "", answers)], path, facts=facts)
     return path
 
 

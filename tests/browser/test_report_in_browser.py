@@ -12,9 +12,10 @@ from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
 from orchestrator.report.page import build_page
-from orchestrator.report.queries import Item, Queries, Query
-from orchestrator.report.render import write_answers_page, write_report
+from orchestrator.report.queries import WAYS, Item, Queries, Query
+from orchestrator.report.render import write_report
 from orchestrator.results.answer import Answer, Column, Quantity, Table
+from orchestrator.views.html import write_sections
 from tests.support.histories import Author, search
 
 pytestmark = pytest.mark.proof
@@ -23,7 +24,7 @@ DESKTOP, PHONE = (1280, 900), (375, 812)
 CHART_BUTTONS = {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
 """All buttons of all charts; a new Plotly that adds one is noticed."""
 
-EVIL = "<script>document.title='it ran'</script>"
+EVIL = "<script>document['title']='it ran'</script>"
 
 
 @dataclass
@@ -131,7 +132,7 @@ def test_the_buttons_of_a_chart_change_and_save_it_and_send_it_nowhere(
 def test_charts_that_nobody_came_near_are_drawn_in_the_end(browser: Browser, report: Callable[[int], Path]) -> None:
     with opened(browser, report(12)) as shown:
         # Nobody scrolls: a page that is captured or saved whole has all of its charts.
-        shown.page.wait_for_selector("#spent [data-drawn] .barlayer path", state="attached")
+        shown.page.wait_for_selector("#cocos [data-drawn] .point", state="attached")
         missing = "[...document.querySelectorAll('.plot')].filter((plot) => !('drawn' in plot.dataset)).length"
         shown.page.wait_for_function(f"{missing} === 0")
         assert shown.page.evaluate("scrollY") == 0
@@ -153,7 +154,8 @@ def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser
         ),
         tuple((f"loss {n}", Quantity(100.0 * n, 1.0, 90.0 * n, 110.0 * n), "long setting " * 9 * n) for n in (1, 2, 3)),
     )
-    write_answers_page("t", "e", [Answer("loss", "", "Which loss?", "A.", "tie", table=table)], tmp_path / "a.html")
+    answers = [Answer("loss", "", "Which loss?", "A.", "tie", table=table)]
+    write_sections("t", "e", [("", "", "", answers)], tmp_path / "a.html")
     for size in (DESKTOP, PHONE):
         with opened(browser, tmp_path / "a.html", size) as shown:
             boxes = shown.page.evaluate(
@@ -396,7 +398,9 @@ def hostile() -> History:
 def test_hostile_captions_are_text(browser: Browser, tmp_path: Path) -> None:
     caption = Item(f"{EVIL} a dog\x00\x07 runs\u202e", score=0.5, correct=True)
     picture = Item('<img src=x onerror="document.title=1">.jpg', score=0.4)
-    asked = Queries("pets test", "", [Query(picture, 1, [caption])], [Query(caption, 1, [picture])])
+    rank = {EVIL: 1.0}
+    queries = [[Query(picture, rank, [caption])], [Query(caption, rank, [picture])]]
+    asked = Queries("pets test", groups=dict(zip(WAYS, queries, strict=True)))
     write_report(build_page(hostile(), queries=[asked]), tmp_path / "captions.html")
     with opened(browser, tmp_path / "captions.html") as shown:
         texts = shown.page.locator("#queries .item-text").all_inner_texts()

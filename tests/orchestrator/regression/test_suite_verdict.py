@@ -25,8 +25,8 @@ from orchestrator.regression.notices import to_junit
 from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import SuiteResult, judge_suite
-from orchestrator.report.render import write_answers_page
 from orchestrator.results.answer import Answer
+from orchestrator.views.html import write_sections
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
@@ -216,7 +216,7 @@ def test_the_page_shows_strangers_text_as_text(tmp_path: Path) -> None:
     both = new(nt_xent=runs(SAME), triplet=runs([score - 40 for score in SAME]))
     answers = said(judge_suite(make_suite(), both, reference), both, reference)
     path = tmp_path / "report.html"
-    write_answers_page("quick", "Regression rerun", answers, path, facts=[("again", "a\x00b")])
+    write_sections("quick", "Regression rerun", [("", "", "", answers)], path, facts=[("again", "a\x00b", "")])
     page = path.read_text(encoding="utf-8")
     assert why not in page and "&lt;script&gt;" in page and "a\\x00b" in page
     assert "quick: regression: val rsum −39.8" in page

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,15 +20,16 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.figures import ABOUT, Figure, Json, colour_range
 from orchestrator.report.leaderboard import about
+from orchestrator.report.loss_figures import rank_correlation
 from orchestrator.report.page import Page, build_page
-from orchestrator.report.render import write_answers_page
 from orchestrator.report.search_figures import FEW, highest_means
-from orchestrator.report.space import number_ticks, searched
+from orchestrator.report.space_figures import number_ticks, searched
 from orchestrator.report.studies import studies_of
 from orchestrator.results.analyses import log_ranges
 from orchestrator.results.answer import Answer, Column, table_of
 from orchestrator.results.answers import Summary
 from orchestrator.results.surface import REACH
+from orchestrator.views.html import write_sections
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
 
@@ -88,16 +90,12 @@ def learning(values: list[list[float]]) -> Page:
 
 
 def test_a_learned_hyper_parameter_is_drawn_over_the_epochs() -> None:
-    (option,) = learning([[0.1, 0.08, 0.07], [0.2, 0.1, 0.001]]).figures["learned"].options
-    assert option.label == "τ"
+    _, option = learning([[0.1, 0.08, 0.07], [0.2, 0.1, 0.001]]).figures["curves"].options
+    assert option.label == "NT-Xent: τ"
     first, leader = option.panels[0].data
     assert (first["x"], first["y"]) == ([1, 2, 3], [0.1, 0.08, 0.07])
     assert (leader["y"], leader["line"]["width"]) == ([0.2, 0.1, 0.001], 3)
     assert option.panels[0].layout["yaxis"]["type"] == "log"
-
-
-def test_nothing_learned_is_not_drawn() -> None:
-    assert build_page(search(3)).figures["learned"].options == []
 
 
 @pytest.mark.parametrize(
@@ -173,8 +171,6 @@ def test_a_surface_is_drawn_with_its_band_and_its_best_settings() -> None:
         author.epoch(trial, 1, {"val/rsum": value}, "finished")
     history = author.finish()
     page, (found,) = build_page(history), Summary(history).bands.values()
-    (effects,) = page.figures["effects"].options[0].panels
-    assert effects.data[0]["y"][-1] == "learning rate", "the largest effect is drawn at the top"
     flat, interval, mean, dots = page.figures["slices"].options[0].panels[0].data
     assert flat["x"] == [*found.ranges["training.learning_rate"], *reversed(found.ranges["training.learning_rate"])]
     assert len(interval["x"]) == 2 * len(mean["x"]) and len(dots["x"]) == 24
@@ -300,7 +296,8 @@ def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup(tmp_p
         [Column("name", "<i>cell"), Column("difference", "difference", "val/rsum", signed=True)], [("a<b", -2.0)]
     )
     answer = Answer("cell", "", "Is <b> slower?", "Yes & no.", "tie", numbers={"p": 0.0001, "low": None}, table=table)
-    write_answers_page("suite <x>", "Rerun", [answer], tmp_path / "a.html", facts=[("Cells", "1")], notes=["<script>"])
+    sections = [("", "", "", [answer])]
+    write_sections("suite <x>", "Rerun", sections, tmp_path / "a.html", facts=[("Cells", "1", "")], notes=["<script>"])
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     for part in (
         "Is &lt;b&gt; slower?",
@@ -314,3 +311,13 @@ def test_answers_alone_are_a_page_without_plotly_whose_texts_are_no_markup(tmp_p
         assert part in text, part
     assert '<span class="badge tie">tie</span>' in text and "<dt>Cells</dt>" in text and "<dt>low</dt>" not in text
     assert text.count("<script>") == 1 and "default-src 'none'" in text and "plotly" not in text
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=40))
+def test_rank_correlation_is_spearmans(pairs: list[tuple[int, int]]) -> None:
+    x, y = zip(*pairs, strict=True)
+    found = rank_correlation(x, y)
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        assert found is None
+    else:
+        assert found == pytest.approx(scipy.stats.spearmanr(x, y).statistic)

@@ -15,7 +15,7 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.experiment_report import report_experiment
 from orchestrator.report.page import build_page
-from orchestrator.report.render import PLOTLY, render
+from orchestrator.report.render import PLACE, PLOTLY, packed, render
 from tests.support.histories import Author, search
 from tests.support.records import append
 
@@ -74,6 +74,18 @@ def test_file_holds_plotly_once_and_names_no_other_place() -> None:
     assert "connect-src" not in ours
 
 
+def test_the_data_of_a_page_hold_a_long_list_once() -> None:
+    names, once, short = ["nt_xent 0001"] * 20, list(range(20)), [True, 1]
+    figures = {"a": [{"text": names, "x": once}, {"text": list(names)}], "b": short, "c": {"z": [once, once]}}
+    data, lists = packed(figures)
+    assert lists == [names, once]
+    assert data == {
+        "a": [{"text": {PLACE: 0}, "x": {PLACE: 1}}, {"text": {PLACE: 0}}],
+        "b": short,
+        "c": {"z": [{PLACE: 1}] * 2},
+    }
+
+
 def test_hostile_strings_are_text_and_data_never_markup() -> None:
     author = Author()
     author.history.experiment = BegunExperiment.of({**author.history.experiment.values, "description": EVIL})
@@ -87,7 +99,7 @@ def test_hostile_strings_are_text_and_data_never_markup() -> None:
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert data is not None
     assert "<" not in data[1]
-    assert json.loads(data[1])["data"]["rows"][0]["id"] == trial
+    assert json.loads(data[1])["rows"][0]["id"] == trial
 
 
 def test_same_history_gives_the_same_file() -> None:

@@ -1,7 +1,8 @@
-"""What a checkpoint retrieves, against loops over its own embeddings."""
+"""Queries on pages: of a checkpoint, against loops; of two candidates; of ``retrieve --html``."""
 
 import base64
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,13 +11,36 @@ import PIL.Image
 import pytest
 import torch
 
-from orchestrator.report.queries import ANSWERS, QUERIES, Queries, retrieve
+from orchestrator.journal.ledger import Ledger
+from orchestrator.report.page import build_page
+from orchestrator.report.queries import (
+    ANSWERS,
+    QUERIES,
+    WAYS,
+    Item,
+    Queries,
+    compared_queries,
+    find_pictures,
+    retrieve,
+    retrieved_items,
+    write_retrieved,
+)
+from orchestrator.report.render import render
+from orchestrator.report.studies import names_of, studies_of
+from orchestrator.results.candidates import DatasetVerdict
+from orchestrator.results.confirmation import verdicts_of
+from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+from tests.support.ranked import metrics_of
+from tests.support.records import append
+from tests.trainables.scenes_folder import write_scenes
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.data.batches import ResidentSplit
-from trainables.data.dataset import Dataset
+from trainables.data.dataset import Dataset, Split
 from trainables.data.source import Source
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+from trainables.ranks import Ranks
+from trainables.serving.retriever import Match
 from trainables.trial import Trial, run_trial
 
 
@@ -51,26 +75,30 @@ def similarities(asked: Asked) -> np.ndarray:
 
 
 def test_ten_queries_in_each_direction_are_spread_over_the_split(asked: Asked) -> None:
-    ids = [query.query.text for query in asked.answers.i2t]
+    i2t, t2i = asked.answers.groups.values()
+    ids = [query.query.text for query in i2t]
     assert ids == [asked.data.splits["val"].image_ids[place] for place in range(0, 20, 2)]
-    assert len(asked.answers.t2i) == QUERIES
-    assert all(len(query.answers) == ANSWERS for query in (*asked.answers.i2t, *asked.answers.t2i))
+    assert len(t2i) == QUERIES
+    assert all(len(query.answers) == ANSWERS for query in (*i2t, *t2i))
 
 
 def test_answers_and_ranks_are_those_of_a_loop(asked: Asked) -> None:
     scores, split = similarities(asked), asked.data.splits["val"]
-    for place, query in enumerate(asked.answers.i2t):
+    i2t, t2i = asked.answers.groups.values()
+    for place, query in enumerate(i2t):
         row = scores[place * 2]
         own = [c for c in range(len(row)) if split.image_of_caption[c] == place * 2]
         best = max(row[c] for c in own)
-        assert query.rank == 1 + sum(row[c] >= best for c in range(len(row)) if c not in own)
+        assert query.ranks["first right answer"] == 1 + sum(row[c] >= best for c in range(len(row)) if c not in own)
         highest = sorted(row, reverse=True)[:ANSWERS]
         assert [answer.score for answer in query.answers] == pytest.approx(highest, abs=1e-6)
-        assert query.answers[0].correct == (query.rank == 1)
-    for place, query in enumerate(asked.answers.t2i):
+        assert query.answers[0].correct == (query.ranks["first right answer"] == 1)
+    for place, query in enumerate(t2i):
         column = scores[:, place * 10]
         own = int(split.image_of_caption[place * 10])
-        assert query.rank == 1 + sum(column[i] >= column[own] for i in range(len(column)) if i != own)
+        assert query.ranks["first right answer"] == 1 + sum(
+            column[i] >= column[own] for i in range(len(column)) if i != own
+        )
 
 
 def test_a_model_that_compares_pairs_is_asked_for_pairs(tmp_path: Path) -> None:
@@ -83,16 +111,17 @@ def test_a_model_that_compares_pairs_is_asked_for_pairs(tmp_path: Path) -> None:
     split = ResidentSplit(data.splits["val"], torch.device("cpu"))
     with evaluating(model):
         scores = model.compare(encode_images(model, split), encode_captions(model, split))
-    for row, query in zip(scores[::2], found.i2t, strict=True):
+    i2t, t2i = found.groups.values()
+    for row, query in zip(scores[::2], i2t, strict=True):
         wanted = row.sort(descending=True).values[:ANSWERS].tolist()
         assert [answer.score for answer in query.answers] == pytest.approx(wanted, abs=1e-5)
-    for column, query in zip(scores.T[::10], found.t2i, strict=True):
+    for column, query in zip(scores.T[::10], t2i, strict=True):
         wanted = column.sort(descending=True).values[:ANSWERS].tolist()
         assert [answer.score for answer in query.answers] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_images_are_small_jpegs_and_a_broken_one_is_its_name(asked: Asked) -> None:
-    first, broken = asked.answers.i2t[0].query, asked.answers.i2t[1].query
+    first, broken, *_ = (query.query for query in asked.answers.groups[WAYS[0]])
     picture = PIL.Image.open(io.BytesIO(base64.b64decode(first.image.removeprefix("data:image/jpeg;base64,"))))
     assert (picture.format, picture.size) == ("JPEG", (336, 252))
     assert (broken.image, broken.text) == ("", asked.data.splits["val"].image_ids[2])
@@ -102,14 +131,14 @@ def test_images_that_are_not_at_hand_are_said_to_be_missing(asked: Asked, tmp_pa
     elsewhere = Source("tiny", tmp_path, (tmp_path,), None, ())
     found = retrieve(asked.checkpoint, asked.data, elsewhere, "val", device="cpu")
     assert "were not found" in found.note
-    assert not any(query.query.image for query in found.i2t)
+    assert not any(query.query.image for query in found.groups[WAYS[0]])
 
 
 def test_image_behind_a_link_out_of_the_data_root_is_not_shown(asked: Asked, tmp_path: Path) -> None:
     name = asked.data.splits["val"].filenames[0]
     (tmp_path / name).symlink_to(asked.source.folder / name)
     outside = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
-    assert not retrieve(asked.checkpoint, asked.data, outside, "val", device="cpu").i2t[0].query.image
+    assert not retrieve(asked.checkpoint, asked.data, outside, "val", device="cpu").groups[WAYS[0]][0].query.image
 
 
 @pytest.mark.parametrize("split", ["val", "test"])
@@ -117,8 +146,8 @@ def test_queries_and_answers_are_of_the_split_that_was_asked_for(asked: Asked, s
     found = retrieve(asked.checkpoint, asked.data, asked.source, split, device="cpu")
     part = asked.data.splits[split]
     assert found.title == f"tiny {split}"
-    assert [query.query.text for query in found.i2t] == [part.image_ids[place] for place in range(0, 20, 2)]
-    assert {answer.text for query in found.t2i for answer in query.answers} <= set(part.image_ids)
+    assert [query.query.text for query in found.groups[WAYS[0]]] == [part.image_ids[place] for place in range(0, 20, 2)]
+    assert {answer.text for query in found.groups[WAYS[1]] for answer in query.answers} <= set(part.image_ids)
 
 
 def test_ties_rank_against_the_query(asked: Asked, tmp_path: Path) -> None:
@@ -128,5 +157,125 @@ def test_ties_rank_against_the_query(asked: Asked, tmp_path: Path) -> None:
     for weights in trial.best_weights.values():
         weights.zero_()
     found = retrieve(save_epoch(tmp_path, report), asked.data, asked.source, "val", device="cpu")
-    assert {query.rank for query in found.i2t} == {96}, "95 captions of other images come first"
-    assert {query.rank for query in found.t2i} == {20}, "19 other images come first"
+    ranks = [{query.ranks["first right answer"] for query in queries} for queries in found.groups.values()]
+    assert ranks == [{96}, {20}], "95 captions of other images, and 19 other images, come first"
+
+
+SEEDS = 3
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return tiny_dataset().splits["test"]
+
+
+def confirmed(
+    ledger: Ledger, split: Split, change: Callable[[Ranks], Ranks | None] = lambda ranks: ranks
+) -> DatasetVerdict:
+    """Confirm two losses with three seeds; the winner alone finds the first image and the last caption."""
+    start(ledger, make_experiment(confirm={"top": 1, "seeds": SEEDS}))
+    trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((50.0, "nt_xent"), (40.0, "triplet_sh"))]
+    owner = split.image_of_caption.astype(np.int32)
+    repeats = [
+        (number, add_repeat(ledger, one, seed, 100 + seed, 50.0 - number))
+        for number, one in enumerate(trials)
+        for seed in range(SEEDS)
+    ]
+    append(ledger, "test_opened", dataset="pets", trials=[one.id for _, one in repeats])
+    for number, repeat in repeats:
+        i2t, t2i = (np.full(len(owner), 5, dtype=np.int32) for _ in range(2))
+        i2t[owner == 0], t2i[-1] = (1, 1) if number == 0 else (20, 9)
+        i2t[owner == 1] = 7 if number == 0 else 6
+        ranks = change(Ranks(i2t, t2i, owner, split.queries_digest(), "test"))
+        kept = {} if ranks is None else {"ranks": ranks.to_text()}
+        metrics = metrics_of(Ranks(i2t, t2i, owner, "", "test"))
+        append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics, **kept)
+    (verdict,) = verdicts_of(ledger.history).values()
+    return verdict
+
+
+def test_the_queries_that_one_loss_finds_are_shown_with_picture_and_caption(
+    ledger: Ledger, split: Split, tmp_path: Path
+) -> None:
+    for name in split.filenames:
+        PIL.Image.new("RGB", (40, 30), (80, 120, 10)).save(tmp_path / name)
+    verdict = confirmed(ledger, split)
+    source = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
+    shown = compared_queries(ledger.history, verdict, names_of(studies_of(ledger.history)), (split, source))
+    assert shown is not None and shown.table is not None
+    images = len(split.image_ids)
+    assert list(shown.table.rows[:3]) == [
+        ("an image", 1, 0, 1, 0, images - 1),
+        ("an image", 5, images - 2, 1, 0, 1),
+        ("an image", 10, images - 1, 1, 0, 0),
+    ]
+    (gained,), (lost,), (of_caption,) = shown.groups.values()
+    assert (gained.query.text, gained.ranks) == (split.image_ids[0], {"NT-Xent 0000": 1, "Triplet SH 0000": 20})
+    assert gained.query.image.startswith("data:image/jpeg")
+    assert [answer.text for answer in gained.answers] == [split.captions[0]]
+    assert (lost.query.text, list(lost.ranks.values())) == (split.image_ids[1], [7, 6])
+    assert (of_caption.query.text, of_caption.answers[0].text) == (split.captions[-1], split.image_ids[-1])
+    text = render(build_page(ledger.history, queries=[shown]))
+    places = [
+        "NT-Xent and Triplet SH do not differ significantly",
+        "<summary>Numbers</summary>",
+        "beside Triplet SH 0000, query by",
+    ]
+    assert sorted(places, key=text.index) == places
+
+
+def test_a_comparison_without_its_data_says_so(ledger: Ledger, split: Split, tmp_path: Path) -> None:
+    verdict, names = confirmed(ledger, split), names_of(studies_of(ledger.history))
+    others = replace(split, captions=split.image_ids[:0]), Source("tiny", tmp_path, (tmp_path,), None, ())
+    for data, said in ((others, "The data have other queries now"), ("They are missing.", "They are missing.")):
+        compared = compared_queries(ledger.history, verdict, names, data)
+        assert compared is not None and compared.table is not None
+        assert said in compared.note and not compared.groups
+
+
+def test_without_ranks_the_page_says_so(ledger: Ledger, split: Split) -> None:
+    verdict = confirmed(ledger, split, lambda ranks: None)
+    compared = compared_queries(ledger.history, verdict, names_of(studies_of(ledger.history)), "")
+    assert compared is not None and compared.table is None
+    assert compared.note == "The ranks of the queries were not kept when the test split was evaluated."
+
+
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_scenes(tmp_path_factory.mktemp("data"), images=10)
+
+
+def test_pictures_are_those_of_the_dataset(root: Path) -> None:
+    picture, missing = find_pictures("scenes", root)
+    assert missing == ""
+    assert picture("scene_000001.jpg").startswith("data:image/jpeg;base64,")
+    # What a packed model names a file cannot lead out of the data root.
+    (root.parent / "secret.jpg").write_bytes((next(root.rglob("scene_000001.jpg"))).read_bytes())
+    assert picture("../../secret.jpg") == picture("no such file.jpg") == ""
+
+
+def test_a_dataset_that_is_not_at_hand_is_said_to_be_missing(tmp_path: Path) -> None:
+    picture, missing = find_pictures("scenes", tmp_path)
+    assert picture("scene_000001.jpg") == ""
+    assert missing.startswith("The page has no pictures: ")
+
+
+def test_the_page_has_every_answer_with_picture_captions_and_score(root: Path, tmp_path: Path) -> None:
+    picture, _ = find_pictures("scenes", root)
+    answers = [Match("1", "scene_000001.jpg", "", 0.51234), Match("2", "", "", 0.25), Match("3", "", "its own", 0.1)]
+    arabic = "كلبان يركضان على العشب"
+    items = retrieved_items(answers, {"1": ["a red box", f"{EVIL}\x1b[2J"], "2": [arabic]}, picture)
+    assert [item.text for item in items] == ["1 · scene_000001.jpg", "2", "3"]
+    assert [bool(item.image) for item in items] == [True, False, False]
+    assert items[2].captions == ["its own"]
+    path = tmp_path / "answers.html"
+    write_retrieved("icr-scenes version 1", Item(EVIL), ["a note"], items, path)
+    text = path.read_text(encoding="utf-8")
+    assert text.count("data:image/jpeg;base64,") == 1
+    assert text.count("<script") == 1 and "\x1b" not in text
+    for said in ("a red box", "0.512", "a note", "icr-scenes version 1", "&lt;script&gt;alert(1)&lt;/script&gt;"):
+        assert said in text
+    assert f'<p class="item-text" dir="auto">{arabic}</p>' in text, "captions run in the direction of their letters"

@@ -142,7 +142,7 @@ def test_the_summary_and_the_report_say_whose_the_learning_rate_was(
 ) -> None:
     found = history(tmp_path, PAIR, **fields)
     assert sentence in summarise(found)["caveats"]["pets"]
-    assert sentence in build_page(found, drawn=False).answers["pets"][-1].notes
+    assert sentence in build_page(found).answers["pets"][-1].notes
 
 
 def test_a_baseline_that_a_space_leaves_out_stands_there_too(tmp_path: Path) -> None:

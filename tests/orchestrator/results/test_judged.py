@@ -18,6 +18,7 @@ from orchestrator.results.candidates import DatasetVerdict, Verdict
 from orchestrator.results.confirmation import Confirmation, confirmations, verdicts_of
 from orchestrator.results.judged import image_values, judged_verdicts
 from orchestrator.results.verdict import judge
+from orchestrator.views.grid import grid
 from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
@@ -118,6 +119,10 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
     (written,) = summarise(started.history)["judged"]["pets"]
     assert written["survives"]
     share = f"{written['known']:.0%}".replace("%", " %")
+    (table,) = [one.table for one in analyses_of(Summary(started.history), "pets") if one.key == "judged"]
+    shown = {(column.column.group, column.heading): column.texts for column in grid(table)}
+    assert shown["rsum", "lead"][0] == f"{leads[0]:+.1f}" and shown["mAP@R", "lead"][0] == f"{leads[1]:+.3f}"
+    assert shown["", "candidates"] == ["all", "without unjudged pairs"]
     assert source == f"Judgements: Flickr8k's experts and crowd; {share} of the winner's first ten are judged."
 
 
@@ -140,8 +145,10 @@ def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Led
     (judged,) = judged_verdicts(confirmations(started.history)["pets"]).values()
     assert (verdict.verdict, judged["rsum"].verdict) == (Verdict.BETTER, Verdict.TIE)
     headline, _ = said_of(started.history)
-    assert headline.startswith("Counting the captions that people judged correct, the verdict is no longer better: ")
-    assert " rsum (tie), " in headline
+    assert headline.startswith(
+        "Counting the captions that people judged correct, the verdict changes from better to tie "
+    )
+    assert " rsum, " in headline
     (told,) = summarise(started.history)["judged"]["pets"]
     assert (told["name"], told["title"], told["survives"]) == ("flickr8k", "Flickr8k's experts and crowd", False)
     assert 0 < told["known"] < 1
@@ -178,4 +185,4 @@ def test_a_verdict_survives_only_if_every_metric_agrees(started: Ledger, monkeyp
     (differing,) = summarise(started.history)["judged"]["pets"]
     assert not differing["survives"]
     # Only the metric by which the verdict is another one is named.
-    assert re.search(r"the verdict is no longer better: \S+ mAP@R \(tie\)\.$", said_of(started.history)[0])
+    assert re.search(r"the verdict changes from better to tie \(\S+ mAP@R\)\.$", said_of(started.history)[0])

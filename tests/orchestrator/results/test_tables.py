@@ -212,7 +212,7 @@ def test_experiments_on_other_data_are_not_compared_in_silence(tmp_path: Path) -
     results[1].history.data = {"pets:global": "d2"}
     (table,) = tables_of(results)
     assert len(losses(table)) == 4
-    assert "The experiments had different versions of pets:global; their rows can't be compared." in table.notes
+    assert "The experiments had different versions of pets:global; their values can't be compared." in table.notes
 
 
 def test_an_experiment_without_a_trial_has_nothing_to_compare(ledger: Ledger) -> None:

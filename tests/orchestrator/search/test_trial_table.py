@@ -7,7 +7,7 @@ from rich.console import Console
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.search.trial_table import common_prefix, trials_table
+from orchestrator.search.trial_table import brief_names, trials_table
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 
 WIDTHS = (80, 100, 160)
@@ -37,32 +37,41 @@ def test_nothing_is_wrapped(ledger: Ledger, width: int) -> None:
         add_long(ledger, value)
         add_trial(ledger, [value], loss="triplet_sh")
     lines = drawn(trials_table(ledger.history, "tiny: search"), width)
-    rows = [line for line in lines if line.startswith("│")]
+    rows = [line for line in lines if line.startswith(("polynomial", "triplet"))]
     assert len(rows) == 6
     assert max(map(len, lines)) <= width
     # Every row has the end of its trial, so that none continues in the next line; long parameters end in an ellipsis.
-    assert all(row.endswith(" finished │") for row in rows)
+    assert all(row.endswith(" finished") for row in rows)
     assert sum("…" in row for row in rows) == 3
-    assert [row.split("│")[1].split()[0] for row in rows[:2]] == ["polynomial_relative-0002", "triplet_sh-0002"]
+    assert [row.split()[0] for row in rows[:2]] == ["polynomial_relative-0002", "triplet_sh-0002"]
 
 
 @pytest.mark.parametrize(
-    ("losses", "prefix"),
-    [(["nt_xent"], "pets-vsepp-nt_xent-"), (["nt_xent", "triplet_sh"], "pets-vsepp-")],
-    ids=["one study", "two studies"],
+    ("cells", "shared", "names"),
+    [
+        ([("pets", "nt_xent")], "pets-vsepp-nt_xent", ["0000"]),
+        ([("pets", "nt_xent"), ("pets", "triplet_sh")], "pets-vsepp", ["nt_xent-0000", "triplet_sh-0000"]),
+        ([("pets", "nt_xent"), ("birds", "triplet_sh")], "vsepp", ["pets-nt_xent-0000", "birds-triplet_sh-0000"]),
+        ([("pets", "nt_xent"), ("pets-2", "nt_xent")], "", ["pets-vsepp-nt_xent-0000", "pets-2-vsepp-nt_xent-0000"]),
+        ([], "", []),
+    ],
+    ids=["one study", "two losses", "two datasets", "a name with a dash", "nothing"],
 )
-def test_names_are_without_what_all_begin_with(ledger: Ledger, losses: list[str], prefix: str) -> None:
-    trials = [add_trial(ledger, [1.0], loss=loss) for loss in losses]
-    assert common_prefix(trials) == prefix
+def test_names_are_without_what_all_have(
+    ledger: Ledger, cells: list[tuple[str, str]], shared: str, names: list[str]
+) -> None:
+    trials = [add_trial(ledger, [1.0], dataset=dataset, loss=loss) for dataset, loss in cells]
+    assert brief_names(trials) == (dict(zip([trial.id for trial in trials], names, strict=True)), shared)
     lines = drawn(trials_table(ledger.history, "tiny"), 80)
-    assert f"trials without their common prefix {prefix}" in lines
-    for trial in trials:
-        assert any(line.startswith(f"│ {trial.id.removeprefix(prefix)} ") for line in lines)
+    assert (f"trials without {shared}, which all their names have" in lines) == bool(shared)
+    assert all(any(line.startswith(f"{name} ") for line in lines) for name in names)
 
 
-def test_datasets_that_differ_leave_no_prefix(ledger: Ledger) -> None:
-    assert common_prefix([add_trial(ledger, [1.0], dataset=name) for name in ("pets", "birds")]) == ""
-    assert common_prefix([]) == ""
+def test_eighty_columns_have_room_for_parameters(ledger: Ledger) -> None:
+    for dataset in ("flickr8k", "flickr8k_zh"):
+        add_trial(ledger, [1.0], dataset=dataset, loss="triplet_sh", state=TrialState.STOPPED_EARLY)
+    lines = drawn(trials_table(ledger.history, "tiny"), 80)
+    assert sum(" margin=0.2 " in line for line in lines) == 2
 
 
 def test_a_stage_shows_its_own_trials(ledger: Ledger) -> None:
@@ -82,9 +91,10 @@ def test_the_best_stay_in_sight_however_many_trials_run(ledger: Ledger) -> None:
         add_trial(ledger, [5.0], state=TrialState.RUNNING)
     add_trial(ledger, [99.0], state=TrialState.DIVERGED)
     lines = drawn(trials_table(ledger.history, "tiny", 8), 80)
-    states = [line.split("│")[-2].strip() for line in lines if line.startswith("│")]
+    rows = [line.split() for line in lines if line.startswith("00")]
+    states = [row[-1] for row in rows]
     assert states == ["running"] * 4 + ["finished"] * 4
-    best = [line.split("│")[4].strip() for line in lines if line.startswith("│")][4:]
+    best = [row[-2] for row in rows][4:]
     assert best == ["9.00", "8.00", "7.00", "6.00"]
     assert lines[-1] == "and 13 more: 6 running, 6 finished, 1 diverged"
 

@@ -114,7 +114,7 @@ def test_the_live_table_is_harmless(folder: Path) -> None:
     shown.listen(LimitNoted(message=CANARY))
     with shown._live:
         shown.refresh()
-    # In the title, in the common prefix of the trials' names, and in the limit.
+    # In the title, in the shared parts of the trials' names, and in the limit.
     assert screen.getvalue().count("loot") >= 3
     assert is_harmless(screen.getvalue())
 

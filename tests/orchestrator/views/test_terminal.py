@@ -10,7 +10,7 @@ from rich.console import Console
 
 from orchestrator.results.answer import Answer, Column, Quantity, Table
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table
-from orchestrator.views.grid import grid
+from orchestrator.views.grid import grid, rows_of
 from orchestrator.views.terminal import (
     BEST_ROWS,
     MOST_ROWS,
@@ -39,13 +39,12 @@ def test_parts_hold_every_number_and_are_no_wider_than_asked_for(rows: list, wid
     whole = grid(whole_table(rows))
     common, parts, below = narrowed(whole, width)
     assert max(map(width_of, parts)) <= width
-    numbers = [heading for part in parts for place, heading in enumerate(part.headings) if part.numeric[place]]
-    assert sorted(numbers) == sorted(heading for place, heading in enumerate(whole.headings) if whole.numeric[place])
+    numbers = [column.heading for part in parts for column in part if column.is_numeric]
+    assert sorted(numbers) == sorted(column.heading for column in whole if column.is_numeric)
     # The columns that say most are in the first part.
-    assert {"rsum", "Verdict"} <= set(parts[0].headings)
-    assert all(len(part.rows) == len(rows) for part in parts)
-    drawn = common + "".join(line.plain for line in below) + str([part.rows for part in parts])
-    assert all(text in drawn for row in whole.rows for text in row if text)
+    assert {"rsum", "Verdict"} <= {column.heading for column in parts[0]}
+    drawn = common + "".join(line.plain for line in below) + str([rows_of(part) for part in parts])
+    assert all(text in drawn for column in whole for text in column.texts if text)
 
 
 def test_a_table_that_fits_stays_whole() -> None:
@@ -65,7 +64,7 @@ def test_what_is_drawn_is_as_wide_as_is_said(width: int) -> None:
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     assert "…" not in text
     for part in narrowed(grid(whole_table(ROWS)), width)[1]:
-        for row in part.rows:
+        for row in rows_of(part):
             assert any(all(cell in line for cell in row if cell) for line in text.splitlines()), row
 
 

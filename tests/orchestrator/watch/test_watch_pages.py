@@ -176,7 +176,7 @@ def test_a_journal_that_another_one_replaces_makes_pages_load_anew(tmp_path: Pat
         with closing(begin(tmp_path)) as ledger:
             add_trial(ledger, [30.0])
         with server.events("/e/tiny/events") as events:
-            assert until(events, lambda value: True)["instance"] == "test-0"
+            assert until(events, lambda value: bool(value["version"]))["instance"] == "test-0"
             (tmp_path / "tiny" / "journal.jsonl").unlink()
             with closing(begin(tmp_path)):
                 assert until(events, lambda value: value["instance"] != "test-0")["instance"] == "test-1"
@@ -192,39 +192,29 @@ def test_a_damaged_journal_is_said_to_be_damaged(tmp_path: Path) -> None:
         assert "is damaged; `orchestrator doctor" in server.ask("/e/tiny/").text
 
 
-def inline(html: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the inline scripts, the style elements and the style attributes of a page."""
-    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
-    styles = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
-    return scripts, styles, re.findall(r'\sstyle="([^"]*)"', html)
-
-
 def check_policy(html: str, policy: str) -> None:
-    """Check that a policy names every script and style of a page by its hash, and allows none without one."""
+    """Check that a policy names every script of a page by its hash, and allows none without one."""
     rules = dict(part.strip().split(" ", 1) for part in policy.split(";"))
-    assert "'unsafe-inline'" not in policy
     assert rules["default-src"] == "'none'"
-    body, _, _ = html.partition('<script type="application/json"')
-    scripts, _, _ = inline(html)
-    _, styles, attributes = inline(body)
-    assert len(scripts) >= 3 and styles
+    assert "'unsafe-inline'" not in rules["script-src"], "a style may be inline: it runs nothing, and loads nothing"
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert len(scripts) >= 2
 
     def named(content: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
     assert [script[:80] for script in scripts if named(script) not in rules["script-src"].split()] == []
-    assert [style[:80] for style in (*styles, *attributes) if named(style) not in rules["style-src"].split()] == []
 
 
 @pytest.mark.parametrize("path", ["/", "/e/tiny/"])
-def test_every_script_and_style_of_a_live_page_is_named_by_its_hash(tmp_path: Path, path: str) -> None:
+def test_every_script_of_a_live_page_is_named_by_its_hash(tmp_path: Path, path: str) -> None:
     with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
         add_trial(ledger, [30.0, 40.0])
         page = server.ask(path)
         check_policy(page.text, page.headers["content-security-policy"])
 
 
-def test_every_script_and_style_of_the_report_is_named_by_its_hash() -> None:
+def test_every_script_of_the_report_is_named_by_its_hash() -> None:
     html = render(build_page(search(12)))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     assert policy is not None
