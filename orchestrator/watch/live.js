@@ -128,7 +128,8 @@
   }
 
   // One request at a time. The page itself rests four times as long as it and its charts took, so that a page never
-  // keeps a server busy for more than a fifth of the time; a chart that comes into view does not wait.
+  // keeps a server busy for more than a fifth of the time; a chart that comes into view does not wait. What is drawn for
+  // the first time is drawn once, and prolongs no rest.
   async function work() {
     if (busy) return;
     busy = true;
@@ -136,16 +137,17 @@
       for (;;) {
         const started = performance.now();
         const key = wanted();
+        let isFirst = !seen;
         if (newest !== seen && started >= rested) {
           await refresh();
           rested = performance.now() + REST;
         } else if (key) {
           stale.delete(key);
-          await show(key);
+          isFirst = await show(key);
         } else {
           break;
         }
-        rested += 4 * (performance.now() - started);
+        if (!isFirst) rested += 4 * (performance.now() - started);
       }
     } catch (error) {
       // The stream says so, and asks again.
@@ -157,20 +159,22 @@
     if (newest !== seen || wanted()) setTimeout(work, Math.max(50, rested - performance.now()));
   }
 
-  // A figure without data stays a place without a size.
+  // Draws a figure, and says whether it was drawn for the first time; one without data stays a place without a size.
   async function show(key) {
     const { html, options } = await ask(`figures/${key}`);
-    if (!options.length) return;
+    if (!options.length) return false;
     const figure = document.getElementById(key);
     const next = parsed(html).getElementById(key);
+    const isFirst = "pending" in figure.dataset;
     const labels = (element) => [...element.querySelectorAll("select option")].map((option) => option.label).join("\n");
-    if ("pending" in figure.dataset || labels(figure) !== labels(next)) {
+    if (isFirst || labels(figure) !== labels(next)) {
       figure.replaceChildren(...next.childNodes);
       delete figure.dataset.pending;
     } else {
       figure.querySelector("figcaption").textContent = next.querySelector("figcaption").textContent;
     }
     await charts.put(figure, options);
+    return isFirst;
   }
 
   const near = new IntersectionObserver((entries) => {
