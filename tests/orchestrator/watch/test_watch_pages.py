@@ -189,7 +189,8 @@ def test_a_damaged_journal_is_said_to_be_damaged(tmp_path: Path) -> None:
         assert server.ask("/e/tiny/").status == 200
         with (tmp_path / "tiny" / "journal.jsonl").open("a") as file:
             file.write("nonsense\nnonsense\n")
-        assert "is damaged; `orchestrator doctor" in server.ask("/e/tiny/").text
+        page = server.ask("/e/tiny/").text
+        assert "line 5: damaged" in page and "`orchestrator doctor" in page
 
 
 def check_policy(html: str, policy: str) -> None:
