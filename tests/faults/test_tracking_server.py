@@ -1,7 +1,7 @@
 """A tracking server that is down, dies, answers with errors, late or never: the search continues and loses nothing.
 
-The server is a real one; what its answers meet on their way is up to a proxy of ours. It is started once, and each test
-leaves its experiment behind under another name.
+The server is a real one; what its answers meet on their way is up to a proxy of ours. Its store outlives a test, which
+leaves its experiment behind under another name. Its process ends with the test.
 """
 
 import shutil
@@ -37,19 +37,24 @@ CREATE, METRICS = "/runs/create", "/runs/log-batch"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> Iterator[MlflowServer]:
+def store(tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> Path:
     folder = tmp_path_factory.mktemp("server")
     shutil.copy(store_template, folder / "mlflow.db")
-    made = MlflowServer(default_uri(folder), folder)
+    return folder
+
+
+@pytest.fixture
+def server(store: Path) -> Iterator[MlflowServer]:
+    """A server that does not run yet, and ends with the test."""
+    made = MlflowServer(default_uri(store), store)
     yield made
     made.stop()
 
 
 @pytest.fixture
 def proxy(server: MlflowServer) -> Iterator[FaultProxy]:
-    """A proxy to the server, which is started where it does not run: that takes 10 s."""
-    if not server.is_running:
-        server.start()
+    """A proxy to the server, which is started: that takes some seconds."""
+    server.start()
     with fault_proxy(server.uri) as made:
         yield made
     put_away(server)
@@ -107,7 +112,6 @@ def test_a_server_that_is_down_at_the_start_and_dies_midway_has_everything_in_th
     # The last waits, so that there is a midway however long the server takes to start.
     workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl", troubles={0.45: Trouble("wait", times=1)})
     searches.tracking = Tracking(server.uri, answer=ANSWER, end=200, pause=2)
-    server.kill()
     process = searches.start(experiment, workload)
     searches.wait_for(lambda history: count_epochs(history) >= 2, process)
     server.start()

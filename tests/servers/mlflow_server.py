@@ -59,11 +59,6 @@ class MlflowServer:
         self._process: subprocess.Popen[bytes] | None = None
         self.uri = f"http://{HOST}:{self._port}"
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it was started, and not ended since."""
-        return self._process is not None
-
     def start(self, seconds: float = 240) -> None:
         """Start it, and wait until it answers."""
         place = ["--host", HOST, "--port", str(self._port), "--workers", "1"]
