@@ -24,11 +24,7 @@ CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "softmax": ("temperature",),
         "circle": ("temperature",),
     },
-    "pair_weight": {
-        "constant": (),
-        "linear": ("positive_tilt", "negative_tilt"),
-        "sigmoid": ("alpha", "beta", "base"),
-    },
+    "pair_weight": {"constant": (), "linear": ("positive_tilt", "negative_tilt"), "sigmoid": ("alpha", "beta", "base")},
 }
 """Choice -> value -> the numbers that exist at this value."""
 

@@ -265,11 +265,7 @@ def _summarise(counts: Tensor, *, over_all: bool = False) -> dict[str, Tensor]:
     """Return C^q, C^B and C^0 from the count of each query, shape (..., Q)."""
     total, without = counts.sum(-1), (counts == 0).sum(-1).double()
     queries = counts.shape[-1] if over_all else counts.shape[-1] - without
-    return {
-        "negatives_per_query": total / queries,
-        "negatives_per_batch": total,
-        "queries_without_gradient": without,
-    }
+    return {"negatives_per_query": total / queries, "negatives_per_batch": total, "queries_without_gradient": without}
 
 
 def _per_query(values: Tensor, direction: Direction) -> Tensor:

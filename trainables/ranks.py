@@ -134,10 +134,7 @@ def write_ranks(path: Path, ranks: Ranks) -> None:
     """
     buffer = io.BytesIO()
     arrays = {name: getattr(ranks, name) for name in ("i2t", "t2i", "image_of_caption")}
-    texts = {
-        "queries": np.array(ranks.queries),
-        "split": np.array(ranks.split),
-    }
+    texts = {"queries": np.array(ranks.queries), "split": np.array(ranks.split)}
     texts["image_ids"] = np.array(ranks.image_ids, dtype=np.str_)
     np.savez_compressed(buffer, allow_pickle=False, **arrays, **texts)
     write_whole(path, buffer.getvalue())

@@ -20,8 +20,7 @@ from orchestrator.views.terminal import show
 from trainables.errors import ConfigError
 
 ClaimsName = Annotated[
-    str,
-    typer.Argument(help=f"YAML file, or claims that ship: {', '.join(shipped_claims())}.", metavar="CLAIMS"),
+    str, typer.Argument(help=f"YAML file, or claims that ship: {', '.join(shipped_claims())}.", metavar="CLAIMS")
 ]
 Models = Annotated[str, typer.Option(help="Models, separated by commas; empty takes those of the claims.")]
 Seeds = Annotated[int, typer.Option(min=2, help="Fresh seeds of each cell.")]

@@ -97,14 +97,7 @@ def extract(
         _refuse_of_images({"--split": split, "--augmentations": augmentations, "--workers": workers - 1})
 
         made = extract_text(
-            dataset,
-            data_root,
-            text,
-            dimensions=dimensions,
-            seed=seed,
-            out=out,
-            device=device,
-            tokenizer=tokenizer,
+            dataset, data_root, text, dimensions=dimensions, seed=seed, out=out, device=device, tokenizer=tokenizer
         )
         if as_json:
             print(json.dumps(made, indent=2))

@@ -39,12 +39,7 @@ def cocos(
 
     load_plugins(plugins or [])
     result = measure_checkpoint(
-        checkpoint,
-        data_root,
-        epsilon=epsilon,
-        convention=convention,
-        device=device,
-        curve=CURVE if curve else (),
+        checkpoint, data_root, epsilon=epsilon, convention=convention, device=device, curve=CURVE if curve else ()
     )
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
@@ -93,13 +88,7 @@ def evaluate(
     people judged to fit.
     """
     found = evaluate_checkpoint(
-        checkpoint,
-        data_root=data_root,
-        split=split,
-        folds=folds,
-        ranks=ranks,
-        device=device,
-        plugins=plugins or [],
+        checkpoint, data_root=data_root, split=split, folds=folds, ranks=ranks, device=device, plugins=plugins or []
     )
     if as_json:
         print(json.dumps(found.to_dict()))

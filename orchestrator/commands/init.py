@@ -33,8 +33,7 @@ def init(
     source: Annotated[
         str | None,
         typer.Option(
-            "--from",
-            help="Shipped experiment to begin with, see `list experiments`; by default as the data need.",
+            "--from", help="Shipped experiment to begin with, see `list experiments`; by default as the data need."
         ),
     ] = None,
     data_root: DataRoot = Path("data"),

@@ -111,10 +111,7 @@ def list_samplers() -> list[ListedName]:
         ListedName(
             name,
             kind.meaning,
-            {
-                "several objectives": _yes(kind.several_objectives),
-                "conditions": _yes(kind.conditional),
-            },
+            {"several objectives": _yes(kind.several_objectives), "conditions": _yes(kind.conditional)},
         )
         for name, kind in SAMPLERS.items()
     ]

@@ -17,8 +17,7 @@ ExperimentNames = Annotated[
 AnyExperimentNames = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="EXPERIMENT",
-        help="Names of experiments under OUTPUT, or their folders; by default all of OUTPUT.",
+        metavar="EXPERIMENT", help="Names of experiments under OUTPUT, or their folders; by default all of OUTPUT."
     ),
 ]
 Dataset = Annotated[

@@ -168,13 +168,7 @@ def _markdown(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\[bold\](.*?)\[/bold\]", r"`\1`", text)).strip()
 
 
-JSON_TYPES: dict[Any, str] = {
-    str: "text",
-    int: "whole number",
-    float: "number",
-    Any: "any value",
-    NoneType: "null",
-}
+JSON_TYPES: dict[Any, str] = {str: "text", int: "whole number", float: "number", Any: "any value", NoneType: "null"}
 """Type of a field -> name of its JSON type."""
 
 

@@ -156,11 +156,7 @@ def _exit(result: SearchResult, experiment: Experiment) -> None:
 
 
 @with_start_options
-def resume(
-    experiment: ExperimentName,
-    *,
-    options: StartOptions,
-) -> None:
+def resume(experiment: ExperimentName, *, options: StartOptions) -> None:
     """Resume a search that was interrupted or killed, with the settings that it started with."""
     resume_experiment(experiment, read_experiment, options)
 

@@ -45,15 +45,7 @@ def train(
     chosen = read_config(config, overrides or [], plugins or [])
     try:
         with _progress(chosen, quiet=as_json) as shown:
-            result = begin(
-                chosen,
-                data_root=data_root,
-                output=output,
-                name=name,
-                resume=resume,
-                device=device,
-                **shown,
-            )
+            result = begin(chosen, data_root=data_root, output=output, name=name, resume=resume, device=device, **shown)
     except KeyboardInterrupt:
         directory = directory_of(chosen, output, name)
         again = _command(config, overrides or [], data_root, output, name, device, plugins or [])

@@ -17,22 +17,9 @@ from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.experiment.plugins import Plugins, with_plugins
 from orchestrator.experiment.sections import Budget, Confirm, Override, Patience, Resources, Scheduler, Search
-from orchestrator.experiment.spaces import (
-    at,
-    check_beside,
-    check_names,
-    check_sampler,
-    enqueued_points,
-    make_space,
-)
+from orchestrator.experiment.spaces import at, check_beside, check_names, check_sampler, enqueued_points, make_space
 from orchestrator.experiment.values import LossName, ModelName, Name
-from orchestrator.experiment.yaml_files import (
-    STRICT,
-    find_file,
-    override,
-    read_yaml,
-    validate,
-)
+from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_yaml, validate
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from search_spaces import StudySpace, Suggestion

@@ -15,10 +15,7 @@ from trainables.errors import ConfigError
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import NameTable
 
-_WAYS = {
-    "i2t": "of images that query captions",
-    "t2i": "of captions that query images",
-}
+_WAYS = {"i2t": "of images that query captions", "t2i": "of captions that query images"}
 _SCORES = {
     "r1": "queries whose first candidate is a match, in percent",
     "r5": "queries with a match among the first five candidates, in percent",
@@ -75,10 +72,7 @@ SAMPLERS: NameTable[SamplerKind] = NameTable(
     {
         "tpe": SamplerKind("Parzen estimators of the good and of the other points"),
         "cmaes": SamplerKind(
-            "a normal distribution that adapts to ranges",
-            conditional=False,
-            several_objectives=False,
-            needs_range=True,
+            "a normal distribution that adapts to ranges", conditional=False, several_objectives=False, needs_range=True
         ),
         "gp": SamplerKind("a Gaussian process, for few and costly trials", conditional=False),
         "random": SamplerKind("independent draws"),

@@ -272,11 +272,7 @@ def describe_bound(bound: Range | Values) -> str:
 
 
 def _plan(
-    experiment: Experiment,
-    cell: Cell,
-    paces: list["Pace"],
-    slower: float,
-    prior: Sequence[PriorPoint],
+    experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float, prior: Sequence[PriorPoint]
 ) -> StudyPlan:
     return StudyPlan(
         study=cell.name,
@@ -344,11 +340,7 @@ def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping
 
 
 def _notes(experiment: Experiment, *limits: str | None) -> tuple[str, ...]:
-    return (
-        *filter(None, limits),
-        *_describe_race(experiment),
-        *overlaps(experiment),
-    )
+    return (*filter(None, limits), *_describe_race(experiment), *overlaps(experiment))
 
 
 def _describe_race(experiment: Experiment) -> list[str]:

@@ -14,14 +14,7 @@ from msgspec import structs
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import FORMAT, JournalError, JournalReader, keep_copy, seal
 from orchestrator.journal.lock import AlreadyRunningError, take
-from orchestrator.journal.records import (
-    CheckpointDamaged,
-    EpochEnded,
-    Record,
-    TrialCreated,
-    TrialEnded,
-    read_record,
-)
+from orchestrator.journal.records import CheckpointDamaged, EpochEnded, Record, TrialCreated, TrialEnded, read_record
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from trainables.config import TrialConfig
 from trainables.errors import UserError

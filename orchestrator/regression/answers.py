@@ -85,11 +85,7 @@ def headline(result: SuiteResult) -> str:
 
 
 def _of_suite(
-    result: SuiteResult,
-    suite: Suite,
-    names: Mapping[str, str],
-    runs: Mapping[str, CellRuns],
-    accepted: Accepted | None,
+    result: SuiteResult, suite: Suite, names: Mapping[str, str], runs: Mapping[str, CellRuns], accepted: Accepted | None
 ) -> Answer:
     counts = listed(f"{count} {finding}" for finding, count in result.counts().items())
     against = (

@@ -95,13 +95,7 @@ def rerun_claims(
     compared, answers = compare_certificates(claims, accepted, found)
     facts = [("again", request.command)] if request.command else []
     summary = write_outcome(
-        directory,
-        claims.name,
-        "Rerun of claims",
-        answers,
-        compared,
-        seconds=history.spending.seconds,
-        facts=facts,
+        directory, claims.name, "Rerun of claims", answers, compared, seconds=history.spending.seconds, facts=facts
     )
     is_alarm = summary["finding"] in ALARMS
     return Rerun(directory, summary, is_alarm, was_due=True, answers=answers, warnings=past.warnings)

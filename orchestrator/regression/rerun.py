@@ -107,13 +107,7 @@ def rerun(suite: Suite, request: Request, workload: Workload, *, quiet: bool = F
 
 
 def _run(
-    suite: Suite,
-    directory: Path,
-    session: "Session",
-    accepted: Accepted | None,
-    nights: Nights,
-    *,
-    quiet: bool,
+    suite: Suite, directory: Path, session: "Session", accepted: Accepted | None, nights: Nights, *, quiet: bool
 ) -> SuiteResult:
     """Train and judge; train inconclusive cells with the seeds that would settle them, and judge once more."""
     seeds = {cell.title: suite.seeds for cell in suite.cells}
@@ -185,12 +179,7 @@ def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str,
 
 
 def _outcome(
-    suite: Suite,
-    request: Request,
-    history: History,
-    accepted: Accepted | None,
-    found: SuiteResult,
-    directory: Path,
+    suite: Suite, request: Request, history: History, accepted: Accepted | None, found: SuiteResult, directory: Path
 ) -> Rerun:
     runs = cell_runs(suite, history, directory.name)
     seconds, environment = history.spending.seconds, history.environment

@@ -170,12 +170,7 @@ def _levels(suite: Suite, runs: Mapping[str, CellRuns], reference: Accepted) -> 
 
 
 def _judge_cell(
-    suite: Suite,
-    name: str,
-    new: CellRuns,
-    reference: Accepted,
-    nights: Nights,
-    levels: Levels,
+    suite: Suite, name: str, new: CellRuns, reference: Accepted, nights: Nights, levels: Levels
 ) -> CellResult:
     old, first = reference.cells.get(name), reference.first.get(name)
     is_identical = old is not None and old.is_identical(new)

@@ -20,13 +20,7 @@ from orchestrator.report.figures import Figure
 from orchestrator.report.leaderboard import TrialColumn, TrialRow, columns, leaderboard
 from orchestrator.report.loss_figures import cocos_figure, weight_figure
 from orchestrator.report.queries import Queries
-from orchestrator.report.search_figures import (
-    budget_figure,
-    early_figure,
-    front_figure,
-    learning_curves,
-    over_trials,
-)
+from orchestrator.report.search_figures import budget_figure, early_figure, front_figure, learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, studies_of
 from orchestrator.results.answer import Answer
@@ -89,11 +83,7 @@ class Page:
 
 
 def build_page(
-    history: History,
-    *,
-    queries: Sequence[Queries] = (),
-    unended: str = "not ended",
-    runs: TrackedRuns | None = None,
+    history: History, *, queries: Sequence[Queries] = (), unended: str = "not ended", runs: TrackedRuns | None = None
 ) -> Page:
     """Return the page of an experiment in any state.
 

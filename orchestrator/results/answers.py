@@ -412,9 +412,7 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
         "Differences depend on the dataset: interaction" if differs else "An interaction with the dataset is not shown:"
     )
     headline = f"{first}. {shown} {p_equals(found.p)} ({losses})."
-    largest = max(
-        ((abs(found.effects[row, column]), row, column) for row, column in np.ndindex(*found.effects.shape)),
-    )
+    largest = max(((abs(found.effects[row, column]), row, column) for row, column in np.ndindex(*found.effects.shape)))
     _, row, column = largest
     effect = number_text(float(found.effects[row, column]), signed=True)
     note = (

@@ -38,15 +38,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from orchestrator.results.candidates import (
-    Candidate,
-    Comparison,
-    DatasetVerdict,
-    Standing,
-    Verdict,
-    range_of,
-    weakest,
-)
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict, range_of, weakest
 from orchestrator.results.crossed import crossed_test, own_parts
 from orchestrator.results.statistics import (
     DifferenceTest,
@@ -122,11 +114,7 @@ def judge(
         verdict=_overall(ranked, comparisons),
         standings=tuple(_standing(one, rank, metric, selection) for rank, one in enumerate(ranked, start=1)),
         comparisons=comparisons,
-        warnings=(
-            *_missing_seeds(group),
-            *_without_images(lacking, len(ranked)),
-            *_missing_baseline(baseline, found),
-        ),
+        warnings=(*_missing_seeds(group), *_without_images(lacking, len(ranked)), *_missing_baseline(baseline, found)),
         level=level,
         decided_by="seeds_and_images" if decided_by_images else "seeds",
         images=ranked[0].image_runs().shape[1] if decided_by_images else None,

@@ -79,12 +79,7 @@ class Progress:
     """
 
     def __init__(
-        self,
-        history: History,
-        total: int,
-        epochs: int,
-        stage: Stage = Stage.SEARCH,
-        work: PlannedWork | None = None,
+        self, history: History, total: int, epochs: int, stage: Stage = Stage.SEARCH, work: PlannedWork | None = None
     ) -> None:
         self.history, self.stage, self.pace = history, stage, TrainingRate(history)
         self._total, self._epochs, self._work = total, epochs, work

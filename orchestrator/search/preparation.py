@@ -99,12 +99,7 @@ def tracked(tracking: TrackingProcess) -> Iterator[TrackingProcess]:
 
 
 def start(
-    ledger: Ledger,
-    experiment: Experiment,
-    here: Opened,
-    directory: Path,
-    cluster: Cluster,
-    options: Mapping[str, str],
+    ledger: Ledger, experiment: Experiment, here: Opened, directory: Path, cluster: Cluster, options: Mapping[str, str]
 ) -> None:
     """Record the start: experiment, data, environment, storage and the options of the command line."""
     resolved = experiment.to_dict()

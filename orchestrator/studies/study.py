@@ -185,12 +185,7 @@ class Study:
     """
 
     def __init__(
-        self,
-        cell: Cell,
-        search: Search,
-        trials: int,
-        warm: Sequence[WarmTrial] = (),
-        prior: Sequence[PriorPoint] = (),
+        self, cell: Cell, search: Search, trials: int, warm: Sequence[WarmTrial] = (), prior: Sequence[PriorPoint] = ()
     ) -> None:
         self.cell = cell
         self._search = search
@@ -402,11 +397,7 @@ class Studies:
         self._experiment, self._ledger, self._is_closed = experiment, ledger, is_closed
         self._studies = {
             cell.name: Study(
-                cell,
-                search,
-                experiment.trials_in(cell),
-                history.warm.get(cell.name, ()),
-                priors.get(cell.name, ()),
+                cell, search, experiment.trials_in(cell), history.warm.get(cell.name, ()), priors.get(cell.name, ())
             )
             for cell in experiment.cells()
         }

@@ -35,11 +35,7 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
 }
 """Our name of a dataset, a model or a loss -> its name in papers."""
 
-METRICS = {
-    "rsum": "sum of six recalls, 0–600",
-    "map_r": "mAP@R, 0 to 1",
-    "map5": "mAP@5, 0 to 1",
-}
+METRICS = {"rsum": "sum of six recalls, 0–600", "map_r": "mAP@R, 0 to 1", "map5": "mAP@5, 0 to 1"}
 """Ending of a metric -> what it measures."""
 
 MEASURED = {

@@ -313,13 +313,7 @@ def _plain(counters: "Mapping[str, Spread]") -> dict[str, dict[str, float]]:
 
 
 def measure_checkpoint(
-    path: Path,
-    data_root: Path,
-    *,
-    epsilon: float,
-    convention: "Convention",
-    device: str,
-    curve: Sequence[float] = (),
+    path: Path, data_root: Path, *, epsilon: float, convention: "Convention", device: str, curve: Sequence[float] = ()
 ) -> CheckpointContributions:
     """Measure the best model of a checkpoint, in one pass for all values of epsilon.
 

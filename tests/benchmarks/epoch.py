@@ -106,11 +106,7 @@ class OurTraining:
 def make_config(embedding_size: int) -> TrialConfig:
     """Return the published training."""
     training = TrainingConfig(
-        batch_size=BATCH,
-        learning_rate=RATE,
-        gradient_clip=CLIP,
-        embedding_size=embedding_size,
-        duplicates="negatives",
+        batch_size=BATCH, learning_rate=RATE, gradient_clip=CLIP, embedding_size=embedding_size, duplicates="negatives"
     )
     return TrialConfig(dataset="flickr8k", loss_parameters={"margin": MARGIN}, training=training)
 

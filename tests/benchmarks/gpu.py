@@ -29,12 +29,7 @@ from trainables.seeding import choose_device
 from trainables.training_steps import train_epoch
 from trainables.trial import Trial
 
-CASES = [
-    *(f"vsepp:1024:{loss}" for loss in LOSSES),
-    "vsepp:256:triplet_sh",
-    "vsrn:1024:nt_xent",
-    "wsabie:512:warp",
-]
+CASES = [*(f"vsepp:1024:{loss}" for loss in LOSSES), "vsepp:256:triplet_sh", "vsrn:1024:nt_xent", "wsabie:512:warp"]
 """Model, dimensions of the embedding, loss."""
 
 IMAGES = 1200

@@ -330,12 +330,7 @@ class Tried:
 
 
 def search(
-    surface: Surface,
-    noise: float,
-    seed: int,
-    trials: int = BUDGETS[-1],
-    *,
-    prior: Sequence[Setting] = (),
+    surface: Surface, noise: float, seed: int, trials: int = BUDGETS[-1], *, prior: Sequence[Setting] = ()
 ) -> list[Tried]:
     """Search a surface, one trial after the other, each trained to its end.
 

@@ -67,12 +67,7 @@ class Searches:
         self.orphans: list[psutil.Process] = []
 
     def start(
-        self,
-        experiment: Experiment,
-        workload: TroubledWorkload,
-        death: Death | None = None,
-        *,
-        own_ray: bool = False,
+        self, experiment: Experiment, workload: TroubledWorkload, death: Death | None = None, *, own_ray: bool = False
     ) -> ForkServerProcess:
         address = None if own_ray else self.address
         arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)

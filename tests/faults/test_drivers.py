@@ -19,9 +19,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_processes
 from orchestrator.journal.trial import TrialState
 from tests.faults.driver import MOMENTS, Death
-from tests.faults.invariants import (
-    assert_invariants,
-)
+from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid, is_actor, live_actors, tiny
 from tests.faults.searches_here import SearchesHere
 from tests.faults.troubled_workload import Trouble, TroubledWorkload
@@ -39,10 +37,7 @@ def commit_seed() -> int:
 @pytest.mark.proof
 @pytest.mark.parametrize(
     ("seed", "kills"),
-    [
-        pytest.param(None, 3, id="of this commit"),
-        *(pytest.param(seed, 5, id=f"seed {seed}") for seed in SEEDS),
-    ],
+    [pytest.param(None, 3, id="of this commit"), *(pytest.param(seed, 5, id=f"seed {seed}") for seed in SEEDS)],
 )
 def test_killed_at_random_moments(searches: Searches, tmp_path: Path, seed: int | None, kills: int) -> None:
     chosen = commit_seed() if seed is None else seed

@@ -31,11 +31,7 @@ def confirming(**confirm: int) -> Experiment:
 
 
 def run(
-    experiment: Experiment,
-    output: Path,
-    workload: FakeWorkload = NOISY,
-    *,
-    confirm_alone: bool = False,
+    experiment: Experiment, output: Path, workload: FakeWorkload = NOISY, *, confirm_alone: bool = False
 ) -> SearchResult:
     import ray
 

@@ -117,11 +117,7 @@ def test_a_winner_is_registered_once_and_answers_from_the_command_line(
 
 
 def test_a_picture_file_of_the_dataset_is_found_by_its_name(
-    output: Path,
-    directory: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    output: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     register_all(default_uri(output), directory)
     monkeypatch.setattr("orchestrator.commands.retrieve.open_dataset", lambda config, data_root: DATA)
@@ -180,10 +176,7 @@ def test_the_alias_moves_to_what_is_better_founded(
 
 def test_what_fails_is_said_and_delivered_later(output: Path, directory: Path, tmp_path: Path) -> None:
     uri = default_uri(output)
-    assert register_all(uri, directory, "down") == (
-        [],
-        ["icr-pets is not registered; `orchestrator sync` does it"],
-    )
+    assert register_all(uri, directory, "down") == ([], ["icr-pets is not registered; `orchestrator sync` does it"])
     packed, champion = only(directory)
     with pytest.raises(RegistryError, match="has no run in MLflow yet"):
         register(uri, packed, replace(champion, trial="unknown"))

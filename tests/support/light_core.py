@@ -121,11 +121,7 @@ def refused(folder: Path, experiments: str) -> dict[str, dict[str, Any]]:
             ["export", "begun", *runs, "--to", str(folder / "trials.csv")],
             ["regress", "accept", "scenes-quick", "--why", "well", *runs],
         ],
-        "tracking": [
-            ["sync", *runs],
-            ["ui", *runs],
-            ["retrieve", "two dogs", "--dataset", "scenes", *runs],
-        ],
+        "tracking": [["sync", *runs], ["ui", *runs], ["retrieve", "two dogs", "--dataset", "scenes", *runs]],
         "pictures": [["data", "extract", *pictures]],
     }
     return {" ".join(words[:2]): {"extra": extra, **command(*words)} for extra, each in tries.items() for words in each}

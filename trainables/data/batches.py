@@ -261,11 +261,7 @@ def pair_batches(
 
 
 def image_batches(
-    split: ResidentSplit,
-    batch_size: int,
-    captions_per_image: int,
-    generator: torch.Generator,
-    draw: int | None = None,
+    split: ResidentSplit, batch_size: int, captions_per_image: int, generator: torch.Generator, draw: int | None = None
 ) -> Iterator[Batch]:
     """Yield each image once, with its captions, or as many of them, drawn anew, as ``captions_per_image`` allows.
 

@@ -256,11 +256,7 @@ class GradientWeights(TwoDirections):
     base: Parameter = 0.5
 
     def __post_init__(self) -> None:
-        words = {
-            "triplet_weight": TRIPLET_WEIGHTS,
-            "pair_weight": PAIR_WEIGHTS,
-            "reduction": REDUCTIONS,
-        }
+        words = {"triplet_weight": TRIPLET_WEIGHTS, "pair_weight": PAIR_WEIGHTS, "reduction": REDUCTIONS}
         for name, known in words.items():
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")

@@ -52,13 +52,7 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.losses.directions import (
-    ConstantCandidates,
-    Contributions,
-    Direction,
-    directions,
-    require_negatives,
-)
+from trainables.losses.directions import ConstantCandidates, Contributions, Direction, directions, require_negatives
 from trainables.losses.parameters import Parameter, per_query, per_score, require_above_zero, require_not_negative
 
 

@@ -199,13 +199,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        inputs: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        steps: list[_Step],
-        with_grad: bool,
-        keep_all: bool,
+        ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, steps: list[_Step], with_grad: bool, keep_all: bool
     ) -> tuple[Tensor, Tensor]:
         """Compute the states.
 

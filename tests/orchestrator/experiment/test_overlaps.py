@@ -40,9 +40,7 @@ def said(*losses: str, training: Any = None, **search: Any) -> list[str]:
             ("triplet_sh", "polynomial_relative"),
             {
                 "fixed": {"triplet_sh": {"margin": 0.3}},
-                "enqueue": {
-                    "polynomial_relative": [{"scale": 128.0, "margin": 0.3, "degree": 2, "shape2": 0.5}],
-                },
+                "enqueue": {"polynomial_relative": [{"scale": 128.0, "margin": 0.3, "degree": 2, "shape2": 0.5}]},
             },
             id="enqueued",
         ),

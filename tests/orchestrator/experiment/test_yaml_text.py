@@ -17,14 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from orchestrator.experiment.experiment import Experiment, load_experiment, shipped_experiments
-from orchestrator.experiment.yaml_files import (
-    DEEPEST,
-    LARGEST_TEXT,
-    MOST_NODES,
-    YamlTextError,
-    parse_yaml,
-    validate,
-)
+from orchestrator.experiment.yaml_files import DEEPEST, LARGEST_TEXT, MOST_NODES, YamlTextError, parse_yaml, validate
 from orchestrator.regression.suite import Suite, load_suite, shipped_suites
 from orchestrator.workload.single import read_config
 from trainables.errors import ConfigError
@@ -74,11 +67,7 @@ def test_a_hostile_text_is_refused_at_once(text: str, message: str) -> None:
     assert message in refusal.value.problem
 
 
-LOADERS = {
-    "experiment": load_experiment,
-    "suite": load_suite,
-    "training": lambda source: read_config(Path(source), []),
-}
+LOADERS = {"experiment": load_experiment, "suite": load_suite, "training": lambda source: read_config(Path(source), [])}
 
 
 @pytest.mark.parametrize("name", ["60,000 keys", "deep lists", "key twice"])

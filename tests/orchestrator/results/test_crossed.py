@@ -87,10 +87,7 @@ def test_the_confidence_in_a_lead_falls_with_what_is_asked_of_it() -> None:
     assert test.probability_beyond(test.difference) == pytest.approx(0.5)
     assert test.probability_beyond(0) == pytest.approx(1 - test.p / 2 if test.difference > 0 else test.p / 2)
     low, high = test.interval.low, test.interval.high
-    assert (test.probability_beyond(low), test.probability_beyond(high)) == (
-        pytest.approx(0.975),
-        pytest.approx(0.025),
-    )
+    assert (test.probability_beyond(low), test.probability_beyond(high)) == (pytest.approx(0.975), pytest.approx(0.025))
 
 
 def test_the_caution_about_few_seeds_lowers_the_degrees_of_freedom() -> None:

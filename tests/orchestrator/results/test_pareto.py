@@ -11,10 +11,7 @@ from orchestrator.results.analyses import pareto_fronts
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
 
-GOALS = (
-    Objective(metric="val/rsum"),
-    Objective(metric="cocos/gradient_negatives", direction="minimize"),
-)
+GOALS = (Objective(metric="val/rsum"), Objective(metric="cocos/gradient_negatives", direction="minimize"))
 POINTS = st.tuples(st.sampled_from(["pets", "birds"]), st.integers(0, 3), st.integers(0, 3))
 
 

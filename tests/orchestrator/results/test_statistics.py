@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.results.candidates import Candidate, range_of
-from orchestrator.results.statistics import (
-    Interval,
-    Measure,
-    holm,
-    measure,
-    t_interval,
-    welch_p,
-    welch_test,
-)
+from orchestrator.results.statistics import Interval, Measure, holm, measure, t_interval, welch_p, welch_test
 from orchestrator.results.verdict import judge
 from trainables.metrics import retrieval_metrics
 
@@ -114,10 +106,7 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p_values, level):
 
 
 @settings(deadline=None)
-@given(
-    st.lists(st.floats(0, 600), min_size=2, max_size=6),
-    st.lists(st.floats(0, 600), min_size=2, max_size=6),
-)
+@given(st.lists(st.floats(0, 600), min_size=2, max_size=6), st.lists(st.floats(0, 600), min_size=2, max_size=6))
 def test_swapping_the_samples_turns_the_signs(first, second):
     there, back = welch_test(np.array(first), np.array(second)), welch_test(np.array(second), np.array(first))
     if there is None:

@@ -204,13 +204,7 @@ def test_a_confirmation_that_was_begun_before_keeps_its_rule(ledger: Ledger) -> 
     assert BEGUN_BEFORE in verdict.warnings
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        ({}, "seeds"),
-        ({"verdict": "seeds_and_images"}, "seeds_and_images"),
-    ],
-)
+@pytest.mark.parametrize(("given", "kept"), [({}, "seeds"), ({"verdict": "seeds_and_images"}, "seeds_and_images")])
 def test_a_new_start_keeps_the_rule_unless_another_is_asked_for(
     ledger: Ledger, given: dict[str, Any], kept: str
 ) -> None:

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.answers import summarise
-from orchestrator.results.candidates import (
-    Candidate,
-    Comparison,
-    DatasetVerdict,
-    Standing,
-    Verdict,
-)
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
 from orchestrator.results.judged import judged_answer
 from orchestrator.results.race import Race, Round
 from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Variances
@@ -122,10 +116,7 @@ WRITTEN_RACE = {
 
 @pytest.mark.parametrize(
     ("result", "written"),
-    [
-        pytest.param(ANSWERED, WRITTEN_ANSWER, id="verdict"),
-        pytest.param(RACE, WRITTEN_RACE, id="race"),
-    ],
+    [pytest.param(ANSWERED, WRITTEN_ANSWER, id="verdict"), pytest.param(RACE, WRITTEN_RACE, id="race")],
 )
 def test_a_result_is_written_as_before(result: Any, written: dict[str, Any]) -> None:
     assert json.dumps(result.to_dict()) == json.dumps(written)

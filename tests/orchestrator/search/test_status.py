@@ -33,14 +33,7 @@ def test_a_search_tells_what_is_done_and_to_come_and_what_of_its_budget_is_used(
     add_trial(ledger, [20.0], state=TrialState.STOPPED_EARLY)
     (search,) = read_status(Followed(tmp_path)).stages
     assert (search.stage, search.total, search.waiting) == ("search", 3, 1)
-    assert search.to_dict() == {
-        "total": 3,
-        "ended": 2,
-        "waiting": 1,
-        "finished": 1,
-        "stopped_early": 1,
-        "not_begun": 1,
-    }
+    assert search.to_dict() == {"total": 3, "ended": 2, "waiting": 1, "finished": 1, "stopped_early": 1, "not_begun": 1}
     budget = read_status(Followed(tmp_path)).budget
     assert budget.keys() == BUDGET.keys()
     assert (budget["target"], budget["plateau"]) == ((30.0, 60.0), (1.0, 5.0))
@@ -68,10 +61,7 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
     "ends", [[], [{"outcome": "interrupted", "ended_by": "signal"}]], ids=["killed", "interrupted"]
 )
 def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    ends: list[dict[str, str]],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ends: list[dict[str, str]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my runs" / "tiny").mkdir(parents=True)

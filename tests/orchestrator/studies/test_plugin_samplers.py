@@ -192,10 +192,7 @@ def test_each_mistake_fails_the_check_that_is_about_it(tmp_path: Path, line: str
 
 
 REFUSED = {
-    "parameters": (
-        "@sampler()\ndef odd(a):\n    pass\n",
-        "odd must be called with study, seed, got a",
-    ),
+    "parameters": ("@sampler()\ndef odd(a):\n    pass\n", "odd must be called with study, seed, got a"),
     "class": ("@sampler()\nclass Odd:\n    pass\n", "odd must be called with study, seed, got none"),
     "needs": (
         "@sampler()\nclass Odd:\n    def __init__(self, size): ...\n    def __call__(self, study, seed): ...\n",

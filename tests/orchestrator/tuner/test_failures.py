@@ -25,19 +25,11 @@ SHORT = (
 @pytest.mark.parametrize(
     ("text", "cause", "message"),
     [
-        (
-            "Traceback\n  line\ntorch.OutOfMemoryError: CUDA out of memory. Tried\n",
-            "memory",
-            "torch.",
-        ),
+        ("Traceback\n  line\ntorch.OutOfMemoryError: CUDA out of memory. Tried\n", "memory", "torch."),
         ("Traceback\ntorch.cuda.OutOfMemoryError: CUDA out of memory", "memory", "torch.cuda"),
         ("MemoryError", "memory", "MemoryError"),
         ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8 TiB", "memory", "numpy"),
-        (
-            "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory",
-            "memory",
-            "RuntimeError",
-        ),
+        ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", "memory", "RuntimeError"),
         ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "memory", "RuntimeError"),
         (SHORT, "memory", "Task was killed due to the node running low on memory."),
         (KILLED, "error", "The actor is dead because its worker process has died"),

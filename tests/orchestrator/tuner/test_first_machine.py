@@ -84,9 +84,7 @@ def test_the_first_machine_is_waited_for_and_asked_for(
         assert said.startswith("no machine of the cluster runs trials yet: the search waits up to 15 minutes")
 
 
-def test_one_that_never_comes_is_said_with_the_way_out(
-    grow: Callable[[dict[float, dict[str, Any]]], Growing],
-) -> None:
+def test_one_that_never_comes_is_said_with_the_way_out(grow: Callable[[dict[float, dict[str, Any]]], Growing]) -> None:
     cluster = grow({5: told("small", 1)})
     with pytest.raises(ClusterError, match=r"no machine with 2 CPUs and 1 GPUs joined .* in 15 minutes; .*ray st"):
         machines_that_run_trials(Resources(cpus=2, gpus=1), lambda: False)

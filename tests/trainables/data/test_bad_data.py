@@ -369,10 +369,7 @@ def test_images_with_some_other_captions_in_the_split_file_are_counted(coco_fold
     ]
 
 
-@pytest.mark.parametrize(
-    ("read", "good"),
-    [(read_json, "{}"), (read_lines, "a"), (read_text, "a")],
-)
+@pytest.mark.parametrize(("read", "good"), [(read_json, "{}"), (read_lines, "a"), (read_text, "a")])
 def test_a_file_that_takes_too_much_memory_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], Any], good: str
 ) -> None:

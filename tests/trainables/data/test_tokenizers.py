@@ -69,15 +69,7 @@ def test_words(text: str, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        *ARABIC,
-        "Ein Mädchen, das rennt!",
-        "한국어 문장입니다.",
-        "नमस्ते दुनिया",
-        "don't stop 3,000 times",
-        "狗在跑",
-    ],
+    "text", [*ARABIC, "Ein Mädchen, das rennt!", "한국어 문장입니다.", "नमस्ते दुनिया", "don't stop 3,000 times", "狗在跑"]
 )
 def test_words_lie_between_unicodes_word_boundaries(text: str) -> None:
     parts = regex.split(r"(?w)\b", text.casefold(), flags=regex.V1)

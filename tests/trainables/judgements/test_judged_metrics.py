@@ -166,8 +166,7 @@ class GivenScores:
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "below", "position"),
-    [(0.01, 0.009, 2), (0.01, 0.011, 1), (0.0, 0.009, 1), (0.0, 0.0, 2)],
+    ("tolerance", "below", "position"), [(0.01, 0.009, 2), (0.01, 0.011, 1), (0.0, 0.009, 1), (0.0, 0.0, 2)]
 )
 def test_a_wrong_candidate_within_the_tolerance_of_a_right_one_ranks_first(
     tolerance: float, below: float, position: int

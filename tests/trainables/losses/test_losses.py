@@ -263,11 +263,7 @@ REFUSED_PARAMETERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no coefficients": ("polynomial_relative", {"coefficients": ()}, "coefficients must be one or more finite numbers"),
     "NaN coefficient": ("polynomial_relative", {"coefficients": (0.2, float("nan"))}, "coefficients must be .* nan"),
     "not coefficients": ("polynomial_relative", {"coefficients": 0.2}, "coefficients must be a sequence .* got 0.2"),
-    "falls with Delta": (
-        "polynomial_relative",
-        {"coefficients": (0.2, -1.0)},
-        r"must rise .* \(0.2, -1.0\)",
-    ),
+    "falls with Delta": ("polynomial_relative", {"coefficients": (0.2, -1.0)}, r"must rise .* \(0.2, -1.0\)"),
     "falls in one trial": (
         "polynomial_relative",
         {"coefficients": torch.tensor([[0.2, 1.0], [0.2, -1.0]])},

@@ -142,11 +142,7 @@ def test_files_without_batch_counters_and_with_old_densenet_names_are_read(tmp_p
 
 @pytest.mark.parametrize(
     "state, message",
-    [
-        ({"weight": "words"}, "not a state dict"),
-        ([1, 2], "not a state dict"),
-        ({}, "not a state dict"),
-    ],
+    [({"weight": "words"}, "not a state dict"), ([1, 2], "not a state dict"), ({}, "not a state dict")],
     ids=["strings", "list", "empty"],
 )
 def test_what_is_no_state_dict_is_refused(tmp_path: Path, state: object, message: str) -> None:

@@ -46,11 +46,7 @@ MISTAKES = {
     "ignored pairs": ("return similarity[~positives].sum()", "ignore", "an ignored pair of 5 pairs has a gradient"),
     "detached": ("return (similarity.detach() * similarity)[positives].sum()", "gradient", "finite differences say"),
     "one direction": ("return similarity.max(1).values.sum()", "transpose", "treats the two directions differently"),
-    "zero at the end": (
-        "return similarity.sum() / scale",
-        "value",
-        "for 5 pairs with scale=0.0; logarithms",
-    ),
+    "zero at the end": ("return similarity.sum() / scale", "value", "for 5 pairs with scale=0.0; logarithms"),
     "two": ("return similarity[positives].std()", "batches of two", ""),
 }
 

@@ -92,12 +92,6 @@ def _images(file: Path, lines: Sequence[str], each: int) -> list[Image]:
     """Return an image for each group of lines."""
     split = _split(file)
     return [
-        Image(
-            f"{file}: line {start + 1}",
-            f"{split}-{start // each}",
-            "",
-            split,
-            tuple(lines[start : start + each]),
-        )
+        Image(f"{file}: line {start + 1}", f"{split}-{start // each}", "", split, tuple(lines[start : start + each]))
         for start in range(0, len(lines), each)
     ]

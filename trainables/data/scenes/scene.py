@@ -14,20 +14,7 @@ SIDE = 224
 """Width and height of a picture in pixels."""
 
 SHAPES = ("circle", "square", "triangle", "star", "ring", "cross", "diamond", "heart", "moon", "hexagon")
-COLOURS = (
-    "red",
-    "orange",
-    "yellow",
-    "green",
-    "blue",
-    "purple",
-    "pink",
-    "brown",
-    "black",
-    "white",
-    "gray",
-    "turquoise",
-)
+COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white", "gray", "turquoise")
 SIZES = ("small", "medium", "large")
 TEXTURES = ("plain", "striped", "dotted", "checkered")
 GROUNDS = ("grass", "sky", "sand", "night", "bricks", "wood", "water", "snow", "tiles", "sunset", "paper")
