@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ from orchestrator.machines.cluster import describe_environment
 from orchestrator.reference.published import DATASETS, study_dataset
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary
+from orchestrator.results.caveats import still_rising
 from orchestrator.results.tables import published_tables, tables_of
+from orchestrator.text.wording import printed
 from orchestrator.views.html import write_sections
 from trainables.errors import ConfigError
 from trainables.files import read_state, write_whole
@@ -96,7 +98,13 @@ def certify_confirmed(claims: Claims, histories: Sequence[History], folder: Path
     sections = {"The papers' tables": tables}
     if not any(study_dataset(dataset) in DATASETS.values() for dataset, _ in cells):
         sections["As published"] = published_tables(claims.papers)
-    return _written(claims, cells, sections, [_experiment(history) for history in histories], folder)
+    short = [
+        f"{printed(dataset)}: {sentence}"
+        for history in histories
+        for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values())
+        for sentence in still_rising([trial for trial in history.trials.values() if trial.config.dataset == dataset])
+    ]
+    return _written(claims, cells, sections, [_experiment(history) for history in histories], folder, short)
 
 
 def certify_published(claims: Claims, folder: Path) -> Certified:
@@ -110,9 +118,11 @@ def _written(
     tables: Mapping[str, Sequence[Answer]],
     experiments: Sequence[Mapping[str, Any]],
     folder: Path,
+    caveats: Sequence[str] = (),
 ) -> Certified:
     results = decide(claims, cells)
-    answers = answers_of(claims, results, sum(map(len, cells.values())))
+    page, *rest = answers_of(claims, results, sum(map(len, cells.values())))
+    answers = [replace(page, notes=(*caveats, *page.notes)), *rest]
     environment = describe_environment()
     content: dict[str, Any] = {
         "format": FORMAT,

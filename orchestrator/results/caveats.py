@@ -1,6 +1,7 @@
 """What a reader must know before comparing: trials that could not win, and settings that differ between losses."""
 
 from collections.abc import Container, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from orchestrator.experiment.experiment import Cell, Experiment, known_experiment
@@ -10,10 +11,16 @@ from orchestrator.journal.points import Point, best_points, differing, points_by
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.results.surface import spread_of
 from orchestrator.text.values import count_text, value_text
-from orchestrator.text.wording import listed, metric_words, number_text, parameter_names, printed
+from orchestrator.text.wording import listed, metric_words, number_text, parameter_names, printed, share_text
 
 NAMED = 6
 """Most trials that a sentence names."""
+
+RISING = 0.02
+"""Share of its value by which a metric rises an epoch, from which on a training counts as too short."""
+
+RISING_EPOCHS = 3
+"""Epochs before the drop of the learning rate, or the end, over which the rise is a mean."""
 
 REVISION = 10
 """Leading characters of a revision that identify it."""
@@ -28,6 +35,7 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
         *_better_than_the_best(searched),
         *_replicates(points_of(searched)),
         *_settings_without_effect(searched),
+        *still_rising(trials),
     ]
     for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
         count = sum(trial.state is state for trial in searched)
@@ -97,6 +105,37 @@ def _settings_without_effect(searched: Sequence[Trial]) -> list[str]:
             named = listed(parameter_names(names).values())
             sentences.append(f"{of}, the best, differ in {named} and had identical results in every epoch.")
     return sentences
+
+
+def still_rising(trials: Sequence[Trial]) -> list[str]:
+    """Name the losses whose metric still rose by ``RISING`` an epoch when the learning rate dropped, or at the end.
+
+    Of a confirmed loss the trainings with fresh seeds count, of another loss its best trial. At the full rate such a
+    loss would have risen further, so that the order of the losses may be the order of their pace.
+    """
+    groups: dict[tuple[str, str], list[Trial]] = {}
+    for trial in best_first(trial for trial in trials if trial.state is TrialState.FINISHED):
+        groups.setdefault((trial.config.loss, trial.config.model), []).append(trial)
+    named = []
+    for (loss, model), of_loss in groups.items():
+        fresh = [trial for trial in of_loss if trial.stage is Stage.CONFIRM] or of_loss[:1]
+        rises = [rise for trial in fresh if (rise := _rise(trial)) is not None]
+        if rises and fmean(rises) >= RISING:
+            named.append(f"{printed(loss)} with {printed(model)} {share_text(fmean(rises))}")
+    if not named:
+        return []
+    metric = metric_words(trials[0].metric)
+    return [
+        f"Rise of {metric} an epoch at the full learning rate: {listed(named)}. Longer training may change the order."
+    ]
+
+
+def _rise(trial: Trial) -> float | None:
+    """Return the mean rise of the metric an epoch, as a share of its value, before the rate dropped or the end."""
+    training = trial.config.training
+    last = min(training.learning_rate_drop_epochs * training.epoch_scale, trial.last_epoch)
+    values = [trial.epochs[epoch][trial.metric] for epoch in (last - RISING_EPOCHS, last) if epoch in trial.epochs]
+    return (values[1] - values[0]) / RISING_EPOCHS / values[1] if len(values) > 1 and values[1] > 0 else None
 
 
 def seed_noise(points: Sequence[Point]) -> float | None:
