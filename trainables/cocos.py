@@ -273,7 +273,7 @@ def _per_query(values: Tensor, direction: Direction) -> Tensor:
     values = values.double()
     if direction.pairs_are_queries:
         return values
-    return _sum_per_query(values, direction) / direction.positives_per_query()
+    return _sum_per_query(values, direction) / direction.positives.sum(-1)
 
 
 def _sum_per_query(values: Tensor, direction: Direction) -> Tensor:

@@ -6,6 +6,7 @@
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from traceback import walk_tb
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
@@ -189,23 +190,14 @@ def find_place(error: BaseException, traceback: TracebackType | None) -> str | N
     """Return ``FILE:LINE`` of the innermost frame of a plug-in's code; ``None`` where there is none."""
     if isinstance(error, SyntaxError) and error.filename in LABELS:
         return f"{LABELS[error.filename]}:{error.lineno}"
-    place = None
-    while traceback is not None:
-        path = traceback.tb_frame.f_code.co_filename
-        if path in LABELS:
-            place = f"{LABELS[path]}:{traceback.tb_lineno}"
-        traceback = traceback.tb_next
-    return place
+    walked = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
+    return next((f"{LABELS[path]}:{line}" for path, line in reversed(walked) if path in LABELS), None)
 
 
 def _is_of_sigterm(traceback: TracebackType | None) -> bool:
     """Say whether the handler of SIGTERM raised an error: Ray's workers end by a ``SystemExit`` of their handler."""
     code = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)
-    while traceback is not None:
-        if code is not None and traceback.tb_frame.f_code is code:
-            return True
-        traceback = traceback.tb_next
-    return False
+    return any(frame.f_code is code for frame, _ in walk_tb(traceback))
 
 
 def _first_line(error: Exception) -> str:

@@ -15,7 +15,6 @@ References:
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
@@ -150,9 +149,10 @@ def names_of(loss: Any) -> list[str]:
 
 def with_values(loss: L, values: Mapping[str, Any]) -> L:
     """Return a copy of a loss with other hyper-parameters, which are not checked, because they may need a gradient."""
-    changed = copy(loss)
-    for name, value in values.items():
-        object.__setattr__(changed, name, value)
+    changed = object.__new__(type(loss))
+    vars(changed).update(vars(loss))
+    for name in names_of(loss):
+        object.__setattr__(changed, name, values[name] if name in values else getattr(loss, name))
     return changed
 
 

@@ -26,7 +26,6 @@ References:
 """
 
 import math
-from math import sqrt
 from typing import Any, Self
 
 import torch
@@ -37,7 +36,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.gru import all_states, final_states
-from trainables.models.retrieval_model import RetrievalModel, computing_in_full, in_full, linear
+from trainables.models.retrieval_model import RetrievalModel, computing_in_full, draw_projection, in_full, linear
 from trainables.representations import Sets
 
 
@@ -102,9 +101,7 @@ class VSEPP(RetrievalModel):
         self.backbone = backbone
         self.crop_size = 0 if backbone is None else backbone.image_size
         self._trains_backbone = False
-        bound = sqrt(6.0) / sqrt(image_size + embedding_size)
-        nn.init.uniform_(self.image_projection.weight, -bound, bound)
-        nn.init.zeros_(self.image_projection.bias)
+        draw_projection(self.image_projection)
 
     @classmethod
     def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
