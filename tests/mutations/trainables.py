@@ -281,7 +281,7 @@ MUTATIONS = (
         file="trainables/optimizers.py",
         old="(epoch - 1) //",
         new="epoch //",
-        tests="tests/trainables/test_trial.py::test_the_learning_rate_drops",
+        tests="tests/trainables/test_optimizers.py::test_the_learning_rate_of_each_epoch",
     ),
     Mutation(
         name="the words of other splits are in the vocabulary",
