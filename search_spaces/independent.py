@@ -183,11 +183,7 @@ def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Rang
 
 
 def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[str, Any]) -> LossSpace:
-    """Return the space of a loss; the first trial of a study takes the defaults, if these are within the bounds.
-
-    Raises:
-        SpaceError: If a bound is refused.
-    """
+    """Return the space of a loss (``SpaceError`` for a bound); a study tries the defaults first, if they are within."""
     bounds = declared_bounds(declared)
     return LossSpace(
         bounds=bounds,

@@ -331,11 +331,7 @@ class TrialConfig:
             self.at(epoch)
 
     def check_weights(self) -> None:
-        """Refuse a weights file that is not there, which only a new training needs: a checkpoint has its own.
-
-        Raises:
-            ConfigError: If ``model_parameters.weights`` names no file.
-        """
+        """Refuse weights without a file (``ConfigError``), which a new training needs: a checkpoint has its own."""
         check_weights(str(self.model_parameters.get("weights", "DEFAULT")), "model_parameters.weights")
 
     def _check_pixels(self) -> None:

@@ -91,14 +91,9 @@ class Trial:
         is_new: bool = True,
         beside: "Trial | None" = None,
     ) -> None:
-        """Build model, loss and optimiser; a resumed trial gets a backbone's weights from its checkpoint.
+        """Build model, loss and optimiser of a new trial, or of one that gets a backbone's weights from a checkpoint.
 
-        Args:
-            config: See ``run_trial``.
-            data: See ``run_trial``.
-            device: Device of all tensors.
-            is_new: Whether no checkpoint is restored.
-            beside: A trial with this dataset and device, whose tensors of the data are shared.
+        ``beside`` is a trial with this dataset and device, whose tensors of the data are shared.
         """
         make_deterministic(device)
         seed_torch(config.seed, "initialisation")
@@ -186,11 +181,7 @@ class Trial:
         return self._report()
 
     def evaluate_on_val(self) -> dict[str, float]:
-        """Return the metrics on val under ``val/...``.
-
-        Raises:
-            DivergedError: If a similarity is not a number.
-        """
+        """Return the metrics on val under ``val/...`` (``DivergedError`` if a similarity is not a number)."""
         try:
             metrics = evaluate(self.model, self.val_split)
         except NotANumberError as error:

@@ -47,11 +47,7 @@ def require_not_negative(name: str, value: Parameter) -> None:
 
 
 def numbers_of(name: str, value: object) -> list[float]:
-    """Return a number, or each number of a tensor, as floats.
-
-    Raises:
-        ConfigError: If ``value`` is neither.
-    """
+    """Return a number, or each number of a tensor, as floats (``ConfigError`` for other values)."""
     if isinstance(value, Tensor) and (value.is_floating_point() or value.dtype in (torch.int32, torch.int64)):
         return [float(number) for number in value.detach().flatten().tolist()]
     if isinstance(value, int | float) and not isinstance(value, bool):
