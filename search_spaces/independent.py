@@ -165,13 +165,7 @@ DECOUPLED = LossSpace(
 
 
 def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Range | Values]:
-    """Return the bounds of parameters.
-
-    ``declared`` maps a parameter to ``{low, high, log, whole}`` or ``{values}``.
-
-    Raises:
-        SpaceError: If a parameter has neither a range nor values.
-    """
+    """Return the bounds of parameters declared as ``{low, high, log, whole}`` or ``{values}`` (``SpaceError``)."""
     found: dict[str, Range | Values] = {}
     for name, bound in declared.items():
         try:

@@ -185,11 +185,8 @@ class FixedPoint:
 class Asked:
     """The settings of a study on which the space of a loss depends.
 
-    Attributes:
-        names: Names of the parameters that have bounds, or are fixed, in the experiment.
-        fixed: Fixed parameters.
-        pairs: Positive pairs of a batch, >= 2: the sum of a loss over a batch is so many times its mean.
-        version: Version of the default bounds, see ``LATEST``.
+    Named are the parameters that have bounds, or are fixed, in the experiment. ``pairs`` are the positive pairs of a
+    batch, >= 2: the sum of a loss over a batch is so many times its mean. For ``version`` see ``LATEST``.
     """
 
     names: frozenset[str] = frozenset()

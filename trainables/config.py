@@ -252,13 +252,9 @@ RANGES: Mapping[str, Allowed] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Hyper-parameters that change from an epoch on.
+    """New values of the loss's hyper-parameters, and of settings of ``CHANGEABLE``, from an epoch >= 2 on.
 
-    Attributes:
-        epoch: The first epoch with the new values, >= 2.
-        loss_parameters: New values of the loss's hyper-parameters; others stay as they were.
-        training: New values of settings of ``training`` that can change midway, such as ``learning_rate`` or
-            ``batch_size``; others stay as they were.
+    Others stay as they were.
     """
 
     epoch: int

@@ -41,8 +41,7 @@ class UserError(Exception):
 class ConfigError(UserError, ValueError):
     """A configuration is refused: unknown key, wrong type, or a value out of its range.
 
-    Attributes:
-        problems: A line for each mistake, naming the key; the text shows the first twenty.
+    ``problems`` are lines, each naming a key; the text shows the first twenty.
     """
 
     shown = 20
@@ -95,11 +94,7 @@ class PluginError(ConfigError):
 
 
 class DataError(UserError):
-    """A dataset is refused; the error has every problem that was found.
-
-    Attributes:
-        problems: A line for each problem, naming the file and the record.
-    """
+    """A dataset is refused; ``problems`` has a line for each that was found, naming the file and the record."""
 
     shown = 10
 
@@ -132,13 +127,9 @@ class CheckpointError(UserError):
 
 
 class DivergedError(Exception):
-    """A loss or metric is not finite, so the trial ends at this step.
+    """A loss or metric, e.g. ``train/loss``, is not finite, so the trial ends at this step of this epoch, from 1.
 
-    Attributes:
-        epoch: Epoch of the value, from 1.
-        step: Step of the epoch, from 1; 0 where an evaluation gave the value.
-        quantity: Name of the value, e.g. ``train/loss``.
-        place: ``FILE:LINE`` of a plug-in's loss; empty for the losses of this package.
+    The step is 0 where an evaluation gave the value. ``place`` is the ``FILE:LINE`` of a plug-in's loss.
     """
 
     def __init__(self, quantity: str, value: float, epoch: int, step: int, place: str = "") -> None:

@@ -132,11 +132,7 @@ class Trial:
         self.model.train_backbone(present.training.trains_backbone(self.epoch))
 
     def train(self) -> float:
-        """Take the steps of the epoch that has begun, and return the mean loss over them.
-
-        Raises:
-            DivergedError: At the first step whose loss is not finite.
-        """
+        """Take the steps of the epoch that has begun, and return their mean loss (``DivergedError`` if not finite)."""
         seed_torch(self.config.seed, "epoch", self.epoch)
         clip = self.config.at(self.epoch).training.gradient_clip
         batches = _counted(self.batches(), self.on_step)

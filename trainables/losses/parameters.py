@@ -88,13 +88,9 @@ L = TypeVar("L")
 
 @dataclass(frozen=True)
 class Learnable:
-    """How a hyper-parameter is learned.
+    """How a hyper-parameter is learned, from an initial value on.
 
-    Attributes:
-        initial: Value before the first step.
-        minimum: Lowest value.
-        maximum: Highest value.
-        is_logarithmic: Whether the optimiser steps the logarithm of the value; ``minimum`` is then above 0.
+    Where the optimiser steps the logarithm of the value, ``minimum`` is above 0.
     """
 
     initial: float

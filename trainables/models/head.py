@@ -50,10 +50,8 @@ class HeadModel(RetrievalModel):
         """Make a head for each side.
 
         All sizes are >= 1. Heads are keys of ``HEADS``. ``hidden_size`` is that of ``mlp`` and ``residual``; ``None``
-        is ``embedding_size``. With ``is_shared`` both sides are images and share the image head.
-
-        Raises:
-            ConfigError: If ``identity`` would not give ``embedding_size`` dimensions.
+        is ``embedding_size``. With ``is_shared`` both sides are images and share the image head. ``identity`` is
+        refused where it would not give ``embedding_size`` dimensions (``ConfigError``).
         """
         super().__init__()
         sizes = (embedding_size, hidden_size or embedding_size)

@@ -56,14 +56,9 @@ class TextEncoder(nn.Module):
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Encode captions.
+        """Map word ids (C, T), 0 after a caption's end, with lengths (C,) on the CPU to unit vectors (C, E).
 
-        Args:
-            tokens: Word ids, shape (C, T), int64, 0 after each caption's end.
-            lengths: Tokens of each caption, shape (C,), int64 on the CPU, in [1, T].
-
-        Returns:
-            Unit vectors, shape (C, embedding_size); of stacked parameters (K, C, embedding_size).
+        With stacked parameters, map to (K, C, E); see ``final_states``.
         """
         with computing_in_full(tokens.device):
             if self.pooling is None:
