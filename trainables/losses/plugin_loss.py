@@ -129,6 +129,11 @@ def _single(loss: Any, index: tuple[int, ...]) -> Any:
         # A parameter is shared along leading dimensions that it lacks, or in which its size is 1.
         place = index[len(index) - len(shape) :]
         place = tuple(0 if size == 1 else number for size, number in zip(shape, place, strict=True))
-        kind = next(kind for kind in (tuple, int, float) if isinstance(one.default, kind) or kind is float)
-        values[one.name] = kind(value[place].tolist())
+        values[one.name] = _plain(value[place].tolist(), one.default)
     return with_values(loss, values) if values else loss
+
+
+def _plain(value: Any, default: Any) -> Any:
+    if isinstance(default, tuple):
+        return tuple(value)
+    return int(value) if isinstance(default, int) else float(value)
