@@ -108,12 +108,9 @@ SELF_PARAMETERS = {
 
 
 def check(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:
-    """Refuse coefficients that pull the wrong way somewhere, as the loss would.
+    """Refuse coefficients that pull the wrong way somewhere, as the loss would (``SpaceError``).
 
     Two separate hinges take all coefficients, because the published coefficients pull the wrong way.
-
-    Raises:
-        SpaceError: If they pull the wrong way.
     """
     check_slope(sides, values)
     if values.get("allow_infeasible") or values.get("hinge") == "separate":
@@ -125,11 +122,7 @@ def check(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:
 
 
 def check_slope(sides: Sequence[Polynomial], values: Mapping[str, Any]) -> None:
-    """Refuse a loss whose polynomials are all constants; a missing polynomial has a default that is no constant.
-
-    Raises:
-        SpaceError: If all are constants.
-    """
+    """Refuse a loss of constants alone (``SpaceError``); a missing polynomial has a default that is no constant."""
     if all(side.name in values for side in sides):
         problem = constant_problem({side.name: len(values[side.name]) for side in sides})
         if problem:
@@ -148,11 +141,7 @@ def can_be_triplet(loss: str, parameters: Mapping[str, Any], fixed: Mapping[str,
 
 
 def are_fixed(sides: Sequence[Polynomial], bounds: Bounds, fixed: Mapping[str, Any]) -> bool:
-    """Say whether the coefficients are fixed, so that no parameter is searched.
-
-    Raises:
-        SpaceError: If coefficients are listed as well.
-    """
+    """Say whether the coefficients are fixed, so that none is searched (``SpaceError`` if some are listed too)."""
     if not any(side.name in fixed for side in sides):
         return False
     listed = [name for side in sides for name in side.listed(bounds)]

@@ -115,17 +115,12 @@ COUNT_OR_WORD = Domain(
 )
 
 
-def _words(choice: str) -> Domain:
-    return one_of(*CONDITIONS[choice])
-
-
 _BARE = LossSpace(
     suggest=gradient_weights,
     bounds={},
     published=(PUBLISHED, {**PUBLISHED, "negatives": 1}),
     parameters={
-        "triplet_weight": _words("triplet_weight"),
-        "pair_weight": _words("pair_weight"),
+        **{choice: one_of(*numbers) for choice, numbers in CONDITIONS.items()},
         "negatives": COUNT_OR_WORD,
         "reduction": one_of("sum", "mean"),
         "scale": POSITIVE,

@@ -165,13 +165,7 @@ DECOUPLED = LossSpace(
 
 
 def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Range | Values]:
-    """Return the bounds of parameters.
-
-    ``declared`` maps a parameter to ``{low, high, log, whole}`` or ``{values}``.
-
-    Raises:
-        SpaceError: If a parameter has neither a range nor values.
-    """
+    """Return the bounds of parameters declared as ``{low, high, log, whole}`` or ``{values}`` (``SpaceError``)."""
     found: dict[str, Range | Values] = {}
     for name, bound in declared.items():
         try:
@@ -183,11 +177,7 @@ def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Rang
 
 
 def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[str, Any]) -> LossSpace:
-    """Return the space of a loss; the first trial of a study takes the defaults, if these are within the bounds.
-
-    Raises:
-        SpaceError: If a bound is refused.
-    """
+    """Return the space of a loss (``SpaceError`` for a bound); a study tries the defaults first, if they are within."""
     bounds = declared_bounds(declared)
     return LossSpace(
         bounds=bounds,

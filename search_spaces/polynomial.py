@@ -200,10 +200,8 @@ def _space(sides: Sequence[Polynomial], space: LossSpace, asked: Asked) -> LossS
 def _is_balanced(sides: Sequence[Polynomial], asked: Asked) -> bool:
     """Say whether the balance of two polynomials follows from their shapes and ``push``.
 
-    The balance is searched with separate hinges, in searches that began before ``push``, and if a study names it.
-
-    Raises:
-        SpaceError: If such a study names ``push``.
+    The balance is searched with separate hinges, in searches that began before ``push``, and if a study names it; there
+    ``push`` is refused (``SpaceError``).
     """
     if {"push", "balance"} <= asked.names:
         raise SpaceError("push and balance are of two parametrisations; search, or fix, one of the two")

@@ -39,11 +39,8 @@ class Trial(Protocol):
 class Range:
     """An interval to search, both ends included.
 
-    Attributes:
-        low: Lower end.
-        high: Upper end, above ``low``.
-        log: Whether equal ratios are equally likely; ``low`` must then be above 0.
-        whole: Whether only whole numbers are meant; both ends must then be whole.
+    With ``log`` equal ratios are equally likely, and ``low`` is above 0. With ``whole`` only whole numbers are meant,
+    and both ends are whole.
     """
 
     low: float
@@ -188,11 +185,8 @@ class FixedPoint:
 class Asked:
     """The settings of a study on which the space of a loss depends.
 
-    Attributes:
-        names: Names of the parameters that have bounds, or are fixed, in the experiment.
-        fixed: Fixed parameters.
-        pairs: Positive pairs of a batch, >= 2: the sum of a loss over a batch is so many times its mean.
-        version: Version of the default bounds, see ``LATEST``.
+    Named are the parameters that have bounds, or are fixed, in the experiment. ``pairs`` are the positive pairs of a
+    batch, >= 2: the sum of a loss over a batch is so many times its mean. For ``version`` see ``LATEST``.
     """
 
     names: frozenset[str] = frozenset()
@@ -264,18 +258,13 @@ class LossSpace:
     switches: tuple[str, ...] = ()
 
     def adapted(self, asked: Asked) -> "LossSpace":
-        """Return the space of a study.
-
-        Raises:
-            SpaceError: If the study's names do not go together.
-        """
+        """Return the space of a study (``SpaceError`` if the study's names do not go together)."""
         return self.adapt(self, asked)
 
     def narrowed(self, bounds: Bounds) -> Bounds:
-        """Return the default bounds with some replaced, after checking these.
+        """Return the default bounds with some replaced.
 
-        Raises:
-            SpaceError: If a parameter is not searched, or its bounds go beyond its domain.
+        A parameter that is not searched, or bounds beyond its domain, are refused (``SpaceError``).
         """
         narrowed: dict[str, Range | Values] = {}
         for name, bound in bounds.items():
@@ -297,11 +286,7 @@ class LossSpace:
         self.check(values)
 
     def check_fixed(self, values: Mapping[str, Any]) -> None:
-        """Refuse wrong values of fixed parameters, which may be the constructor's or suggested parameters.
-
-        Raises:
-            SpaceError: If a parameter is unknown or outside its domain.
-        """
+        """Refuse wrong names and values of fixed parameters, the constructor's or suggested ones (``SpaceError``)."""
         own = {name: value for name, value in values.items() if name not in self.searched}
         for name in values.keys() - own.keys():
             check_value(name, values[name], self.searched[name])

@@ -167,11 +167,7 @@ def find_latest(root: Path) -> Path | None:
 
 
 def resolve_checkpoint(path: Path) -> Path:
-    """Return a checkpoint directory: the path itself, or the newest undamaged checkpoint of a training's directory.
-
-    Raises:
-        CheckpointError: If there is no undamaged checkpoint.
-    """
+    """Return the checkpoint at a path, or the newest undamaged one of a training's directory (``CheckpointError``)."""
     if (path / MANIFEST).exists():
         return path
     latest = find_latest(path)

@@ -38,7 +38,6 @@ References:
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -116,9 +115,9 @@ def count_contributions(
     counts: dict[str, Tensor] = {}
     with torch.no_grad():
         for direction in directions(similarity, positives, ignore):
-            count = _counter(loss, direction, convention)
-            found = count(epsilon) | _without_epsilon(loss.contributions(direction), direction)
-            found |= _named_by({value: count(value) for value in curve})
+            weights: Contributions = loss.contributions(direction)
+            found = _count(loss, direction, weights, epsilon, convention) | _without_epsilon(weights, direction)
+            found |= _named_by({value: _count(loss, direction, weights, value, convention) for value in curve})
             counts |= {f"{direction.name}_{name}": value for name, value in found.items()}
     return counts | general
 
@@ -214,31 +213,26 @@ def _is_published(loss: Callable[..., Tensor]) -> bool:
     return isinstance(loss, TripletHardest | NTXent | SmoothAP)
 
 
-def _counter(
-    loss: Callable[..., Tensor], direction: Direction, convention: Convention
-) -> Callable[[float], dict[str, Tensor]]:
-    """Return a function of epsilon that counts one direction; the weights are computed once."""
-    contributions: Contributions = loss.contributions(direction)  # type: ignore[attr-defined]
-    published = _published(loss, direction) if convention == "published" else None
-
-    def count(epsilon: float) -> dict[str, Tensor]:
-        counters = _counters(contributions, direction, epsilon, over_all=isinstance(loss, NTXent))
-        return counters if published is None else counters | published(epsilon)
-
-    return count
-
-
-def _counters(
-    contributions: Contributions, direction: Direction, epsilon: float, *, over_all: bool
+def _count(
+    loss: Callable[..., Tensor],
+    direction: Direction,
+    contributions: Contributions,
+    epsilon: float,
+    convention: Convention,
 ) -> dict[str, Tensor]:
-    """Return the counters of one direction by the papers' definitions."""
+    """Return the counters of one direction."""
     counted = contributions.counted(epsilon)
-    counts = _per_query(counted.sum(-1), direction)
-    return {
-        **_summarise(counts, over_all=over_all),
+    counters = {
+        **_summarise(_per_query(counted.sum(-1), direction), over_all=isinstance(loss, NTXent)),
         "negative_weight": _per_query((contributions.candidates * counted).sum(-1), direction).mean(-1),
         "positive_weight": _per_query(contributions.positive, direction).mean(-1),
     }
+    if convention == "published" and isinstance(loss, SmoothAP):
+        counters |= _published_smooth_ap(loss, direction, epsilon)
+    elif convention == "published" and isinstance(loss, Triplet) and direction.name == "t2i":
+        # The published code sums along the captions, although the candidates of a caption are along the other axis.
+        counters |= _summarise(counted.sum(-2).double())
+    return counters
 
 
 def _without_epsilon(contributions: Contributions, direction: Direction) -> dict[str, Tensor]:
@@ -273,7 +267,7 @@ def _per_query(values: Tensor, direction: Direction) -> Tensor:
     values = values.double()
     if direction.pairs_are_queries:
         return values
-    return _sum_per_query(values, direction) / direction.positives_per_query()
+    return _sum_per_query(values, direction) / direction.positives.sum(-1)
 
 
 def _sum_per_query(values: Tensor, direction: Direction) -> Tensor:
@@ -282,17 +276,6 @@ def _sum_per_query(values: Tensor, direction: Direction) -> Tensor:
         return values
     sums = values.new_zeros(*values.shape[:-1], direction.scores.shape[-2])
     return sums.index_add(-1, direction.query, values)
-
-
-def _published(loss: Callable[..., Tensor], direction: Direction) -> Callable[[float], dict[str, Tensor]] | None:
-    """Return a function of epsilon: the published code's counters that follow no definition; ``None`` without any."""
-    if isinstance(loss, Triplet) and direction.name == "t2i":
-        # The published code sums along the captions, although the candidates of a caption are along the other axis.
-        weights = loss.contributions(direction)
-        return lambda epsilon: _summarise(weights.counted(epsilon).sum(-2).double())
-    if isinstance(loss, SmoothAP):
-        return partial(_published_smooth_ap, loss, direction)
-    return None
 
 
 def _published_smooth_ap(loss: SmoothAP, direction: Direction, epsilon: float) -> dict[str, Tensor]:

@@ -17,13 +17,11 @@ from itertools import islice
 
 import torch
 
-from trainables.config import TrainingConfig, TrialConfig, derive_seed
-from trainables.data.batches import epoch_batches
+from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.errors import DivergedError
 from trainables.fused import stack_shape, train_stacked
 from trainables.losses import NotANumberError
-from trainables.seeding import generator
 from trainables.training_steps import train_epoch
 from trainables.trial import Trial
 
@@ -42,14 +40,13 @@ class Rehearsal:
     def steps(self, steps: int) -> None:
         """Take the first ``steps`` >= 1 steps of an epoch, with a trained backbone if any epoch trains the backbone."""
         trial, training = self._trial, self._trial.config.training
-        trial.learned.begin_epoch(trial.loss, training, 1)
+        trial.epoch = 0
+        trial.begin_epoch()
         trial.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
-        draw = derive_seed(trial.config.seed, "views", 1) if training.augment else None
-        batches = epoch_batches(trial.train_split, training, generator(trial.config.seed, "batches", 1), draw)
+        batches = islice(trial.batches(), steps)
         # A trial that diverges has already taken its memory.
         with suppress(DivergedError, NotANumberError):
-            first = islice(batches, steps)
-            train_epoch(trial.model, trial.loss, trial.optimizer, first, training.gradient_clip, 1, trial.learned)
+            train_epoch(trial.model, trial.loss, trial.optimizer, batches, training.gradient_clip, 1, trial.learned)
 
     def evaluation(self) -> None:
         """Evaluate on val, with COCOS statistics."""

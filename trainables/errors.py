@@ -6,6 +6,7 @@
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from traceback import walk_tb
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
@@ -40,8 +41,7 @@ class UserError(Exception):
 class ConfigError(UserError, ValueError):
     """A configuration is refused: unknown key, wrong type, or a value out of its range.
 
-    Attributes:
-        problems: A line for each mistake, naming the key; the text shows the first twenty.
+    ``problems`` are lines, each naming a key; the text shows the first twenty.
     """
 
     shown = 20
@@ -94,11 +94,7 @@ class PluginError(ConfigError):
 
 
 class DataError(UserError):
-    """A dataset is refused; the error has every problem that was found.
-
-    Attributes:
-        problems: A line for each problem, naming the file and the record.
-    """
+    """A dataset is refused; ``problems`` has a line for each that was found, naming the file and the record."""
 
     shown = 10
 
@@ -131,13 +127,9 @@ class CheckpointError(UserError):
 
 
 class DivergedError(Exception):
-    """A loss or metric is not finite, so the trial ends at this step.
+    """A loss or metric, e.g. ``train/loss``, is not finite, so the trial ends at this step of this epoch, from 1.
 
-    Attributes:
-        epoch: Epoch of the value, from 1.
-        step: Step of the epoch, from 1; 0 where an evaluation gave the value.
-        quantity: Name of the value, e.g. ``train/loss``.
-        place: ``FILE:LINE`` of a plug-in's loss; empty for the losses of this package.
+    The step is 0 where an evaluation gave the value. ``place`` is the ``FILE:LINE`` of a plug-in's loss.
     """
 
     def __init__(self, quantity: str, value: float, epoch: int, step: int, place: str = "") -> None:
@@ -189,23 +181,14 @@ def find_place(error: BaseException, traceback: TracebackType | None) -> str | N
     """Return ``FILE:LINE`` of the innermost frame of a plug-in's code; ``None`` where there is none."""
     if isinstance(error, SyntaxError) and error.filename in LABELS:
         return f"{LABELS[error.filename]}:{error.lineno}"
-    place = None
-    while traceback is not None:
-        path = traceback.tb_frame.f_code.co_filename
-        if path in LABELS:
-            place = f"{LABELS[path]}:{traceback.tb_lineno}"
-        traceback = traceback.tb_next
-    return place
+    walked = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
+    return next((f"{LABELS[path]}:{line}" for path, line in reversed(walked) if path in LABELS), None)
 
 
 def _is_of_sigterm(traceback: TracebackType | None) -> bool:
     """Say whether the handler of SIGTERM raised an error: Ray's workers end by a ``SystemExit`` of their handler."""
     code = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)
-    while traceback is not None:
-        if code is not None and traceback.tb_frame.f_code is code:
-            return True
-        traceback = traceback.tb_next
-    return False
+    return any(frame.f_code is code for frame, _ in walk_tb(traceback))
 
 
 def _first_line(error: Exception) -> str:

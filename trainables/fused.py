@@ -18,11 +18,11 @@ import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count, groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +38,7 @@ from trainables.losses import Loss, bank_size
 from trainables.losses.parameters import loss_shape, stack_losses
 from trainables.losses.plugin_loss import place_of_loss
 from trainables.models.retrieval_model import RetrievalModel
-from trainables.optimizers import StackedParameters, join_optimizers
+from trainables.optimizers import StackedParameters, hand_out_gradient, join_optimizers
 from trainables.seeding import RandomStream, choose_device
 from trainables.training_steps import steps_unread
 from trainables.trial import Trial
@@ -149,18 +149,24 @@ def stack_shape(trial: Trial) -> Hashable:
     )
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Neighbouring trials of a stack with equal batches and kind of loss; one call computes the loss of all of them.
-
-    ``part`` are the places of the trials in the stack, and ``source`` is the index of their batch among the stack's.
-    """
+class _Group(NamedTuple):
+    """Neighbouring trials of a stack with equal batches and kind of loss; one call computes the loss of all of them."""
 
     part: slice
+    """Places of the trials in the stack."""
     source: int
+    """Index of their batch among the stack's."""
     loss: Loss
     learned: StackedParameters
     stream: RandomStream
+
+
+_Alike = tuple[int, int, tuple[object, ...]]
+
+
+def _alike(trial: Trial) -> _Alike:
+    """Return seed and epoch, which decide a trial's batches within a stack, and the kind of its loss."""
+    return trial.config.seed, trial.epoch, loss_shape(trial.loss)
 
 
 class StackedEpoch:
@@ -174,14 +180,13 @@ class StackedEpoch:
         self._unread: list[Tensor] = []
         self._totals = dict.fromkeys(map(id, trials), 0.0)
         self._diverged: dict[int, DivergedError | PluginError] = {}
-        ordered = sorted(trials, key=lambda trial: (*_batches_of(trial), *map(str, loss_shape(trial.loss))))
-        self._batches: dict[Hashable, Iterator[Batch]] = {}
-        self._streams: dict[Hashable, RandomStream] = {}
+        self._batches: dict[tuple[int, int], Iterator[Batch]] = {}
+        self._streams: dict[_Alike, RandomStream] = {}
+        ordered = sorted(trials, key=lambda trial: (*_alike(trial)[:2], *map(str, _alike(trial)[2])))
         for trial in ordered:
-            key = _batches_of(trial)
-            self._batches.setdefault(key, trial.batches())
-            stream = RandomStream(self._device, trial.config.seed, "epoch", trial.epoch)
-            self._streams.setdefault((key, loss_shape(trial.loss)), stream)
+            alike = _alike(trial)
+            self._batches.setdefault(alike[:2], trial.batches())
+            self._streams.setdefault(alike, RandomStream(self._device, trial.config.seed, "epoch", trial.epoch))
         self._stack(ordered)
 
     def step(self) -> bool:
@@ -201,9 +206,7 @@ class StackedEpoch:
         losses.sum().backward()
         if self._clip is not None:
             clip_gradients(self._model, self._clip)
-        hand_out_gradients(self._model, [trial.model for trial in self._trials])
-        for group in self._groups:
-            group.learned.hand_out_gradients()
+        self._hand_out_gradients()
         for optimizer in self._optimizers:
             optimizer.step()
         for group in self._groups:
@@ -214,13 +217,22 @@ class StackedEpoch:
             self._read()
         return True
 
+    def _hand_out_gradients(self) -> None:
+        for name, parameter in self._model.named_parameters():
+            hand_out_gradient(parameter, [trial.model.get_parameter(name) for trial in self._trials])
+        for group in self._groups:
+            group.learned.hand_out_gradients()
+
     def finish(self) -> list[float | DivergedError | PluginError]:
         """Return the mean loss or the error of each trial, see ``train_stacked``."""
         self._read()
         for trial in self._all:
             trial.optimizer.zero_grad(set_to_none=True)
             trial.learned.zero_grad()
-            gather_weights(trial.model)
+            for module in trial.model.modules():
+                if isinstance(module, nn.RNNBase):
+                    # cuDNN needs the weights of a single GRU in one piece of memory.
+                    module.flatten_parameters()
         return [self._diverged.get(id(trial), self._totals[id(trial)] / max(1, self.steps)) for trial in self._all]
 
     def _stack(self, trials: list[Trial]) -> None:
@@ -233,12 +245,12 @@ class StackedEpoch:
         self._optimizers = join_optimizers([*(trial.optimizer for trial in trials), *of_losses])
         self._clip = trials[0].config.at(trials[0].epoch).training.gradient_clip
         sources, places = list(self._batches), count()
-        for key, members in groupby(trials, key=lambda trial: (_batches_of(trial), loss_shape(trial.loss))):
+        for alike, members in groupby(trials, key=_alike):
             neighbours = {next(places): trial for trial in members}
             part = slice(min(neighbours), max(neighbours) + 1)
             loss = stack_losses([trial.loss for trial in neighbours.values()], self._device)
             learned = StackedParameters(loss, [trial.learned for trial in neighbours.values()])
-            self._groups.append(_Group(part, sources.index(key[0]), loss, learned, self._streams[key]))
+            self._groups.append(_Group(part, sources.index(alike[:2]), loss, learned, self._streams[alike]))
         self._sources = [group.source for group in self._groups for _ in range(group.part.start, group.part.stop)]
 
     def _losses(self, batches: list[Batch]) -> Tensor:
@@ -320,11 +332,6 @@ class StackedEpoch:
             self._stack(alive)
 
 
-def _batches_of(trial: Trial) -> tuple[int, int]:
-    """Return seed and epoch, which decide a trial's batches within a stack."""
-    return trial.config.seed, trial.epoch
-
-
 def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:
     """Return the stacked model, on the device of the models; the models' parameters and statistics become its views.
 
@@ -354,23 +361,6 @@ def _changing(model: RetrievalModel) -> dict[str, Tensor]:
         if isinstance(module, nn.BatchNorm1d):
             found |= {f"{name}.{statistic}": values for statistic, values in module.named_buffers()}
     return found
-
-
-def hand_out_gradients(stacked: RetrievalModel, models: Sequence[RetrievalModel]) -> None:
-    """Set each single model's gradients to views of its part of the stacked model's gradients."""
-    for name, parameter in stacked.named_parameters():
-        gradients: tuple[Tensor | None, ...] = (None,) * len(models)
-        if parameter.grad is not None:
-            gradients = parameter.grad.unbind()
-        for model, gradient in zip(models, gradients, strict=True):
-            model.get_parameter(name).grad = gradient
-
-
-def gather_weights(model: RetrievalModel) -> None:
-    """Move the weights of a GRU into one piece of memory again, which cuDNN needs for a single model."""
-    for module in model.modules():
-        if isinstance(module, nn.RNNBase):
-            module.flatten_parameters()
 
 
 @torch.no_grad()

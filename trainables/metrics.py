@@ -94,9 +94,6 @@ def stacked_retrieval_metrics(
 
     Returns:
         The keys of ``retrieval_metrics``, each of shape (...), float64.
-
-    Raises:
-        ValueError: See ``retrieval_metrics``.
     """
     _check_matrix(similarity, positives)
     i2t, t2i = _harder_negatives(similarity, positives), _harder_negatives(similarity.mT, positives.mT)

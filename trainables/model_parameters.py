@@ -107,11 +107,7 @@ MODEL_PARAMETERS: NameTable[Mapping[str, Domain]] = NameTable(
 
 
 def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None:
-    """Refuse a parameter that the model does not have, or a value that the parameter does not accept.
-
-    Raises:
-        ConfigError: If a parameter is refused; the message names parameter, rule and value.
-    """
+    """Refuse a parameter that the model does not have, or a value that it does not accept (``ConfigError``)."""
     known = MODEL_PARAMETERS[model]
     for name, value in parameters.items():
         if name not in known:

@@ -10,7 +10,7 @@ is the same as with fixed values.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import unwrap
 from typing import Any, TypeVar
@@ -198,16 +198,19 @@ class StackedParameters:
     def hand_out_gradients(self) -> None:
         """Set each trial's gradient to its part of the gradients."""
         for name, raw in self._raw.items():
-            gradients: tuple[Tensor | None, ...] = (None,) * len(self._members)
-            if raw.grad is not None:
-                gradients = raw.grad.unbind()
-            for member, gradient in zip(self._members, gradients, strict=True):
-                member.each[name].raw.grad = gradient
+            hand_out_gradient(raw, [member.each[name].raw for member in self._members])
 
     def put_back(self) -> None:
         """Clamp the numbers of all trials to the bounds."""
         for name, how in self._how.items():
             put_back(how, self._raw[name])
+
+
+def hand_out_gradient(stacked: Tensor, singles: Sequence[Tensor]) -> None:
+    """Set the gradients of single tensors to views of their parts of the gradient of their stack."""
+    gradients: Sequence[Tensor | None] = [None] * len(singles) if stacked.grad is None else stacked.grad.unbind()
+    for single, gradient in zip(singles, gradients, strict=True):
+        single.grad = gradient
 
 
 @torch.no_grad()

@@ -131,16 +131,11 @@ def places_of_positives(block: Tensor, row_of_column: Tensor) -> tuple[Tensor, T
 
 
 class Scores(Protocol):
-    """Similarities of I images and C captions, larger is closer.
-
-    Attributes:
-        tolerance: Largest difference of scores that count as ties, >= 0, because blocks round differently.
-        device: Device of the counts.
-    """
+    """Similarities of I images and C captions, larger is closer."""
 
     @property
     def tolerance(self) -> float:
-        """Largest difference of scores that count as ties."""
+        """Largest difference of scores that count as ties, >= 0, because blocks round differently."""
         ...
 
     @property
@@ -292,11 +287,7 @@ def order_positives(own: Tensor, image_of_caption: Tensor, image_count: int) -> 
 
 
 def check_embeddings(images: Tensor, captions: Tensor, image_of_caption: Tensor) -> None:
-    """Refuse embeddings whose shapes, indices or numbers are out of the ranges of ``embedding_metrics``.
-
-    Raises:
-        ValueError: If a shape, an index or a number is out of its range.
-    """
+    """Refuse shapes, indices and numbers out of the ranges of ``embedding_metrics`` by a ValueError."""
     shapes = f"{tuple(images.shape)}, {tuple(captions.shape)} and {tuple(image_of_caption.shape)}"
     if images.dim() != 2 or captions.dim() != 2 or images.shape[1] != captions.shape[1]:
         raise ValueError(f"images and captions must have the shapes (I, D) and (C, D), got {shapes}")

@@ -42,11 +42,7 @@ def pack_integers(values: NDArray[np.int32]) -> str:
 
 
 def unpack_integers(text: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
-    """Return the integers of a text.
-
-    Raises:
-        DataError: If the text is damaged, or holds another number of integers.
-    """
+    """Return the integers of a text (``DataError`` if it is damaged, or holds another number of integers)."""
     try:
         planes = zlib.decompress(base64.b64decode(text, validate=True))
         flat = np.frombuffer(planes, dtype=np.uint8).reshape(4, -1).T
@@ -113,11 +109,7 @@ class Ranks:
 
     @classmethod
     def from_text(cls, text: Mapping[str, Any]) -> "Ranks":
-        """Return the ranks that ``to_text`` wrote.
-
-        Raises:
-            DataError: If the text is damaged.
-        """
+        """Return the ranks that ``to_text`` wrote (``DataError`` if the text is damaged)."""
         try:
             columns = unpack_integers(text["packed"], (3, int(text["captions"])))
             owners = np.cumsum(columns[2], dtype=np.int32)
@@ -141,11 +133,7 @@ def write_ranks(path: Path, ranks: Ranks) -> None:
 
 
 def read_ranks(path: Path) -> Ranks:
-    """Return the ranks of a file.
-
-    Raises:
-        DataError: If the file is missing, damaged, or no file of ranks.
-    """
+    """Return the ranks of a file (``DataError`` if it is missing, damaged, or no file of ranks)."""
     try:
         with np.load(path, allow_pickle=False) as file:
             i2t, t2i, owners = (file[name].astype(np.int32) for name in ("i2t", "t2i", "image_of_caption"))

@@ -101,10 +101,6 @@ def to_tensors(name: str, gallery: Gallery) -> dict[str, Tensor]:
 
 
 def from_tensors(name: str, tensors: dict[str, Tensor]) -> Gallery:
-    """Return the gallery of ``to_tensors``.
-
-    Raises:
-        KeyError: If no gallery has the name.
-    """
+    """Return the gallery of ``to_tensors`` (``KeyError`` if none has the name)."""
     lengths = tensors.get(name + LENGTHS)
     return tensors[name] if lengths is None else PackedSets(tensors[name], lengths)

@@ -56,21 +56,13 @@ class StepLosses:
         self._total, self._steps = 0.0, 0
 
     def add(self, value: Tensor) -> None:
-        """Add the loss of the next step, a scalar.
-
-        Raises:
-            DivergedError: If a loss that was read is not finite; the error names the first such step.
-        """
+        """Add the loss of the next step, a scalar (``DivergedError`` names the first that was read and not finite)."""
         self._unread.append(value.detach())
         if len(self._unread) >= (self._most or steps_unread(value.device)):
             self._read()
 
     def mean(self) -> float:
-        """Return the mean over all steps; at least one step is needed.
-
-        Raises:
-            DivergedError: If a loss is not finite; the error names the first such step.
-        """
+        """Return the mean over all steps, one at least (``DivergedError`` names the first that is not finite)."""
         self._read()
         return self._total / self._steps
 
@@ -144,11 +136,7 @@ class Bank:
 
 
 def make_bank(loss: Loss, model: RetrievalModel) -> Bank | None:
-    """Return an empty bank of the size that a loss asks for; ``None`` if it asks for none.
-
-    Raises:
-        ConfigError: If the model compares sets of vectors, of which no bank is kept.
-    """
+    """Return an empty bank of the size that a loss asks for, or ``None``; no bank is kept of sets (``ConfigError``)."""
     size = bank_size(loss)
     if size and isinstance(model, PairModel):
         raise ConfigError(NO_BANK.format(type(model).__name__))

@@ -91,14 +91,9 @@ class Trial:
         is_new: bool = True,
         beside: "Trial | None" = None,
     ) -> None:
-        """Build model, loss and optimiser; a resumed trial gets a backbone's weights from its checkpoint.
+        """Build model, loss and optimiser of a new trial, or of one that gets a backbone's weights from a checkpoint.
 
-        Args:
-            config: See ``run_trial``.
-            data: See ``run_trial``.
-            device: Device of all tensors.
-            is_new: Whether no checkpoint is restored.
-            beside: A trial with this dataset and device, whose tensors of the data are shared.
+        ``beside`` is a trial with this dataset and device, whose tensors of the data are shared.
         """
         make_deterministic(device)
         seed_torch(config.seed, "initialisation")
@@ -137,11 +132,7 @@ class Trial:
         self.model.train_backbone(present.training.trains_backbone(self.epoch))
 
     def train(self) -> float:
-        """Take the steps of the epoch that has begun, and return the mean loss over them.
-
-        Raises:
-            DivergedError: At the first step whose loss is not finite.
-        """
+        """Take the steps of the epoch that has begun, and return their mean loss (``DivergedError`` if not finite)."""
         seed_torch(self.config.seed, "epoch", self.epoch)
         clip = self.config.at(self.epoch).training.gradient_clip
         batches = _counted(self.batches(), self.on_step)
@@ -186,11 +177,7 @@ class Trial:
         return self._report()
 
     def evaluate_on_val(self) -> dict[str, float]:
-        """Return the metrics on val under ``val/...``.
-
-        Raises:
-            DivergedError: If a similarity is not a number.
-        """
+        """Return the metrics on val under ``val/...`` (``DivergedError`` if a similarity is not a number)."""
         try:
             metrics = evaluate(self.model, self.val_split)
         except NotANumberError as error:

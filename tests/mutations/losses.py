@@ -92,8 +92,8 @@ MUTATIONS = (
     Mutation(
         name="the decoupled loss has its positive in the denominator",
         file="trainables/losses/contrastive.py",
-        old="torch.where(direction.negatives, logits, other)",
-        new="logits",
+        old="direction.of_negatives(direction.scores / per_score(self.temperature, direction.scores))",
+        new="direction.scores / per_score(self.temperature, direction.scores)",
         tests="tests/trainables/losses/test_contrastive.py",
     ),
     Mutation(

@@ -113,7 +113,7 @@ MUTATIONS = (
         file="trainables/optimizers.py",
         old="epoch / (warmup + 1)",
         new="epoch / (warmup or 1)",
-        tests="tests/trainables/test_trial.py::test_the_rate_rises_over_the_epochs_of_a_warm_up",
+        tests="tests/trainables/test_optimizers.py::test_the_learning_rate_of_each_epoch",
     ),
     Mutation(
         name="published settings of each study are those of the dataset",

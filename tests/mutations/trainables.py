@@ -81,17 +81,10 @@ MUTATIONS = (
         tests="tests/trainables/models/test_region_reasoning.py",
     ),
     Mutation(
-        name="bound of VSE++'s projection without the embedding size",
-        file="trainables/models/vsepp.py",
-        old="sqrt(image_size + embedding_size)",
-        new="sqrt(image_size)",
-        tests="tests/trainables/models/test_initial_values.py",
-    ),
-    Mutation(
-        name="bound of VSRN's projection without the joint size",
-        file="trainables/models/vsrn.py",
-        old="sqrt(region_size + size)",
-        new="sqrt(region_size)",
+        name="bound of the projections without the embedding size",
+        file="trainables/models/retrieval_model.py",
+        old="xavier_uniform_",
+        new="kaiming_uniform_",
         tests="tests/trainables/models/test_initial_values.py",
     ),
     Mutation(
@@ -288,7 +281,7 @@ MUTATIONS = (
         file="trainables/optimizers.py",
         old="(epoch - 1) //",
         new="epoch //",
-        tests="tests/trainables/test_trial.py::test_the_learning_rate_drops",
+        tests="tests/trainables/test_optimizers.py::test_the_learning_rate_of_each_epoch",
     ),
     Mutation(
         name="the words of other splits are in the vocabulary",

@@ -9,11 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from optuna.trial import FixedTrial
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.yaml_files import validate
 from search_spaces import SPACES, LossPart, SpaceError, StudySpace, Values
 from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF, DEGREES, coefficients
 from search_spaces.space import FixedPoint
+from tests.search_spaces.studies import experiment, space_of
 from trainables.errors import ConfigError
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
 from trainables.parameter_values import DOMAINS, is_feasible
@@ -82,15 +81,10 @@ def test_degrees_can_be_searched_too_and_the_default_comes_once() -> None:
     assert len(found) == 4 and found[0] == 0.1
 
 
-def experiment(**search: Any) -> Experiment:
-    values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_relative"], "search": search}
-    return validate(Experiment, values, "p.yaml")
-
-
 def test_a_grid_of_slopes() -> None:
     lists = {f"slope_{index}": {"values": [0.0, 0.5, 1.0, 2.0]} for index in (0, 1)}
     space = {"polynomial_relative": {"offset": {"values": [0.2]}, **lists}}
-    points = experiment(sampler="grid", trials=100, space=space).cells()[0].space.grid()
+    points = space_of(sampler="grid", trials=100, space=space).grid()
     assert len(points) == 16
     assert points[1] == {"offset": 0.2, "degree": 2, "slope_0": 0.0, "slope_1": 0.5}
 
@@ -100,7 +94,7 @@ COEFFICIENT_GRID = {"e0": {"values": [0.2]}, "e1": {"values": [0.5, 1.0, 1.5, 2.
 
 def test_a_grid_of_relative_coefficients_as_they_are() -> None:
     space = {"polynomial_relative": COEFFICIENT_GRID}
-    study = experiment(sampler="grid", trials=100, space=space).cells()[0].space
+    study = space_of(sampler="grid", trials=100, space=space)
     found = [study.suggest(FixedTrial(dict(point))).loss_parameters["coefficients"] for point in study.grid()]
     assert found == [(0.2, e1, e2) for e1 in (0.5, 1.0, 1.5, 2.0) for e2 in (-0.1, 0.0, 0.2)]
     assert not study.is_conditional
@@ -110,7 +104,7 @@ def test_a_grid_of_relative_coefficients_as_they_are() -> None:
 def test_listed_coefficients_may_stand_still_beside_others() -> None:
     lists = {name: COEFFICIENT_GRID[name] for name in ("e1", "e2")}
     search = {"fixed": {"polynomial_relative": {"e0": 0.3}}, "space": {"polynomial_relative": lists}}
-    study = experiment(**search).cells()[0].space
+    study = space_of(**search)
     assert study.suggest(FixedPoint({"e0": 0.3, "e1": 0.5, "e2": 0.0})).loss_parameters == {
         "coefficients": (0.3, 0.5, 0.0)
     }
@@ -121,7 +115,7 @@ def test_a_gate_forgives_slopes_below_it() -> None:
     with pytest.raises(ConfigError, match="must rise on"):
         experiment(space={"polynomial_relative": lists})
     gated = {"polynomial_relative": {"gate": 0.2}}
-    study = experiment(space={"polynomial_relative": lists}, fixed=gated).cells()[0].space
+    study = space_of(space={"polynomial_relative": lists}, fixed=gated)
     for e1 in (0.5, 1.0, 1.5, 2.0):
         PolynomialRelative((0.2, e1, 1.0), gate=0.2)
     assert study.suggest(FixedPoint({"e0": 0.2, "e1": 0.5, "e2": 1.0})).loss_parameters["gate"] == 0.2
@@ -133,20 +127,12 @@ def test_the_published_code_runs_first_where_its_coefficients_are_listed() -> No
         "space": {"polynomial_self": {name: {"values": [0.0, value]} for name, value in published.items()}},
         "fixed": {"polynomial_self": {"hinge": "separate", "gate": 0.2}},
     }
-    values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_self"], "search": search}
-    space = validate(Experiment, values, "p.yaml").cells()[0].space
+    space = space_of("polynomial_self", **search)
     (point,) = space.first_points()
     parameters = space.suggest(FixedTrial(dict(point))).loss_parameters
     assert parameters["positive_coefficients"] == (0.5, -0.7, 0.2)
     assert parameters["negative_coefficients"] == (0.03, -0.4, 0.9)
     PolynomialSelf(**parameters)
-
-
-def test_fixed_coefficients_are_not_searched_beside() -> None:
-    (cell,) = experiment(fixed={"polynomial_relative": {"coefficients": [0.2, 1.0, 0.5]}}).cells()
-    assert cell.space.bounds() == {}
-    assert cell.space.first_points() == [{}]
-    assert cell.space.suggest(FixedPoint({})).loss_parameters == {"coefficients": (0.2, 1.0, 0.5)}
 
 
 @pytest.mark.parametrize(
@@ -192,7 +178,7 @@ def test_what_is_refused(search: dict[str, Any], message: str) -> None:
 
 def test_infeasible_coefficients_are_allowed_in_words() -> None:
     fixed = {"polynomial_relative": {"coefficients": [0.2, -1.0], "allow_infeasible": True}}
-    assert experiment(fixed=fixed).cells()[0].space.bounds() == {}
+    assert space_of(fixed=fixed).bounds() == {}
 
 
 def test_checks_of_one_side_leave_the_other() -> None:
@@ -219,15 +205,11 @@ CONSTANTS = {
 
 @pytest.mark.parametrize(("loss", "search"), CONSTANTS.values(), ids=CONSTANTS)
 def test_constants_are_refused_before_anything_starts(loss: str, search: dict[str, Any]) -> None:
-    values = {"name": "p", "datasets": ["pets"], "losses": [loss], "search": search}
-    with pytest.raises(
-        ConfigError, match="coefficients must hold a coefficient of power 1 or above.* got the constant"
-    ):
-        validate(Experiment, values, "p.yaml")
+    with pytest.raises(ConfigError, match="must hold a coefficient of power 1 or above.* got the constant"):
+        experiment(loss, **search)
 
 
 def test_one_polynomial_of_two_may_be_listed_as_a_constant() -> None:
     search = {"space": {"polynomial_self": {"a0": {"values": [0.5]}, "b1": {"values": [0.5, 1.0]}}}}
-    values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_self"], "search": search}
-    space = validate(Experiment, values, "p.yaml").cells()[0].space
+    space = space_of("polynomial_self", **search)
     PolynomialSelf(**space.suggest(FixedPoint({"a0": 0.5, "b1": 1.0})).loss_parameters)

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.experiment.experiment import Experiment, changed_keys
-from orchestrator.experiment.yaml_files import validate
+from orchestrator.experiment.experiment import changed_keys
 from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
 from search_spaces import SPACES, LossPart, Range, StudySpace, Values
 from search_spaces.bernstein import DEGREES
 from search_spaces.space import Asked, FixedPoint
+from tests.search_spaces.studies import experiment, space_of
 from trainables.errors import ConfigError
 from trainables.losses import build_loss
 from trainables.parameter_values import is_feasible
@@ -21,15 +21,6 @@ NAMES = ["polynomial_relative", "polynomial_self"]
 EACH = pytest.mark.parametrize("name", NAMES)
 PUBLISHED_CODE = {"positive_coefficients": (0.5, -0.7, 0.2), "negative_coefficients": (0.03, -0.4, 0.9)}
 SEPARATE = {"hinge": "separate", "gate": 0.2}
-
-
-def experiment(loss: str = "polynomial_relative", training: Any = None, **search: Any) -> Experiment:
-    values = {"name": "p", "datasets": ["pets"], "losses": [loss], "training": training or {}, "search": search}
-    return validate(Experiment, values, "p.yaml")
-
-
-def space_of(loss: str, training: Any = None, **search: Any) -> StudySpace:
-    return experiment(loss, training, **search).cells()[0].space
 
 
 def first_parameters(space: StudySpace) -> list[Any]:

@@ -1,6 +1,7 @@
 """Checkpoints are whole, verified and never run code."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -120,27 +121,29 @@ def test_a_checkpoint_that_failed_halfway_leaves_the_old_one(tmp_path: Path) -> 
     assert find_latest(tmp_path) == tmp_path / "epoch_0001"
 
 
+def saves(payload: object) -> Callable[[Path], None]:
+    """Return a function that writes both files of a checkpoint as they are."""
+
+    def save(directory: Path) -> None:
+        for name in (STATE, BEST):
+            torch.save(payload, directory / name)
+
+    return save
+
+
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     class Payload:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "ran",))
 
-    def save(directory: Path) -> None:
-        for name in (STATE, BEST):
-            torch.save({"format": 1, "payload": Payload()}, directory / name)
-
-    directory = save_epoch(tmp_path / "trial", EpochReport(1, {}, True, save))
+    directory = save_epoch(tmp_path / "trial", EpochReport(1, {}, True, saves({"format": 1, "payload": Payload()})))
     with pytest.raises(CheckpointError, match=STATE):
         read_file(directory, STATE)
     assert not (tmp_path / "ran").exists()
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
-    def save(directory: Path) -> None:
-        for name in (STATE, BEST):
-            torch.save({"format": 99}, directory / name)
-
-    directory = save_epoch(tmp_path, EpochReport(1, {}, True, save))
+    directory = save_epoch(tmp_path, EpochReport(1, {}, True, saves({"format": 99})))
     with pytest.raises(CheckpointError, match="format 99"):
         read_file(directory, STATE)
     assert json.loads((directory / "manifest.json").read_text())[STATE]["bytes"] > 0

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.trainables.runs import numbers, stopped, trained
 from tests.trainables.scenes_folder import pixel_config, write_scenes
-from trainables.checkpoint import EpochReport, save_epoch
+from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, open_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.evaluation import evaluate_checkpoint
 from trainables.models import build_model
-from trainables.optimizers import adjust_optimizer, build_optimizer
 from trainables.trial import run_trial
 
 
@@ -26,10 +26,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def data(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return open_dataset(pixel_config(), root)
-
-
-def numbers(report: EpochReport) -> dict[str, float]:
-    return {name: value for name, value in report.metrics.items() if not name.startswith("time/")}
 
 
 def backbone_of(directory: Path) -> dict[str, torch.Tensor]:
@@ -50,12 +46,9 @@ def test_a_backbone_stands_still_batch_norms_included_until_it_is_trained(data: 
 def test_a_resumed_trial_ends_like_an_undisturbed_one(data: Dataset, tmp_path: Path, stop: int) -> None:
     """Stopped before and after the backbone was let go."""
     config = pixel_config(epochs=3, frozen_epochs=1, finetune_learning_rate=1e-4)
-    straight = [numbers(report) for report in run_trial(config, data, device="cpu")]
-    for report in run_trial(config, data, device="cpu"):
-        checkpoint = save_epoch(tmp_path, report)
-        if report.epoch == stop:
-            break
-    resumed = [numbers(report) for report in run_trial(config, data, checkpoint, device="cpu")]
+    straight = trained(config, data)
+    checkpoint = stopped(config, data, tmp_path, stop)
+    resumed = trained(config, data, checkpoint)
     assert resumed == straight[stop - 1 :]
 
 
@@ -81,23 +74,6 @@ def test_augmentation_changes_training_and_can_be_left_out(data: Dataset) -> Non
         for augment in (True, False, True)
     ]
     assert losses[0] == losses[2] != losses[1]
-
-
-@pytest.mark.parametrize(
-    ("epoch", "fine", "rate"),
-    [
-        pytest.param(30, 2e-5, 2e-5, id="frozen, dropped"),
-        pytest.param(15, 2e-5, 2e-4, id="frozen"),
-        pytest.param(31, 2e-5, 2e-5, id="fine-tuned, published"),
-        pytest.param(45, 2e-5, 2e-5, id="fine-tuned to the end"),
-        pytest.param(31, None, 2e-6, id="keeps the rate"),
-    ],
-)
-def test_the_learning_rate_of_fine_tuning(epoch: int, fine: float | None, rate: float) -> None:
-    training = TrainingConfig(finetune=True, epochs=45, frozen_epochs=30, finetune_learning_rate=fine)
-    optimizer = build_optimizer(torch.nn.Linear(2, 2).parameters(), training)
-    adjust_optimizer(optimizer, training, epoch)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(

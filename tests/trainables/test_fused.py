@@ -1,7 +1,7 @@
 """Trials that are trained together learn what each of them learns alone, and do not touch each other."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.trainables.runs import numbers, stopped, trained
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import Change, TrialConfig
@@ -197,6 +198,14 @@ def test_losses_gradients_and_parameters_are_those_of_each_trial_alone(
             close(fused[step][place].gradients, wanted.gradients)
 
 
+def together(configs: Iterable[TrialConfig], data: Dataset) -> FusedTrials:
+    """Return trials under their places, from "0" on."""
+    group = FusedTrials("cpu")
+    for place, each in enumerate(configs):
+        group.add(str(place), each, data)
+    return group
+
+
 def finished(outcome: EpochReport | DivergedError) -> EpochReport:
     assert isinstance(outcome, EpochReport)
     return outcome
@@ -204,16 +213,16 @@ def finished(outcome: EpochReport | DivergedError) -> EpochReport:
 
 def test_a_trial_that_comes_later_trains_beside_those_that_are_further(data: Dataset) -> None:
     first, later = config(epochs=3), config(epochs=3, loss_parameters={"temperature": 0.2})
-    together = FusedTrials("cpu")
-    together.add("first", first, data)
+    group = FusedTrials("cpu")
+    group.add("first", first, data)
     seen: dict[str, list[EpochReport]] = {"first": [], "later": []}
     for epoch in range(1, 5):
         if epoch == 2:
-            together.add("later", later, data)
+            group.add("later", later, data)
         if epoch == 4:
-            together.remove("first")
+            group.remove("first")
         names = [name for name, start in (("first", 1), ("later", 2)) if start <= epoch < start + 3]
-        for name, outcome in together.run_epoch(names).items():
+        for name, outcome in group.run_epoch(names).items():
             seen[str(name)].append(finished(outcome))
     for name, each in (("first", first), ("later", later)):
         expected = list(run_trial(each, data, device="cpu"))
@@ -238,75 +247,49 @@ def test_one_that_diverges_does_not_touch_its_neighbours(cause: str, model: str,
     plain = {"optimizer": "sgd", "gradient_clip": None, "learning_rate": 1e-4}
     wild = config(loss, model=model, loss_parameters=parameters, **{**plain, **training})
     tame = config("triplet", model=model, seed=1, **plain)
-    together = FusedTrials("cpu")
-    for place, each in enumerate((wild, tame)):
-        together.add(place, each, data)
-    outcomes = [together.run_epoch([0, 1]), together.run_epoch([1])]
-    error = outcomes[0][0]
+    group = together((wild, tame), data)
+    outcomes = [group.run_epoch("01"), group.run_epoch("1")]
+    error = outcomes[0]["0"]
     assert isinstance(error, DivergedError)
     with pytest.raises(DivergedError) as alone_too:
         list(run_trial(wild, data, device="cpu"))
     assert str(error) == str(alone_too.value)
     for outcome, wanted in zip(outcomes, run_trial(tame, data, device="cpu"), strict=False):
-        assert finished(outcome[1]).metrics["train/loss"] == pytest.approx(wanted.metrics["train/loss"], rel=1e-4)
+        assert finished(outcome["1"]).metrics["train/loss"] == pytest.approx(wanted.metrics["train/loss"], rel=1e-4)
 
 
-def test_its_checkpoint_is_that_of_a_trial_alone(data: Dataset, tmp_path: Path) -> None:
-    configs = [config(epochs=3, seed=seed) for seed in (0, 1)]
-    together = FusedTrials("cpu")
-    for place, each in enumerate(configs):
-        together.add(place, each, data)
+@pytest.mark.parametrize("temperature", [0.1, "learned"])
+def test_its_checkpoint_is_that_of_a_trial_alone(data: Dataset, tmp_path: Path, temperature: float | str) -> None:
+    configs = [config(epochs=3, seed=seed, loss_parameters={"temperature": temperature}) for seed in (0, 1)]
+    group = together(configs, data)
     for _ in range(2):
-        outcomes = together.run_epoch([0, 1])
-    saved = save_epoch(tmp_path / "fused", finished(outcomes[1]))
-    *_, second = (report for report, _ in zip(run_trial(configs[1], data, device="cpu"), range(2), strict=False))
-    other = save_epoch(tmp_path / "alone", second)
+        outcomes = group.run_epoch("01")
+    saved = save_epoch(tmp_path / "fused", finished(outcomes["1"]))
+    other = stopped(configs[1], data, tmp_path / "alone", 2)
     for name in ("state.pt", "best.pt"):
         assert (saved / name).stat().st_size == (other / name).stat().st_size
     # It resumes alone, and beside another trial.
-    resumed = list(run_trial(configs[1], data, saved, device="cpu"))
-    beside = FusedTrials("cpu")
-    beside.add("new", configs[0], data)
+    again, last = trained(configs[1], data, saved)
+    beside = together(configs[:1], data)
     report = beside.add("resumed", configs[1], data, saved)
-    assert report is not None and report.epoch == 2
-    last = finished(beside.run_epoch(["new", "resumed"])["resumed"])
-    assert last.epoch == 3
-    assert last.metrics["train/loss"] == pytest.approx(resumed[-1].metrics["train/loss"], rel=1e-3)
-    assert resumed[0].metrics["val/rsum"] == report.metrics["val/rsum"]
-
-
-def test_a_learned_temperature_is_resumed_beside_others_and_alone(data: Dataset, tmp_path: Path) -> None:
-    configs = [config(epochs=3, seed=seed, loss_parameters={"temperature": "learned"}) for seed in (0, 1)]
-    together = FusedTrials("cpu")
-    for place, each in enumerate(configs):
-        together.add(place, each, data)
-    reports = [finished(outcome) for outcome in together.run_epoch([0, 1]).values()]
-    alone_first = next(iter(run_trial(configs[1], data, device="cpu")))
-    assert reports[1].metrics["loss/temperature"] == pytest.approx(alone_first.metrics["loss/temperature"], rel=1e-4)
-    saved = save_epoch(tmp_path, reports[1])
-    resumed = list(run_trial(configs[1], data, saved, device="cpu"))
-    beside = FusedTrials("cpu")
-    beside.add("new", configs[0], data)
-    report = beside.add("resumed", configs[1], data, saved)
-    assert report is not None
-    assert report.metrics["loss/temperature"] == resumed[0].metrics["loss/temperature"]
-    second = finished(beside.run_epoch(["new", "resumed"])["resumed"])
-    assert second.metrics["loss/temperature"] == pytest.approx(resumed[1].metrics["loss/temperature"], rel=1e-4)
+    assert report is not None and report.epoch == 2 and numbers(report) == again
+    outcome = finished(beside.run_epoch(["0", "resumed"])["resumed"])
+    assert outcome.epoch == 3
+    assert outcome.metrics["train/loss"] == pytest.approx(last["train/loss"], rel=1e-3)
+    if temperature == "learned":
+        alone_too = trained(configs[1], data)[1]["loss/temperature"]
+        assert report.metrics["loss/temperature"] == pytest.approx(alone_too, rel=1e-3)
+        assert outcome.metrics["loss/temperature"] == pytest.approx(last["loss/temperature"], rel=1e-3)
 
 
 def test_what_a_schedule_changes_is_changed_for_its_trial_alone(data: Dataset) -> None:
     changing = replace(config(epochs=2), schedule=(Change(epoch=2, loss_parameters={"temperature": 0.5}),))
     configs = [config(epochs=2), changing]
-    together = FusedTrials("cpu")
-    for place, each in enumerate(configs):
-        together.add(place, each, data)
-    together.run_epoch([0, 1])
-    outcomes = together.run_epoch([0, 1])
-    for place, each in enumerate(configs):
-        expected = list(run_trial(each, data, device="cpu"))[-1]
-        assert finished(outcomes[place]).metrics["train/loss"] == pytest.approx(
-            expected.metrics["train/loss"], rel=1e-3
-        )
+    group = together(configs, data)
+    group.run_epoch("01")
+    for outcome, each in zip(group.run_epoch("01").values(), configs, strict=True):
+        expected = trained(each, data)[-1]
+        assert finished(outcome).metrics["train/loss"] == pytest.approx(expected["train/loss"], rel=1e-3)
 
 
 def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
@@ -334,18 +317,12 @@ def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
 
 
 def test_a_trial_with_a_bank_trains_beside_others_as_alone(data: Dataset) -> None:
-    configs = {str(bank): config("warp", loss_parameters={"bank": bank}) for bank in (0, 8, 64)}
-    group = FusedTrials("cpu")
-    for name, one in configs.items():
-        group.add(name, one, data)
-    outcomes = group.run_epoch(configs)
-    losses = {}
-    for name, one in configs.items():
-        report = outcomes[name]
-        assert isinstance(report, EpochReport)
-        losses[name] = report.metrics["train/loss"]
-        assert losses[name] == pytest.approx(next(iter(run_trial(one, data, device="cpu"))).metrics["train/loss"])
-    assert len(set(losses.values())) == 3
+    configs = [config("warp", loss_parameters={"bank": bank}) for bank in (0, 8, 64)]
+    outcomes = together(configs, data).run_epoch("012")
+    losses = [finished(outcomes[place]).metrics["train/loss"] for place in "012"]
+    alone_too = [next(run_trial(one, data, device="cpu")).metrics["train/loss"] for one in configs]
+    assert losses == pytest.approx(alone_too)
+    assert len(set(losses)) == 3
 
 
 def test_models_of_different_words_are_not_stacked(data: Dataset) -> None:
@@ -377,14 +354,12 @@ def test_the_first_steps_of_fused_trials_are_counted_as_alone(data: Dataset) -> 
         config("triplet", loss_parameters={"negatives": count}, cocos_steps=steps)
         for count, steps in [(1, 2), (3, 2), (64, 0)]
     ]
-    group = FusedTrials("cpu")
-    for name, one in enumerate(configs):
-        group.add(str(name), one, data)
-    outcomes = group.run_epoch(["0", "1", "2"])
-    for name, one in enumerate(configs):
-        report, alone = outcomes[str(name)], next(iter(run_trial(one, data, device="cpu")))
-        assert isinstance(report, EpochReport)
-        counts = {key: value for key, value in report.metrics.items() if key.startswith("cocos_start/")}
+    outcomes = together(configs, data).run_epoch("012")
+    for place, one in zip("012", configs, strict=True):
+        reports = finished(outcomes[place]), next(run_trial(one, data, device="cpu"))
+        counts, expected = (
+            {key: value for key, value in report.metrics.items() if key.startswith("cocos_start/")}
+            for report in reports
+        )
         assert bool(counts) == bool(one.training.cocos_steps)
-        expected = {key: value for key, value in alone.metrics.items() if key.startswith("cocos_start/")}
         assert counts == pytest.approx(expected, rel=1e-3, abs=1e-3)

@@ -1,7 +1,6 @@
 """Hyper-parameters that are learned with the model: as CLIP learns its scale, kept, resumed, bounded and reported."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from tests.trainables.runs import numbers, stopped, trained
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.checkpoint import BEST, STATE, EpochReport, read_file, save_epoch
+from trainables.checkpoint import BEST, STATE, read_file, save_epoch
 from trainables.config import Change, TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
@@ -33,10 +33,6 @@ def data() -> Dataset:
 def learning(loss: str = "nt_xent", *, changes: tuple[Change, ...] = (), **training: Any) -> TrialConfig:
     parameters = dict.fromkeys(LEARNS[loss], LEARNED)
     return replace(tiny_config(loss=loss, **training), loss_parameters=parameters, schedule=changes)
-
-
-def numbers(report: EpochReport) -> Mapping[str, float]:
-    return {name: value for name, value in report.metrics.items() if not name.startswith("time/")}
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
@@ -73,12 +69,9 @@ def test_the_temperature_is_that_of_a_log_scale_learned_as_in_clip(data: Dataset
 @pytest.mark.parametrize("stop", [1, 2, 4])
 def test_a_resumed_trial_resumes_to_the_bit(data: Dataset, tmp_path: Path, stop: int, loss: str) -> None:
     config = learning(loss, epochs=4, learning_rate_drop_epochs=2, weight_decay=0.1)
-    straight = [numbers(report) for report in run_trial(config, data, device="cpu")]
-    for report in run_trial(config, data, device="cpu"):
-        checkpoint = save_epoch(tmp_path, report)
-        if report.epoch == stop:
-            break
-    assert [numbers(report) for report in run_trial(config, data, checkpoint, device="cpu")] == straight[stop - 1 :]
+    straight = trained(config, data)
+    checkpoint = stopped(config, data, tmp_path, stop)
+    assert trained(config, data, checkpoint) == straight[stop - 1 :]
     for name in LEARNS[loss]:
         assert len({metrics[f"loss/{name}"] for metrics in straight}) == 4
 
@@ -159,7 +152,7 @@ def test_a_schedule_begins_and_ends_learning(
             checkpoint = save_epoch(tmp_path, report)
     in_force = [start["temperature"], start["temperature"], later, later]
     assert ["loss/temperature" in metrics for metrics in straight] == [value == LEARNED for value in in_force]
-    assert [numbers(report) for report in run_trial(config, data, checkpoint, device="cpu")] == straight[stop - 1 :]
+    assert trained(config, data, checkpoint) == straight[stop - 1 :]
 
 
 def test_a_learned_parameter_has_no_value_of_its_own() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from trainables.config import TrainingConfig
-from trainables.optimizers import SGD, AdamW, build_optimizer, join_optimizers
+from trainables.optimizers import SGD, AdamW, adjust_optimizer, build_optimizer, join_optimizers
 
 TRAIN = """
 import sys, tempfile
@@ -86,3 +86,35 @@ def test_joined_optimizers_take_the_steps_of_each_alone(each: list[TrainingConfi
             optimizer.step()
     for one, other in zip(alone, together, strict=True):
         assert all(torch.equal(*pair) for pair in zip(one.parameters(), other.parameters(), strict=True))
+
+
+RATES: dict[str, tuple[dict[str, Any], dict[int, float]]] = {
+    "drops": ({}, {1: 1.0, 15: 1.0, 16: 0.1, 31: 0.01}),
+    "scaled drops": ({"batches": "images", "scale_epochs": True}, {75: 1.0, 76: 0.1}),
+    "a warm-up of one epoch": ({"warmup_epochs": 1}, {1: 0.5, 2: 1.0, 4: 1.0}),
+    "a warm-up of three": ({"warmup_epochs": 3}, {1: 0.25, 2: 0.5, 3: 0.75, 4: 1.0}),
+    "a warm-up beside drops": (
+        {"warmup_epochs": 3, "learning_rate_drop_epochs": 2},
+        {1: 0.25, 2: 0.5, 3: 0.075, 4: 0.1},
+    ),
+    "a scaled warm-up": (
+        {"warmup_epochs": 1, "batches": "images", "captions_per_image": 3, "scale_epochs": True},
+        {1: 0.25, 2: 0.5, 3: 0.75, 4: 1.0},
+    ),
+    "fine-tuned as published": (
+        {"finetune": True, "epochs": 45, "frozen_epochs": 30, "finetune_learning_rate": 0.3},
+        {15: 1.0, 30: 0.1, 31: 0.3, 45: 0.3},
+    ),
+    "fine-tuned with the rate of before": ({"finetune": True, "epochs": 45, "frozen_epochs": 30}, {31: 0.01}),
+}
+
+
+@pytest.mark.parametrize(("changes", "rates"), RATES.values(), ids=RATES)
+def test_the_learning_rate_of_each_epoch(changes: dict[str, Any], rates: dict[int, float]) -> None:
+    training = settings(1.0, **changes)
+    optimizer = build_optimizer(nn.Linear(2, 2).parameters(), training)
+    found = {}
+    for epoch in rates:
+        adjust_optimizer(optimizer, training, epoch)
+        found[epoch] = optimizer.param_groups[0]["lr"]
+    assert found == pytest.approx(rates)

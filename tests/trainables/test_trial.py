@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
+from tests.trainables.runs import numbers, stopped, trained
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.checkpoint import BEST, EpochReport, read_file, save_epoch
+from trainables.checkpoint import BEST, read_file, save_epoch
 from trainables.cocos import count_contributions
 from trainables.config import Change, TrainingConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate_checkpoint, similarities
-from trainables.optimizers import AdamW, adjust_optimizer, build_optimizer
+from trainables.optimizers import AdamW
 from trainables.trial import Trial, run_trial
 
 
@@ -29,10 +29,6 @@ def small() -> Dataset:
     return tiny_dataset(images=24)
 
 
-def numbers(report: EpochReport) -> dict[str, float]:
-    return {name: value for name, value in report.metrics.items() if not name.startswith("time/")}
-
-
 @pytest.mark.parametrize("loss", ["triplet", "triplet_sh", "nt_xent", "circle"])
 def test_it_learns(data: Dataset, loss: str) -> None:
     reports = list(run_trial(tiny_config(loss=loss, epochs=5), data, device="cpu"))
@@ -43,9 +39,7 @@ def test_it_learns(data: Dataset, loss: str) -> None:
 
 
 def test_a_seed_gives_the_same_numbers_and_another_seed_others(small: Dataset) -> None:
-    first, again, other = (
-        [numbers(report) for report in run_trial(tiny_config(seed=seed), small, device="cpu")] for seed in (0, 0, 1)
-    )
+    first, again, other = (trained(tiny_config(seed=seed), small) for seed in (0, 0, 1))
     assert first == again
     assert first != other
 
@@ -73,13 +67,10 @@ def test_a_resumed_trial_repeats_the_last_report_and_ends_like_an_undisturbed_on
     config = tiny_config(epochs=4, learning_rate_drop_epochs=2, warmup_epochs=2)
     if bank is not None:
         config = replace(config, loss="warp", loss_parameters={"bank": bank})
-    straight = [numbers(report) for report in run_trial(config, small, device="cpu")]
-    for report in run_trial(config, small, device="cpu"):
-        checkpoint = save_epoch(tmp_path, report)
-        if report.epoch == stop:
-            break
+    straight = trained(config, small)
+    checkpoint = stopped(config, small, tmp_path, stop)
     torch.manual_seed(12345)  # A process that did something else in between.
-    resumed = [numbers(report) for report in run_trial(config, small, checkpoint, device="cpu")]
+    resumed = trained(config, small, checkpoint)
     assert resumed == straight[stop - 1 :]
 
 
@@ -120,14 +111,14 @@ SCHEDULES = {
 def test_a_schedule_is_the_same_trial_until_it_changes(small: Dataset, tmp_path: Path, change: Change) -> None:
     plain = tiny_config(loss="nt_xent", epochs=4)
     scheduled = replace(plain, schedule=(change,))
-    before = [numbers(report) for report in run_trial(plain, small, device="cpu")]
-    whole = [numbers(report) for report in run_trial(scheduled, small, device="cpu")]
+    before = trained(plain, small)
+    whole = trained(scheduled, small)
     assert whole[:2] == before[:2]
     assert whole[2]["train/loss"] != before[2]["train/loss"] or whole[3]["train/loss"] != before[3]["train/loss"]
     stream = run_trial(plain, small, device="cpu")
     next(stream)
     checkpoint = save_epoch(tmp_path, next(stream))
-    assert [numbers(report) for report in run_trial(scheduled, small, checkpoint, device="cpu")] == whole[1:]
+    assert trained(scheduled, small, checkpoint) == whole[1:]
     later = save_epoch(tmp_path, next(stream))
     with pytest.raises(CheckpointError, match="another config"):
         list(run_trial(scheduled, small, later, device="cpu"))
@@ -138,59 +129,15 @@ def test_a_loss_that_is_not_finite_ends_the_trial_at_that_step(data: Dataset) ->
         list(run_trial(tiny_config(learning_rate=1e38, gradient_clip=None), data, device="cpu"))
 
 
-@pytest.mark.parametrize(
-    ("epoch", "scale", "rate"),
-    [
-        pytest.param(1, False, 1.0, id="first"),
-        pytest.param(15, False, 1.0, id="last before the drop"),
-        pytest.param(16, False, 0.1, id="first after the drop"),
-        pytest.param(31, False, 0.01, id="second drop"),
-        pytest.param(75, True, 1.0, id="scaled, before"),
-        pytest.param(76, True, 0.1, id="scaled, after"),
-    ],
-)
-def test_the_learning_rate_drops(epoch: int, scale: bool, rate: float) -> None:
-    training = TrainingConfig(learning_rate=1.0, batches="images" if scale else "pairs", scale_epochs=scale)
-    optimizer = build_optimizer(torch.nn.Linear(2, 2).parameters(), training)
-    adjust_optimizer(optimizer, training, epoch)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
-
-
 def test_to_adam_a_loss_times_c_is_the_loss_with_the_clip_divided_by_c(data: Dataset) -> None:
     reports = []
     for scale in (1.0, 16.0):
         config = tiny_config(loss="polynomial_relative", epochs=2, gradient_clip=0.8 * scale)
         config = replace(config, loss_parameters={"coefficients": (0.2 * scale, scale)})
-        reports.append([numbers(report) for report in run_trial(config, data, device="cpu")])
+        reports.append(trained(config, data))
     for mean, total in zip(*reports, strict=True):
         assert total["train/loss"] == pytest.approx(16 * mean["train/loss"], rel=1e-3)
         assert total["val/rsum"] == pytest.approx(mean["val/rsum"])
-
-
-@pytest.mark.parametrize(
-    ("changes", "rates"),
-    [
-        pytest.param({}, [1.0, 1.0, 1.0, 1.0], id="none"),
-        pytest.param({"warmup_epochs": 1}, [0.5, 1.0, 1.0, 1.0], id="one epoch"),
-        pytest.param({"warmup_epochs": 3}, [0.25, 0.5, 0.75, 1.0], id="three"),
-        pytest.param(
-            {"warmup_epochs": 3, "learning_rate_drop_epochs": 2}, [0.25, 0.5, 0.075, 0.1], id="beside the drops"
-        ),
-        pytest.param(
-            {"warmup_epochs": 1, "batches": "images", "captions_per_image": 3, "scale_epochs": True},
-            [0.25, 0.5, 0.75, 1.0],
-            id="scaled",
-        ),
-    ],
-)
-def test_the_rate_rises_over_the_epochs_of_a_warm_up(changes: dict[str, Any], rates: list[float]) -> None:
-    training = TrainingConfig(learning_rate=1.0, **changes)
-    optimizer = build_optimizer(torch.nn.Linear(2, 2).parameters(), training)
-    found = []
-    for epoch in range(1, 5):
-        adjust_optimizer(optimizer, training, epoch)
-        found.append(optimizer.param_groups[0]["lr"])
-    assert found == pytest.approx(rates)
 
 
 def test_the_gradient_is_clipped_to_the_global_norm(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,10 +193,7 @@ def test_a_training_ends_when_its_patience_is_over_resumed_or_not(small: Dataset
     # Steps so small that no weight changes: no epoch improves on the first.
     config = tiny_config(epochs=9, learning_rate=1e-30, patience=2)
     assert [report.epoch for report in run_trial(config, small, device="cpu")] == [1, 2, 3]
-    for report in run_trial(config, small, device="cpu"):
-        checkpoint = save_epoch(tmp_path, report)
-        if report.epoch == stop:
-            break
+    checkpoint = stopped(config, small, tmp_path, stop)
     resumed = [report.epoch for report in run_trial(config, small, checkpoint, device="cpu")]
     assert resumed == list(range(stop, 4))
     longer = replace(config, training=replace(config.training, patience=4))

@@ -133,11 +133,7 @@ class Decoupled(TwoDirections):
         return (costs * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2] / 2
 
     def _logits(self, direction: Direction) -> Tensor:
-        """Return s/t of negatives and -inf of other pairs, shape (..., Q, M); 0 in a row without negatives."""
-        logits = direction.scores / per_score(self.temperature, direction.scores)
-        # The gradient of a row of -inf alone would be NaN, even if the row is masked afterwards.
-        other = torch.where(direction.negatives.any(-1, keepdim=True), -torch.inf, 0.0).to(logits.dtype)
-        return torch.where(direction.negatives, logits, other)
+        return direction.of_negatives(direction.scores / per_score(self.temperature, direction.scores))
 
 
 @dataclass(frozen=True)

@@ -85,13 +85,15 @@ class Direction(NamedTuple):
         """Return the highest negative similarity of each query, shape (..., Q); -inf for a query without negatives."""
         return self.scores.masked_fill(~self.negatives, -torch.inf).max(dim=-1).values
 
+    def of_negatives(self, logits: Tensor) -> Tensor:
+        """Return the logits, (..., Q, M), of negatives, and -inf of other pairs; 0 in a row without negatives."""
+        # The gradient of a row of -inf alone would be NaN, even if the row is masked afterwards.
+        other = torch.where(self.negatives.any(-1, keepdim=True), -torch.inf, 0.0).to(logits.dtype)
+        return torch.where(self.negatives, logits, other)
+
     def share_of_pair(self) -> Tensor:
         """Return 1/k for each pair of a query with k positives, shape (P,), in the dtype of ``scores``."""
-        return 1 / self.per_pair(self.positives_per_query()).to(self.scores.dtype)
-
-    def positives_per_query(self) -> Tensor:
-        """Return how many positives each query has, shape (Q,), int64."""
-        return self.positives.sum(-1)
+        return 1 / self.per_pair(self.positives.sum(-1)).to(self.scores.dtype)
 
 
 class ConstantCandidates(NamedTuple):

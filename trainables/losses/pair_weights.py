@@ -123,15 +123,11 @@ class Circle(TwoDirections):
         return costs.masked_fill(~direction.negatives.any(-1), 0.0).mean(-1) / 2
 
     def _logits(self, direction: Direction) -> tuple[Tensor, Tensor]:
-        """Return the exponents of positives and negatives, shape (..., Q, M), -inf for other pairs.
-
-        The exponents of negatives are 0 in a row without negatives: a row of -inf alone would have a gradient of NaN.
-        """
+        """Return the exponents of positives and negatives, shape (..., Q, M), -inf for other pairs."""
         margin, scale = (per_score(value, direction.scores) for value in (self.margin, self.scale))
         pull, push = self._weights(direction)
         pulls = (-scale * pull * (direction.scores - (1 - margin))).masked_fill(~direction.positives, -torch.inf)
-        other = torch.where(direction.negatives.any(-1, keepdim=True), -torch.inf, 0.0).to(pulls.dtype)
-        return pulls, torch.where(direction.negatives, scale * push * (direction.scores - margin), other)
+        return pulls, direction.of_negatives(scale * push * (direction.scores - margin))
 
     def _weights(self, direction: Direction) -> tuple[Tensor, Tensor]:
         """Return a_p and a_n of each pair, shape (..., Q, M)."""

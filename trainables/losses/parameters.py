@@ -15,7 +15,6 @@ References:
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
@@ -48,11 +47,7 @@ def require_not_negative(name: str, value: Parameter) -> None:
 
 
 def numbers_of(name: str, value: object) -> list[float]:
-    """Return a number, or each number of a tensor, as floats.
-
-    Raises:
-        ConfigError: If ``value`` is neither.
-    """
+    """Return a number, or each number of a tensor, as floats (``ConfigError`` for other values)."""
     if isinstance(value, Tensor) and (value.is_floating_point() or value.dtype in (torch.int32, torch.int64)):
         return [float(number) for number in value.detach().flatten().tolist()]
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -93,13 +88,9 @@ L = TypeVar("L")
 
 @dataclass(frozen=True)
 class Learnable:
-    """How a hyper-parameter is learned.
+    """How a hyper-parameter is learned, from an initial value on.
 
-    Attributes:
-        initial: Value before the first step.
-        minimum: Lowest value.
-        maximum: Highest value.
-        is_logarithmic: Whether the optimiser steps the logarithm of the value; ``minimum`` is then above 0.
+    Where the optimiser steps the logarithm of the value, ``minimum`` is above 0.
     """
 
     initial: float
@@ -150,9 +141,10 @@ def names_of(loss: Any) -> list[str]:
 
 def with_values(loss: L, values: Mapping[str, Any]) -> L:
     """Return a copy of a loss with other hyper-parameters, which are not checked, because they may need a gradient."""
-    changed = copy(loss)
-    for name, value in values.items():
-        object.__setattr__(changed, name, value)
+    changed = object.__new__(type(loss))
+    vars(changed).update(vars(loss))
+    for name in names_of(loss):
+        object.__setattr__(changed, name, values[name] if name in values else getattr(loss, name))
     return changed
 
 

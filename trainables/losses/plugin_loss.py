@@ -7,7 +7,7 @@ parameters, and the random numbers that torch's generator would give the trial a
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from typing import Any
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from trainables.errors import Blaming, PluginError
 from trainables.losses.directions import directions
+from trainables.losses.parameters import with_values
 from trainables.plugins.offers import Offer, as_dataclass
 from trainables.seeding import random_state, set_random_state
 
@@ -51,10 +52,14 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
             own = {one.name: getattr(self, one.name) for one in parameters}
             return raw(similarity, positives, ignore, **own)
 
-    vectorised = offer.options.get("vectorised", False)
-
     def called(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        return _call(partial(_computed, compute, place), vectorised, self, similarity, positives, ignore)
+        scores = directions(similarity, positives, ignore)[0].scores
+        ignored = torch.zeros_like(positives) if ignore is None else ignore & ~positives
+        leading = _leading(self, scores)
+        computed = partial(_computed, compute, place, positives, ignored)
+        if offer.options.get("vectorised", False):
+            return computed(self, scores, leading)
+        return _one_by_one(computed, self, scores, leading) if leading else computed(_single(self, ()), scores, ())
 
     def reduced(self: Any) -> tuple[Any, ...]:
         values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
@@ -65,37 +70,25 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
     return made
 
 
-def _call(
-    compute: Callable[..., Tensor],
-    vectorised: bool,
-    loss: Any,
-    similarity: Tensor,
-    positives: Tensor,
-    ignore: Tensor | None,
-) -> Tensor:
+def _one_by_one(computed: Callable[..., Tensor], loss: Any, scores: Tensor, leading: tuple[int, ...]) -> Tensor:
     """Return the value of a plug-in's loss for each of the leading dimensions."""
-    scores = directions(similarity, positives, ignore)[0].scores
-    ignored = torch.zeros_like(positives) if ignore is None else ignore & ~positives
-    leading = _leading(loss, scores)
-    if vectorised or not leading:
-        return compute(loss if vectorised else _single(loss, ()), scores, positives, ignored, leading)
     scores = scores.expand(*leading, *scores.shape[-2:])
     states, values = [(device, random_state(device)) for device in (torch.device("cpu"), scores.device)], []
     for index in product(*map(range, leading)):
         # Each trial gets the random numbers that it would draw alone.
         for device, state in states:
             set_random_state(device, state)
-        values.append(compute(_single(loss, index), scores[index], positives, ignored, ()))
+        values.append(computed(_single(loss, index), scores[index], ()))
     return torch.stack(values).reshape(leading)
 
 
 def _computed(
     compute: Callable[..., Any],
     place: str,
-    loss: Any,
-    scores: Tensor,
     positives: Tensor,
     ignored: Tensor,
+    loss: Any,
+    scores: Tensor,
     leading: tuple[int, ...],
 ) -> Tensor:
     """Return what a plug-in's code computes, if that is a loss of the shape ``leading``."""
@@ -118,36 +111,26 @@ def _computed(
 
 def _leading(loss: Any, scores: Tensor) -> tuple[int, ...]:
     """Return the common leading dimensions of scores and parameters."""
-    shapes = [scores.shape[:-2]]
+    return tuple(torch.broadcast_shapes(scores.shape[:-2], *(shape for _, _, shape in _tensors(loss))))
+
+
+def _tensors(loss: Any) -> Iterator[tuple[dataclasses.Field[Any], Tensor, torch.Size]]:
+    """Yield each parameter that is a tensor, its value and its leading dimensions."""
     for one in dataclasses.fields(loss):
         value = getattr(loss, one.name)
         if isinstance(value, Tensor):
-            shapes.append(value.shape[:-1] if isinstance(one.default, tuple) else value.shape)
-    return tuple(torch.broadcast_shapes(*shapes))
+            yield one, value, value.shape[:-1] if isinstance(one.default, tuple) else value.shape
 
 
 def _single(loss: Any, index: tuple[int, ...]) -> Any:
     """Return the loss of one of several trials, with parameters of the types of their defaults."""
-    if not any(isinstance(getattr(loss, one.name), Tensor) for one in dataclasses.fields(loss)):
-        return loss
-    single = copy_of(loss)
-    for one in dataclasses.fields(loss):
-        value = getattr(loss, one.name)
-        if isinstance(value, Tensor):
-            inner = value.shape[:-1] if isinstance(one.default, tuple) else value.shape
-            # A parameter is shared along leading dimensions that it lacks, or in which its size is 1.
-            place = index[len(index) - len(inner) :]
-            place = tuple(0 if size == 1 else number for size, number in zip(inner, place, strict=True))
-            object.__setattr__(single, one.name, _plain(value[place].tolist(), one.default))
-    return single
-
-
-def copy_of(loss: Any) -> Any:
-    """Return a shallow copy without checking the parameters again."""
-    made = object.__new__(type(loss))
-    for one in dataclasses.fields(loss):
-        object.__setattr__(made, one.name, getattr(loss, one.name))
-    return made
+    values = {}
+    for one, value, shape in _tensors(loss):
+        # A parameter is shared along leading dimensions that it lacks, or in which its size is 1.
+        place = index[len(index) - len(shape) :]
+        place = tuple(0 if size == 1 else number for size, number in zip(shape, place, strict=True))
+        values[one.name] = _plain(value[place].tolist(), one.default)
+    return with_values(loss, values) if values else loss
 
 
 def _plain(value: Any, default: Any) -> Any:

@@ -17,6 +17,7 @@ References:
         (0.5, -0.7, 0.2) and (0.03, -0.4, 0.9); the second pushes negatives up where s^ is below 0.0955.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -40,8 +41,21 @@ Coefficients = Sequence[float] | Tensor
 """Coefficients, index = power: numbers, or a tensor of shape (..., powers) with a vector per stacked trial."""
 
 
+class MeanOverPairs(ABC):
+    """A loss that is the sum of the costs of all pairs in both directions, over the number of positive pairs."""
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return (self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)) / i2t.query.shape[0]
+
+    @abstractmethod
+    def _costs(self, direction: Direction) -> Tensor:
+        """Return the cost of each pair, shape (..., P)."""
+
+
 @dataclass(frozen=True)
-class PolynomialSelf:
+class PolynomialSelf(MeanOverPairs):
     """Polynomial loss of self-similarities [Wei2021, eq. 10].
 
     Attributes:
@@ -75,11 +89,6 @@ class PolynomialSelf:
             object.__setattr__(self, name, checked)
         _require_slope({name: getattr(self, name) for name in kinds})
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return (self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)) / i2t.query.shape[0]
-
     def contributions(self, direction: Direction) -> Contributions:
         """The weights are the slopes: |sum_p p a_p s+^(p-1)| and |sum_q q b_q s^^(q-1)| where the hinge is active.
 
@@ -96,7 +105,6 @@ class PolynomialSelf:
         return Contributions(push * (kept & (negative_term > 0)), (pull * (kept & (positive_term > 0))).sum(-1))
 
     def _costs(self, direction: Direction) -> Tensor:
-        """Return the cost of each pair, shape (..., P)."""
         scores, kept = _triplets(direction, self.gate, self.negatives)
         positive_term, negative_term = self._terms(direction, scores)
         if self.hinge == "joint":
@@ -114,7 +122,7 @@ class PolynomialSelf:
 
 
 @dataclass(frozen=True)
-class PolynomialRelative:
+class PolynomialRelative(MeanOverPairs):
     """Polynomial loss of relative similarities [Wei2021, eq. 13].
 
     A parabola that opens upwards has a falling part below its vertex, where the gradient has the wrong sign. A gate
@@ -149,11 +157,6 @@ class PolynomialRelative:
         object.__setattr__(self, "coefficients", checked)
         _require_slope({"coefficients": checked})
 
-    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
-        i2t, t2i = directions(similarity, positives, ignore)
-        return (self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)) / i2t.query.shape[0]
-
     def contributions(self, direction: Direction) -> Contributions:
         """Both weights are the slope |sum_p p e_p Delta^(p-1)| where the hinge is active: dDelta is ds^ - ds+."""
         scores, kept = _triplets(direction, self.gate, self.negatives)
@@ -163,7 +166,6 @@ class PolynomialRelative:
         return Contributions(weights, weights.sum(-1))
 
     def _costs(self, direction: Direction) -> Tensor:
-        """Return the cost of each pair, shape (..., P)."""
         scores, kept = _triplets(direction, self.gate, self.negatives)
         costs = _evaluate(self.coefficients, scores - direction.positive[..., None]).relu()
         return costs.masked_fill(~kept, 0.0).sum(-1)

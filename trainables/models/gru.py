@@ -18,8 +18,7 @@ References:
     [Cho2014] Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, eq. 5-8. arXiv:1406.1078
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -96,20 +95,15 @@ def _mean_states(table: Tensor, parameters: list[Tensor], tokens: Tensor, length
     return (forward + backward.gather(2, back)) / 2
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One step: one token of each caption that still has a token.
-
-    Attributes:
-        rows: Number of captions, sorted by length, that the step takes.
-        first: The first caption that ends with this step, in any of the models.
-        ends: Which captions from ``first`` on end with this step, shape (K, rows - first, 1), bool; ``None`` where all
-            of them end.
-    """
+class _Step(NamedTuple):
+    """One step: one token of each caption that still has a token."""
 
     rows: int
+    """Number of captions, sorted by length, that the step takes."""
     first: int
+    """The first caption that ends with this step, in any of the models."""
     ends: Tensor | None
+    """Which captions from ``first`` on end here, shape (K, rows - first, 1), bool; ``None`` where all of them do."""
 
 
 def _stacked_states(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -134,7 +128,7 @@ def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) 
 
 def _run(
     parameters: list[Tensor], tokens: Tensor, lengths: Tensor, *, keep_all: bool
-) -> tuple[Tensor, list["_Step"], tuple[Tensor, Tensor]]:
+) -> tuple[Tensor, list[_Step], tuple[Tensor, Tensor]]:
     """Return the order of the captions, longest first, (G, C), the steps, and the result of ``_Recurrence``."""
     words, input_weight, weight, input_bias, bias = parameters
     device = tokens.device
@@ -201,19 +195,9 @@ class _Recurrence(torch.autograd.Function):
     def forward(
         ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, steps: list[_Step], with_grad: bool, keep_all: bool
     ) -> tuple[Tensor, Tensor]:
-        """Compute the states.
+        """Return final states (K, C, H), and those after each step, (K, sum of rows, H), if ``keep_all``, else none.
 
-        Args:
-            ctx: Context for the backward pass.
-            inputs: W x + b, shape (K, sum of rows, 3H), ordered r, z, n.
-            weight: U, shape (K, 3H, H).
-            bias: c, shape (K, 3H).
-            steps: The steps, one for each token.
-            with_grad: Whether a backward pass may follow.
-            keep_all: Whether to return the states of all steps.
-
-        Returns:
-            Final states (K, C, H), and the states after each step, (K, sum of rows, H), empty without ``keep_all``.
+        ``inputs`` are W x + b, (K, sum of rows, 3H), ordered r, z, n; ``weight`` is U, (K, 3H, H), ``bias`` c, (K, 3H).
         """
         width = weight.shape[-1]
         state = inputs.new_zeros(len(weight), steps[0].rows, width)

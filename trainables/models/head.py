@@ -18,6 +18,7 @@ References:
     [Zhai2022] Zhai et al., LiT: Zero-Shot Transfer with Locked-image text Tuning. arXiv:2111.07991: frozen towers.
 """
 
+from collections.abc import Callable
 from typing import Any, Self
 
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
 from trainables.model_parameters import check_identity
-from trainables.models.retrieval_model import RetrievalModel, in_full, linear
+from trainables.models.retrieval_model import RetrievalModel, draw_projection, in_full, linear
 
 
 class HeadModel(RetrievalModel):
@@ -49,10 +50,8 @@ class HeadModel(RetrievalModel):
         """Make a head for each side.
 
         All sizes are >= 1. Heads are keys of ``HEADS``. ``hidden_size`` is that of ``mlp`` and ``residual``; ``None``
-        is ``embedding_size``. With ``is_shared`` both sides are images and share the image head.
-
-        Raises:
-            ConfigError: If ``identity`` would not give ``embedding_size`` dimensions.
+        is ``embedding_size``. With ``is_shared`` both sides are images and share the image head. ``identity`` is
+        refused where it would not give ``embedding_size`` dimensions (``ConfigError``).
         """
         super().__init__()
         sizes = (embedding_size, hidden_size or embedding_size)
@@ -92,7 +91,7 @@ class Linear(nn.Module):
     def __init__(self, size: int, embedding_size: int, hidden_size: int) -> None:
         super().__init__()
         self.projection = nn.Linear(size, embedding_size)
-        _initialise(self.projection)
+        draw_projection(self.projection)
 
     def forward(self, features: Tensor) -> Tensor:
         """Map features (..., D) to (..., E); of stacked parameters (K, N, D), or (1, N, D), to (K, N, E)."""
@@ -105,8 +104,8 @@ class Perceptron(nn.Module):
     def __init__(self, size: int, embedding_size: int, hidden_size: int) -> None:
         super().__init__()
         self.hidden, self.out = nn.Linear(size, hidden_size), nn.Linear(hidden_size, embedding_size)
-        _initialise(self.hidden)
-        _initialise(self.out)
+        draw_projection(self.hidden)
+        draw_projection(self.out)
 
     def forward(self, features: Tensor) -> Tensor:
         """See ``Linear.forward``."""
@@ -128,32 +127,15 @@ class Residual(nn.Module):
         return mapped
 
 
-class Identity(nn.Module):
-    """The unchanged features."""
-
-    def __init__(self, size: int, embedding_size: int, hidden_size: int) -> None:
-        super().__init__()
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return the features."""
-        return features
-
-
-HEADS: dict[str, type[Linear] | type[Perceptron] | type[Residual] | type[Identity]] = {
+HEADS: dict[str, Callable[[int, int, int], nn.Module]] = {
     "linear": Linear,
     "mlp": Perceptron,
     "residual": Residual,
-    "identity": Identity,
+    "identity": nn.Identity,
 }
-"""Name in ``model_parameters.image_head`` and ``model_parameters.caption_head`` -> head."""
+"""Name in ``model_parameters.image_head`` and ``.caption_head`` -> head of its sizes: features, vectors, hidden."""
 
 
 def _make_head(side: str, name: str, size: int, embedding_size: int, hidden_size: int) -> nn.Module:
     check_identity(side, name, size, embedding_size)
     return HEADS[name](size, embedding_size, hidden_size)
-
-
-def _initialise(layer: nn.Linear) -> None:
-    """Draw weights from the distribution of VSE++'s image projection, and set biases to 0."""
-    nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)

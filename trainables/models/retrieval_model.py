@@ -39,6 +39,12 @@ def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
     return mapped.unflatten(1, inputs.shape[1:-1])
 
 
+def draw_projection(layer: nn.Linear) -> None:
+    """Draw weights from the distribution of VSE++'s image projection, and set biases to 0."""
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+
+
 def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return W x + b of inputs (K, N, D), with weights (K, E, D) and biases (K, E), shape (K, N, E)."""
     return torch.baddbmm(bias[:, None], inputs, weight.mT)

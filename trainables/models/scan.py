@@ -27,7 +27,6 @@ References:
 """
 
 from collections.abc import Callable
-from math import sqrt
 from typing import Any, Self
 
 import torch
@@ -39,7 +38,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.gru import all_states
 from trainables.models.pair_model import PairModel
-from trainables.models.retrieval_model import computing_in_full, in_full, linear
+from trainables.models.retrieval_model import computing_in_full, draw_projection, in_full, linear
 from trainables.representations import Sets
 
 GROUP = 32
@@ -97,9 +96,7 @@ class SCAN(PairModel):
         self.gru = nn.GRU(word_size, embedding_size, batch_first=True, bidirectional=True)
         self.cross_attention, self.raw_feature_norm, self.aggregation = cross_attention, raw_feature_norm, aggregation
         self.lambda_softmax, self.lambda_lse, self.negative_slope = lambda_softmax, lambda_lse, negative_slope
-        bound = sqrt(6.0) / sqrt(region_size + embedding_size)
-        nn.init.uniform_(self.image_projection.weight, -bound, bound)
-        nn.init.zeros_(self.image_projection.bias)
+        draw_projection(self.image_projection)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
     @classmethod

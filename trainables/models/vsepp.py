@@ -26,7 +26,6 @@ References:
 """
 
 import math
-from math import sqrt
 from typing import Any, Self
 
 import torch
@@ -37,7 +36,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.gru import all_states, final_states
-from trainables.models.retrieval_model import RetrievalModel, computing_in_full, in_full, linear
+from trainables.models.retrieval_model import RetrievalModel, computing_in_full, draw_projection, in_full, linear
 from trainables.representations import Sets
 
 
@@ -57,14 +56,9 @@ class TextEncoder(nn.Module):
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Encode captions.
+        """Map word ids (C, T), 0 after a caption's end, with lengths (C,) on the CPU to unit vectors (C, E).
 
-        Args:
-            tokens: Word ids, shape (C, T), int64, 0 after each caption's end.
-            lengths: Tokens of each caption, shape (C,), int64 on the CPU, in [1, T].
-
-        Returns:
-            Unit vectors, shape (C, embedding_size); of stacked parameters (K, C, embedding_size).
+        With stacked parameters, map to (K, C, E); see ``final_states``.
         """
         with computing_in_full(tokens.device):
             if self.pooling is None:
@@ -102,9 +96,7 @@ class VSEPP(RetrievalModel):
         self.backbone = backbone
         self.crop_size = 0 if backbone is None else backbone.image_size
         self._trains_backbone = False
-        bound = sqrt(6.0) / sqrt(image_size + embedding_size)
-        nn.init.uniform_(self.image_projection.weight, -bound, bound)
-        nn.init.zeros_(self.image_projection.bias)
+        draw_projection(self.image_projection)
 
     @classmethod
     def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:

@@ -33,7 +33,14 @@ from torch.nn.functional import normalize
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.gru import last_state
-from trainables.models.retrieval_model import RetrievalModel, batch_norm, computing_in_full, in_full, linear
+from trainables.models.retrieval_model import (
+    RetrievalModel,
+    batch_norm,
+    computing_in_full,
+    draw_projection,
+    in_full,
+    linear,
+)
 from trainables.models.vsepp import TextEncoder
 
 BLOCKS = 4
@@ -83,9 +90,7 @@ class RegionReasoning(nn.Module):
         self.blocks = nn.Sequential(*(GraphBlock(size) for _ in range(BLOCKS)))
         self.gru = nn.GRU(size, size, batch_first=True)
         self.norm = nn.BatchNorm1d(size)
-        bound = sqrt(6.0) / sqrt(region_size + size)
-        nn.init.uniform_(self.projection.weight, -bound, bound)
-        nn.init.zeros_(self.projection.bias)
+        draw_projection(self.projection)
 
     def forward(self, features: Tensor) -> Tensor:
         """Map stored region features (I, R, D) to unit vectors (I, size).

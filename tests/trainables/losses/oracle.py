@@ -12,19 +12,12 @@ PairTerm = Callable[..., Tensor]
 
 
 def triplet(
-    row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float, count: int | str = "all"
+    row: Tensor, p: int, positives: list[int], own: list[int], margin: float, negatives: int | str = "all"
 ) -> Tensor:
     total = row.new_zeros(())
-    for n in hardest_of(row, negatives, count):
+    for n in hardest_of(row, own, negatives):
         total = total + torch.relu(margin + row[n] - row[p])
     return total
-
-
-def triplet_of_hardest(
-    row: Tensor, p: int, positives: list[int], own: list[int], margin: float, negatives: int
-) -> Tensor:
-    """``triplet`` with the product's name of its count."""
-    return triplet(row, p, positives, own, margin, negatives)
 
 
 def triplet_sh(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
@@ -223,135 +216,92 @@ def hardest_of(row: Tensor, negatives: list[int], count: int | str) -> list[int]
     return chosen
 
 
+TERMS: dict[str, PairTerm] = {
+    term.__name__: term
+    for term in (
+        *(triplet, triplet_sh, nt_xent, smooth_ap, polynomial_self, polynomial_relative, warp, sigmoid),
+        *(decoupled, multi_similarity, circle, triplet_selhn, gradient_weights),
+    )
+}
+"""Loss of the product -> its term per pair."""
+
+
 @dataclass(frozen=True)
 class Case:
-    """A loss of the product, with its term per pair and its reduction over pairs."""
+    """A loss of the product with its reduction over pairs."""
 
     name: str
-    term: PairTerm
     reduction: str
     parameters: dict[str, Any] = field(default_factory=dict)
     weight_scale: str | None = None
     """The parameter by which weights are multiplied, or with a slash before it divided."""
 
+    def term(self, row: Tensor, p: int, positives: list[int], negatives: list[int]) -> Tensor:
+        return TERMS[self.name](row, p, positives, negatives, **self.parameters)
+
+
+SELF = {"positive_coefficients": (0.5, -0.9, 0.2), "negative_coefficients": (0.1, 0.9, 0.3)}
+CUBIC = {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3}
+PUBLISHED_SELF = {
+    "positive_coefficients": (0.5, -0.7, 0.2),
+    "negative_coefficients": (0.03, -0.4, 0.9),
+    "hinge": "separate",
+    "gate": 0.2,
+}
+BOTH_LINEAR = {"triplet_weight": "linear", "pair_weight": "linear", "scale": 2.0, "margin": 0.3, "slope": 1.5}
 
 CASES = {
-    "triplet": Case("triplet", triplet, "sum", {"margin": 0.2}),
-    "triplet_of_two": Case("triplet", triplet_of_hardest, "sum", {"margin": 0.4, "negatives": 2}),
-    "triplet_sh": Case("triplet_sh", triplet_sh, "sum", {"margin": 0.3}),
-    "nt_xent": Case("nt_xent", nt_xent, "means", {"temperature": 0.1}, "temperature"),
-    "smooth_ap": Case("smooth_ap", smooth_ap, "means", {"temperature": 0.05}, "temperature"),
-    "polynomial_self_joint": Case(
-        "polynomial_self",
-        polynomial_self,
-        "per_pair",
-        {"positive_coefficients": (0.5, -0.9, 0.2), "negative_coefficients": (0.1, 0.9, 0.3)},
-    ),
-    "polynomial_self_published": Case(
-        "polynomial_self",
-        polynomial_self,
-        "per_pair",
-        {
-            "positive_coefficients": (0.5, -0.7, 0.2),
-            "negative_coefficients": (0.03, -0.4, 0.9),
-            "hinge": "separate",
-            "gate": 0.2,
-        },
-    ),
-    "polynomial_relative": Case(
-        "polynomial_relative", polynomial_relative, "per_pair", {"coefficients": (0.2, 1, 0.5)}
-    ),
-    "polynomial_relative_cubic": Case(
-        "polynomial_relative", polynomial_relative, "per_pair", {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3}
-    ),
-    "polynomial_self_of_two": Case(
-        "polynomial_self",
-        polynomial_self,
-        "per_pair",
-        {"positive_coefficients": (0.5, -0.9, 0.2), "negative_coefficients": (0.1, 0.9, 0.3), "negatives": 2},
-    ),
-    "polynomial_self_published_of_three": Case(
-        "polynomial_self",
-        polynomial_self,
-        "per_pair",
-        {
-            "positive_coefficients": (0.5, -0.7, 0.2),
-            "negative_coefficients": (0.03, -0.4, 0.9),
-            "hinge": "separate",
-            "gate": 0.2,
-            "negatives": 3,
-        },
-    ),
+    "triplet": Case("triplet", "sum", {"margin": 0.2}),
+    "triplet_of_two": Case("triplet", "sum", {"margin": 0.4, "negatives": 2}),
+    "triplet_sh": Case("triplet_sh", "sum", {"margin": 0.3}),
+    "nt_xent": Case("nt_xent", "means", {"temperature": 0.1}, "temperature"),
+    "smooth_ap": Case("smooth_ap", "means", {"temperature": 0.05}, "temperature"),
+    "polynomial_self_joint": Case("polynomial_self", "per_pair", SELF),
+    "polynomial_self_published": Case("polynomial_self", "per_pair", PUBLISHED_SELF),
+    "polynomial_relative": Case("polynomial_relative", "per_pair", {"coefficients": (0.2, 1, 0.5)}),
+    "polynomial_relative_cubic": Case("polynomial_relative", "per_pair", CUBIC),
+    "polynomial_self_of_two": Case("polynomial_self", "per_pair", {**SELF, "negatives": 2}),
+    "polynomial_self_published_of_three": Case("polynomial_self", "per_pair", {**PUBLISHED_SELF, "negatives": 3}),
     "polynomial_relative_of_two": Case(
-        "polynomial_relative", polynomial_relative, "per_pair", {"coefficients": (0.2, 1, 0.5), "negatives": 2}
+        "polynomial_relative", "per_pair", {"coefficients": (0.2, 1, 0.5), "negatives": 2}
     ),
-    "polynomial_relative_of_all": Case(
-        "polynomial_relative",
-        polynomial_relative,
-        "per_pair",
-        {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3, "negatives": "all"},
-    ),
-    "sigmoid": Case("sigmoid", sigmoid, "means", {"temperature": 0.2, "bias": -1.5}, "temperature"),
-    "decoupled": Case("decoupled", decoupled, "means", {"temperature": 0.2}, "temperature"),
-    "multi_similarity": Case(
-        "multi_similarity", multi_similarity, "means", {"alpha": 2.0, "beta": 10.0, "base": 0.3, "epsilon": 0.1}
-    ),
+    "polynomial_relative_of_all": Case("polynomial_relative", "per_pair", {**CUBIC, "negatives": "all"}),
+    "sigmoid": Case("sigmoid", "means", {"temperature": 0.2, "bias": -1.5}, "temperature"),
+    "decoupled": Case("decoupled", "means", {"temperature": 0.2}, "temperature"),
+    "multi_similarity": Case("multi_similarity", "means", {"alpha": 2.0, "beta": 10.0, "base": 0.3, "epsilon": 0.1}),
     "multi_similarity_of_all": Case(
-        "multi_similarity", multi_similarity, "means", {"alpha": 5.0, "beta": 3.0, "base": -0.2, "epsilon": None}
+        "multi_similarity", "means", {"alpha": 5.0, "beta": 3.0, "base": -0.2, "epsilon": None}
     ),
-    "circle": Case("circle", circle, "means", {"margin": 0.25, "scale": 5.0}, "/scale"),
-    "triplet_selhn": Case("triplet_selhn", triplet_selhn, "sum", {"margin": 0.3, "epsilon": 0.4}),
-    "gradient_weights": Case(
-        "gradient_weights",
-        gradient_weights,
-        "sum",
-        {"scale": 0.5, "temperature": 0.2, "alpha": 3.0, "beta": 7.0, "base": 0.1},
-        "/scale",
-    ),
-    "gradient_weights_linear": Case(
-        "gradient_weights",
-        gradient_weights,
-        "sum",
-        {
-            "triplet_weight": "linear",
-            "pair_weight": "linear",
-            "scale": 2.0,
-            "margin": 0.3,
-            "slope": 1.5,
-            "positive_tilt": 0.8,
-            "negative_tilt": 1.2,
-            "balance": 0.7,
-        },
-        "/scale",
-    ),
-    "gradient_weights_of_all": Case(
-        "gradient_weights",
-        gradient_weights,
-        "means",
-        {"pair_weight": "constant", "negatives": "all", "reduction": "mean", "scale": 5.0, "temperature": 0.2},
-        "/scale",
-    ),
-    "gradient_weights_of_two": Case(
-        "gradient_weights",
-        gradient_weights,
-        "sum",
-        {"pair_weight": "linear", "negatives": 2, "scale": 2.0, "temperature": 0.3, "negative_tilt": 0.6},
-        "/scale",
-    ),
-    "gradient_weights_circle": Case(
-        "gradient_weights",
-        gradient_weights,
-        "means",
-        {"triplet_weight": "circle", "pair_weight": "linear", "reduction": "mean", "scale": 3.0, "temperature": 0.5},
-        "/scale",
-    ),
+    "circle": Case("circle", "means", {"margin": 0.25, "scale": 5.0}, "/scale"),
+    "triplet_selhn": Case("triplet_selhn", "sum", {"margin": 0.3, "epsilon": 0.4}),
+    **{
+        f"gradient_weights{name}": Case("gradient_weights", reduction, parameters, "/scale")
+        for name, reduction, parameters in [
+            ("", "sum", {"scale": 0.5, "temperature": 0.2, "alpha": 3.0, "beta": 7.0, "base": 0.1}),
+            ("_linear", "sum", {**BOTH_LINEAR, "positive_tilt": 0.8, "negative_tilt": 1.2, "balance": 0.7}),
+            (
+                "_of_all",
+                "means",
+                {"pair_weight": "constant", "negatives": "all", "reduction": "mean", "scale": 5.0, "temperature": 0.2},
+            ),
+            (
+                "_of_two",
+                "sum",
+                {"pair_weight": "linear", "negatives": 2, "scale": 2.0, "temperature": 0.3, "negative_tilt": 0.6},
+            ),
+            (
+                "_circle",
+                "means",
+                {**BOTH_LINEAR, "triplet_weight": "circle", "reduction": "mean", "scale": 3.0, "temperature": 0.5},
+            ),
+        ]
+    },
 }
 
-
 EXPECTED_WARP = {
-    "warp": Case("warp", warp, "sum", {"margin": 0.5}),
-    "warp_of_mean_rank": Case("warp", warp, "sum", {"margin": 0.5, "rank_weight": "constant"}),
-    "warp_of_two": Case("warp", warp, "sum", {"margin": 0.5, "rank_weight": "top_k", "top": 2}),
+    "warp": Case("warp", "sum", {"margin": 0.5}),
+    "warp_of_mean_rank": Case("warp", "sum", {"margin": 0.5, "rank_weight": "constant"}),
+    "warp_of_two": Case("warp", "sum", {"margin": 0.5, "rank_weight": "top_k", "top": 2}),
 }
 """WARP draws at random; these are the means over its draws."""
 
@@ -372,7 +322,7 @@ def loss(case: Case, similarity: Tensor, positives: Tensor, ignore: Tensor | Non
     total = similarity.new_zeros(())
     for scores, own, ignored in directions:
         for query, p, mine, negatives in pairs(scores, own, ignored):
-            term = case.term(scores[query], p, mine, negatives, **case.parameters)
+            term = case.term(scores[query], p, mine, negatives)
             total = total + (term / (2 * len(mine) * len(scores)) if case.reduction == "means" else term)
     return total / positives.sum() if case.reduction == "per_pair" else total
 
@@ -398,7 +348,7 @@ def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsi
     without_epsilon: list[tuple[float, float, float, float]] = []
     for query, own, negatives in queries(scores, positives, ignore):
         row = scores[query].detach().clone().requires_grad_()
-        terms = [case.term(row, p, own, negatives, **case.parameters) for p in own]
+        terms = [case.term(row, p, own, negatives) for p in own]
         gradients = [_derivative(term, row) * _scale(case) for term in terms]
         criteria = [_criterion(case, row, p, own, negatives, gradients[at]) for at, p in enumerate(own)]
         of_query = torch.stack(gradients).mean(0) if case.reduction == "means" else torch.stack(gradients).sum(0)

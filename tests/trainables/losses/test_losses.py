@@ -240,7 +240,7 @@ def test_positives_are_checked_again_when_they_change() -> None:
     with pytest.raises(ValueError, match="got none"):
         loss(SCORES, positives)
     positives[0, 1] = positives[1, 0] = True
-    formula = oracle.Case("", oracle.smooth_ap, "means", {"temperature": 0.01})
+    formula = oracle.Case("smooth_ap", "means", {"temperature": 0.01})
     torch.testing.assert_close(loss(SCORES, positives), oracle.loss(formula, SCORES, positives))
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from search_spaces import SPACES
+from search_spaces import SPACES, LossPart, Values
 from search_spaces.space import Asked, FixedPoint
-from tests.trainables.losses.batches import batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import batches, one_to_one, random_cosines
 from trainables.losses import build_loss
 from trainables.losses.directions import directions
 from trainables.losses.pair_weights import Circle, GradientWeights, MultiSimilarity
@@ -128,29 +128,6 @@ def test_a_point_of_the_family_has_the_gradient_of_the_loss(name, parameters, po
     assert found.any()
 
 
-@pytest.mark.parametrize("negatives", ["hardest", "all"])
-@pytest.mark.parametrize("pair_weight", ["constant", "linear", "sigmoid"])
-@pytest.mark.parametrize("triplet_weight", ["constant", "linear", "softmax", "circle"])
-def test_the_gradient_is_the_weights_that_cocos_is_told(triplet_weight, pair_weight, negatives) -> None:
-    """Both directions' weights, put back into the matrix, are the gradient: nothing else has a derivative."""
-    from trainables.losses.directions import directions
-
-    loss = GradientWeights(triplet_weight, pair_weight, negatives, scale=0.3, slope=0.5, balance=0.8)
-    positives = five_each(3, 3)
-    similarity = random_cosines(3, 9, seed=2).requires_grad_()
-    (found,) = torch.autograd.grad(loss(similarity, positives), similarity)
-    expected = torch.zeros_like(found)
-    for direction, place in zip(directions(similarity.detach(), positives), (expected, expected.T), strict=True):
-        weights = loss.contributions(direction)
-        for pair, (query, own) in enumerate(zip(direction.query.tolist(), direction.candidate.tolist(), strict=True)):
-            row = direction.scores[query].masked_fill(~direction.negatives[query], -torch.inf)
-            counted = [int(row.argmax())] if negatives == "hardest" else range(len(row))
-            for n, weight in zip(counted, weights.candidates[pair], strict=True):
-                place[query, n] += 0.3 * weight
-            place[query, own] -= 0.3 * weights.positive[pair]
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("slope", "weight"),
     [
@@ -195,8 +172,6 @@ def test_the_space_holds_other_losses_as_points(name, parameters) -> None:
 
 
 def test_numbers_of_choices_that_are_not_listed_are_not_searched() -> None:
-    from search_spaces import Values
-
     space = SPACES["gradient_weights"]
     narrowed = space.narrowed({"triplet_weight": Values(("softmax",)), "pair_weight": Values(("constant", "linear"))})
     kept = {"negatives", "triplet_weight", "pair_weight", "scale", "temperature", "positive_tilt", "negative_tilt"}
@@ -204,8 +179,6 @@ def test_numbers_of_choices_that_are_not_listed_are_not_searched() -> None:
 
 
 def test_the_space_is_conditional_until_both_choices_are_made() -> None:
-    from search_spaces import LossPart, Values
-
     space = SPACES["gradient_weights"]
     made = {"triplet_weight": Values(("softmax",)), "pair_weight": Values(("sigmoid",))}
     assert LossPart(space, space.bounds, {}).is_conditional

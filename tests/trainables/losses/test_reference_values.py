@@ -8,14 +8,8 @@ from torch import Tensor
 
 from tests.reference_values.archive import NOISES, reference_values
 from tests.trainables.losses.batches import five_each, one_to_one
+from tests.trainables.losses.oracle import PUBLISHED_SELF
 from trainables.losses import build_loss
-
-PUBLISHED_POLYNOMIAL: dict[str, Any] = {
-    "positive_coefficients": (0.5, -0.7, 0.2),
-    "negative_coefficients": (0.03, -0.4, 0.9),
-    "hinge": "separate",
-    "gate": 0.2,
-}
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -29,7 +23,7 @@ PUBLISHED_POLYNOMIAL: dict[str, Any] = {
         ("pairs", "nt_xent_t0.05", "nt_xent", {"temperature": 0.05}),
         ("five", "smooth_ap_t0.01", "smooth_ap", {"temperature": 0.01}),
         ("five", "smooth_ap_t0.1", "smooth_ap", {"temperature": 0.1}),
-        ("pairs", "polynomial_self_two_hinge", "polynomial_self", PUBLISHED_POLYNOMIAL),
+        ("pairs", "polynomial_self_two_hinge", "polynomial_self", PUBLISHED_SELF),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -52,7 +46,7 @@ TWO_EACH = torch.tensor([[0.62, 0.58, 0.60, 0.10], [0.20, 0.57, 0.55, 0.70]], dt
         ("triplet", {}, THREE, one_to_one(3), 0.85),
         ("triplet_sh", {}, THREE, one_to_one(3), 0.80),
         ("nt_xent", {}, THREE, one_to_one(3), 0.6029681870),
-        ("polynomial_self", PUBLISHED_POLYNOMIAL, THREE, one_to_one(3), 0.3976666667),
+        ("polynomial_self", PUBLISHED_SELF, THREE, one_to_one(3), 0.3976666667),
         ("polynomial_relative", {"coefficients": (0.2, 1.0, 0.0)}, THREE, one_to_one(3), 0.2666666667),
         ("smooth_ap", {}, TWO_EACH, five_each(2, 2), 0.1785629708),
     ],

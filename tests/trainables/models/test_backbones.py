@@ -140,49 +140,34 @@ def test_files_without_batch_counters_and_with_old_densenet_names_are_read(tmp_p
     assert torch.equal(found.state_dict()[layer], source.state_dict()[layer])
 
 
-@pytest.mark.parametrize(
-    "state, message",
-    [({"weight": "words"}, "not a state dict"), ([1, 2], "not a state dict"), ({}, "not a state dict")],
-    ids=["strings", "list", "empty"],
-)
-def test_what_is_no_state_dict_is_refused(tmp_path: Path, state: object, message: str) -> None:
-    assert_refused(state, message, tmp_path)
+REFUSED = {
+    "another network": ("resnet18", "squeezenet1_1", r"not the weights of a resnet18: \d+ tensors are missing, e.g."),
+    "a deeper network": ("resnet18", "resnet34", r"\d+ tensors are unknown to it, e.g. layer1"),
+    "another width": ("shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "tensors are of another shape"),
+    "strings": ("resnet18", {"weight": "words"}, "not a state dict"),
+    "a list": ("resnet18", [1, 2], "not a state dict"),
+    "nothing": ("resnet18", {}, "not a state dict"),
+    "an empty file": ("resnet18", b"", "cannot be read as a state dict"),
+    "a text": ("resnet18", b"no weights", "cannot be read as a state dict"),
+    "a torn file": ("resnet18", b"PK\x03\x04 torn", "cannot be read as a state dict"),
+}
 
 
-@pytest.mark.parametrize(
-    "network, message",
-    [
-        ("squeezenet1_1", r"not the weights of a resnet18: \d+ tensors are missing, e.g."),
-        ("resnet34", r"\d+ tensors are unknown to it, e.g. layer1"),
-    ],
-)
-def test_weights_of_another_network_are_refused(tmp_path: Path, torchvision: Any, network: str, message: str) -> None:
-    assert_refused(torchvision.models.get_model(network).state_dict(), message, tmp_path)
-
-
-def assert_refused(state: object, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "content", "message"), REFUSED.values(), ids=REFUSED)
+def test_other_files_are_refused(tmp_path: Path, torchvision: Any, name: str, content: object, message: str) -> None:
+    path = tmp_path / "weights.pt"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        save(torchvision.models.get_model(content).state_dict() if isinstance(content, str) else content, path)
     with pytest.raises(DataError, match=message) as caught:
-        build_backbone("resnet18", save(state, tmp_path / "weights.pt"))
-    assert str(tmp_path / "weights.pt") in str(caught.value)
-
-
-def test_another_width_is_refused(tmp_path: Path, torchvision: Any) -> None:
-    state = torchvision.models.shufflenet_v2_x1_0().state_dict()
-    with pytest.raises(DataError, match="tensors are of another shape"):
-        build_backbone("shufflenet_v2_x0_5", save(state, tmp_path / "weights.pt"))
+        build_backbone(name, str(path))
+    assert str(path) in str(caught.value)
 
 
 class Malicious:
     def __reduce__(self):
         return (Path.touch, (Path("pwned"),))
-
-
-@pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04 torn"], ids=["empty", "text", "torn"])
-def test_a_file_that_is_no_state_dict_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "weights.pt"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="cannot be read as a state dict"):
-        build_backbone("squeezenet1_1", str(path))
 
 
 def test_weights_cannot_run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

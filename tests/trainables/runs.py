@@ -1,0 +1,27 @@
+"""Trainings from beginning to end: what they report, and where they are stopped."""
+
+from pathlib import Path
+
+from trainables.checkpoint import EpochReport, save_epoch
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset
+from trainables.trial import run_trial
+
+
+def numbers(report: EpochReport) -> dict[str, float]:
+    """Return the metrics of a report without those that depend on the clock."""
+    return {name: value for name, value in report.metrics.items() if not name.startswith("time/")}
+
+
+def trained(config: TrialConfig, data: Dataset, resume: Path | None = None) -> list[dict[str, float]]:
+    """Train on the CPU, and return the numbers of each epoch."""
+    return [numbers(report) for report in run_trial(config, data, resume, device="cpu")]
+
+
+def stopped(config: TrialConfig, data: Dataset, root: Path, epoch: int) -> Path:
+    """Train on the CPU up to an epoch, and return its checkpoint."""
+    for report in run_trial(config, data, device="cpu"):
+        checkpoint = save_epoch(root, report)
+        if report.epoch == epoch:
+            return checkpoint
+    raise AssertionError(f"the training ends before epoch {epoch}")
