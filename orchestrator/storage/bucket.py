@@ -334,7 +334,6 @@ def explain(error: OSError) -> str:
 
 @lru_cache(maxsize=8)
 def _open(endpoint: str, region: str) -> Any:
-    """Open a file system once in a process."""
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
     options: dict[str, Any] = {"region": region} if region else {}

@@ -50,13 +50,9 @@ class ClaimLostError(RuntimeError):
 
 @dataclass(frozen=True)
 class DriverClaim:
-    """A driver's claim to the checkpoints in a store.
+    """A driver's claim to the checkpoints in a part of a bucket, with the directory of the driver's experiment.
 
-    Attributes:
-        store: The part of a bucket in which the checkpoints lie.
-        holder: Process of the driver.
-        directory: The directory of the driver's experiment.
-        token: Random digits that the driver wrote there, and that no other driver knows.
+    ``token`` are random digits that the driver wrote there, and that no other driver knows.
     """
 
     store: ObjectStore
@@ -271,8 +267,10 @@ class BucketStore:
 
     def save(self, trial: str, report: EpochReport, keep: int) -> None:
         """Write a folder on this machine, upload the folder, then delete older checkpoints."""
-        self._check_claim()
-        self._upload(save_epoch(_scratch_of(trial), report), trial, report.epoch)
+        if self.claim is not None:
+            self.claim.check()
+        directory = save_epoch(_scratch_of(trial), report)
+        self.bucket.put(directory, f"{trial}/epoch_{report.epoch:04d}-{secrets.token_hex(4)}")
         for old in self.entries(trial)[:-keep]:
             self.delete(old)
 
@@ -307,13 +305,6 @@ class BucketStore:
         if epoch is None or re.fullmatch("[0-9a-f]{8}", digits) is None:
             return None
         return Entry(trial, name, epoch, f"{self.bucket.address}/{trial}/{name}")
-
-    def _upload(self, directory: Path, trial: str, epoch: int) -> None:
-        self.bucket.put(directory, f"{trial}/epoch_{epoch:04d}-{secrets.token_hex(4)}")
-
-    def _check_claim(self) -> None:
-        if self.claim is not None:
-            self.claim.check()
 
 
 @lru_cache(maxsize=1)

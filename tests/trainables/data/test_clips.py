@@ -106,13 +106,7 @@ def test_the_models_train_on_clips(pooling: str | None, tmp_path: Path) -> None:
 
 SPOILED = {
     "split": (write_msrvtt, "test_videodatainfo.json", '"split": "test"', '"split": "x"', "videos[0]: split must be"),
-    "unknown clip": (
-        write_msrvtt,
-        "test_videodatainfo.json",
-        '"f", "cap',
-        '"z", "cap',
-        "video_id 'z' is none of videos",
-    ),
+    "unknown clip": (write_msrvtt, "test_videodatainfo.json", '"f", "cap', '"z", "cap', "'z' is none of videos"),
     "twice": (write_msrvtt, "test_videodatainfo.json", '"g", "split', '"a", "split', "video_id 'a' is that of"),
     "no tab": (write_msvd, "sents_val_lc_nopunc.txt", "\t", " ", "line 1: must be 'ID<tab>caption'"),
     "no caption": (write_msvd, "val_list.txt", "e\n", "q\n", "val_list.txt: line 2: image without captions"),
