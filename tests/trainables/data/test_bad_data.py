@@ -164,6 +164,7 @@ FEATURES = {
 LINKS = {
     "captions": (link_out("dataset_tiny.json"), "dataset_tiny.json: is a link that leaves the data root"),
     "features": (link_out("features_global.npy"), "features_global.npy: is a link that leaves the data root"),
+    "views": (link_out("augmented_global.npy"), "augmented_global.npy: is a link that leaves the data root"),
     "image": (link_out("images/picture2.jpg"), "images[2]: "),
     "folder": (link_folder_out, "tiny/images: is a link that leaves the data root"),
 }

@@ -90,8 +90,7 @@ def test_frames_become_their_mean_and_a_set_of_each_clip(folder: Path, tmp_path:
                 assert split.features[row].tolist() == expected
 
 
-@pytest.mark.parametrize("pooling", [None, "gpo"], ids=["mean", "gpo"])
-def test_the_models_train_on_clips(pooling: str | None, tmp_path: Path) -> None:
+def test_the_models_train_on_clips(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "msvd"
     folder.mkdir(parents=True)
     write_msvd(folder)
@@ -99,7 +98,7 @@ def test_the_models_train_on_clips(pooling: str | None, tmp_path: Path) -> None:
     place = ["--data-root", str(folder.parent)]
     assert main(["data", "frames", "msvd", str(tmp_path / "frames"), *place]) == 0
     settings = {"dataset": "msvd", "training.epochs": 1, "training.batch_size": 4, "training.embedding_size": 8}
-    settings |= {} if pooling is None else {"model_parameters.pooling": pooling}
+    settings |= {"model_parameters.pooling": "gpo"}
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     assert main(["train", *options, *place, "--output", str(tmp_path / "runs")]) == 0
 
