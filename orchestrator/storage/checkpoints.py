@@ -57,9 +57,8 @@ class CheckpointStore(Protocol):
     def set_aside(self, place: str, occasion: str) -> str:
         """Move files out of the way of trials, and return where they lie then, for people.
 
-        Args:
-            place: ``TRIAL`` for all files of a trial, or ``TRIAL/NAME`` for one checkpoint.
-            occasion: Name of the folder for everything that is moved at one time.
+        The place is ``TRIAL`` for all files of a trial, or ``TRIAL/NAME`` for one checkpoint. The occasion names the
+        folder for everything that is moved at one time.
 
         Raises:
             OSError: If the files cannot be moved; a ``StorageError`` is one.

@@ -127,13 +127,10 @@ class DriverClaim:
 
 @dataclass(frozen=True)
 class FolderStore:
-    """Each checkpoint is ``TRIAL/epoch_0007``; ``Store`` describes the methods.
+    """Each checkpoint is ``TRIAL/epoch_0007`` of an absolute path; ``CheckpointStore`` describes the methods.
 
-    Attributes:
-        trials: Absolute path of the folder, in which each trial has a folder.
-        token: Random digits that the driver wrote into the folder. By it, another node recognises the folder,
-            and an actor that has outlived its driver notices that another driver has claimed the folder; empty: not
-            looked at.
+    ``token`` are random digits that the driver wrote into the folder. By it, another node recognises the folder, and an
+    actor that has outlived its driver notices that another driver has claimed the folder; empty: not looked at.
     """
 
     trials: Path
@@ -228,13 +225,10 @@ SCRATCH = "actors-"
 
 @dataclass(frozen=True)
 class BucketStore:
-    """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits; ``Store`` describes the methods.
+    """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits; ``CheckpointStore`` describes the methods.
 
-    The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor.
-
-    Attributes:
-        bucket: The part of a bucket in which each trial has a directory.
-        claim: The driver's claim; ``None``: no claim is looked at.
+    The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor. Without
+    a claim of the driver, none is looked at.
     """
 
     bucket: ObjectStore

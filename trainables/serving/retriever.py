@@ -70,12 +70,9 @@ class Retriever:
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu", trust_plugins: bool = False) -> None:
-        """Load a packed model.
+        """Load a folder of ``packed.write_retriever``; for the device see ``trainables.seeding``.
 
-        Args:
-            folder: Folder of ``packed.write_retriever``.
-            device: See ``trainables.seeding``.
-            trust_plugins: Run the packed code of a plug-in's model; a warning names the plug-in.
+        With ``trust_plugins`` the packed code of a plug-in's model runs; a warning names the plug-in.
 
         Raises:
             CheckpointError: If the folder holds something else, is damaged, or would run code that is not trusted.

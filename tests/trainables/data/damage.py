@@ -59,13 +59,7 @@ FIELDS = (
 
 
 def damaged(content: bytes, suffix: str, random: Random) -> bytes:
-    """Return the content of a file with one to three damages.
-
-    Args:
-        content: Content of a file that is read without error.
-        suffix: Suffix of the file, which says what it holds.
-        random: Chooses the damages.
-    """
+    """Return the content of a good file with one to three damages; the suffix says what the file holds."""
     for _ in range(random.choice((1, 1, 2, 3))):
         change = random.choice((BY_SUFFIX[suffix], BY_SUFFIX[suffix], _bytes))
         try:
