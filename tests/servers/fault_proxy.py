@@ -36,7 +36,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to so many requests with a part of a path; all others pass. ``SLOW`` takes ``seconds``."""
+    """What happens to the next requests with a part of a path, at most ``times``; ``SLOW`` takes ``seconds``."""
 
     kind: Kind
     seconds: float = 0.0

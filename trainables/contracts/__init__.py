@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from trainables.errors import Blaming, ConfigError, PluginError
 from trainables.plugins.in_use import run_offer
@@ -35,7 +35,7 @@ class PerhapsMeantError(Exception):
 
 
 def run_checks(
-    checks: Mapping[str, tuple[Callable[..., None], str]], *arguments: Any, needed: str = ""
+    checks: Mapping[str, tuple[Callable[..., None], str]], *arguments: object, needed: str = ""
 ) -> Iterator[ContractFinding]:
     """Yield a finding for each check, which has the statement that it proves beside it; end where ``needed`` fails."""
     for heading, (check, promise) in checks.items():
