@@ -175,7 +175,7 @@ def _describe_features(
         try:
             inspected = {split: remembered(cache, path, inspect_features) for split, path in by_split.items()}
             if kind != TEXT:
-                told.digest[kind] = dataset_digest(source, by_split, cache, None, tokenizer)
+                told.digest[kind] = dataset_digest(source, by_split, cache, {}, tokenizer)
                 if kind != "none" and TEXT in files:
                     told.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, cache, files[TEXT], tokenizer)
         except DataError:

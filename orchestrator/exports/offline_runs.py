@@ -5,7 +5,6 @@ Writing the runs needs no account and no network.
 
 import os
 from pathlib import Path
-from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.exports.trial_run import TrialRun, replaced_folder, trial_runs
@@ -31,10 +30,7 @@ def write_offline_runs(history: History, experiment: Experiment, folder: Path) -
     gets exit code 0 as well, and ``state`` says that it is running. The package wandb writes ``_runtime`` itself, which
     is how long the export of the run took.
 
-    Args:
-        history: Content of the experiment's journal.
-        experiment: The experiment.
-        folder: The folder to write; offline runs in it are replaced.
+    Offline runs in the folder are replaced.
 
     Raises:
         ConfigError: If the folder holds other files.
@@ -67,13 +63,9 @@ def _write_run(run: TrialRun, experiment: Experiment, folder: Path) -> None:
     for epoch, metrics in sorted(trial.epochs.items()):
         moment = trial.times.get(epoch, trial.created)
         written.log({**metrics, "epoch": epoch, "_timestamp": moment}, step=epoch)
-    written.summary.update(_summary(run))
+    about = {"best_epoch": trial.best_epoch, "error": trial.error}
+    written.summary.update({**run.best, **{name: value for name, value in about.items() if value is not None}})
     written.finish(exit_code=1 if trial.state in (TrialState.DIVERGED, TrialState.FAILED) else 0)
-
-
-def _summary(run: TrialRun) -> dict[str, Any]:
-    about = {"best_epoch": run.trial.best_epoch, "error": run.trial.error}
-    return {**run.best, **{name: value for name, value in about.items() if value is not None}}
 
 
 def _settings() -> wandb.Settings:

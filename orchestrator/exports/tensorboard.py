@@ -39,10 +39,7 @@ def write_events(history: History, experiment: Experiment, folder: Path) -> int:
     over its trainings: the settings of ``TrialRun``, the searched metrics and recalls at the best epoch
     (``best/val/rsum``) and, where the test split was opened, on test.
 
-    Args:
-        history: Content of the experiment's journal.
-        experiment: The experiment.
-        folder: The folder to write; event files in it are replaced.
+    Event files in the folder are replaced.
 
     Raises:
         ConfigError: If the folder holds other files than event files.
@@ -90,7 +87,9 @@ def _write_run(run: TrialRun, types: Mapping[str, ColumnType], folder: Path) -> 
         for name, value in run.best.items():
             _write(writer, scalar(name, value), run.moment, trial.best_epoch)
         if trial.has_ended:
-            end = hparams.SessionEndInfo(status=_status(trial.state), end_time_secs=run.moment)
+            broken = trial.state in (TrialState.DIVERGED, TrialState.FAILED)
+            status = api_pb2.Status.Value("STATUS_FAILURE" if broken else "STATUS_SUCCESS")
+            end = hparams.SessionEndInfo(status=status, end_time_secs=run.moment)
             _add(writer, "session_end_info", HParamsPluginData(session_end_info=end), run.moment)
 
 
@@ -107,13 +106,7 @@ def _event_file(folder: Path) -> Iterator[EventsWriter]:
     writer.close()
 
 
-def _status(state: TrialState) -> int:
-    broken = state in (TrialState.DIVERGED, TrialState.FAILED)
-    return int(api_pb2.Status.Value("STATUS_FAILURE" if broken else "STATUS_SUCCESS"))
-
-
 def _add(writer: EventsWriter, tag: str, data: HParamsPluginData, moment: float) -> None:
-    """Write data for TensorBoard's HParams plug-in."""
     plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
     value = Summary.Value(tag=f"_hparams_/{tag}", metadata=SummaryMetadata(plugin_data=plugin))
     _write(writer, Summary(value=[value]), moment)
@@ -139,7 +132,6 @@ def _columns(runs: Sequence[TrialRun]) -> dict[str, ColumnType]:
 
 
 def _type_of(values: Sequence[object]) -> ColumnType:
-    """Return the type of a column; a column with values of several types has words."""
     kinds = set(map(type, values))
     if kinds == {bool}:
         return TRUTH

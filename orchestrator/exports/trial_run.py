@@ -56,7 +56,6 @@ class TrialRun:
     """A trial with its settings and numbers as plain values.
 
     Attributes:
-        trial: The trial in the journal.
         settings: Dataset, model, loss, stage and state, then the searched parameters; numbers, truth values and words.
         best: Metrics at the best epoch as ``best/NAME``, and metrics on the test split as ``test/NAME``.
     """
@@ -98,24 +97,17 @@ def _plain(value: Any) -> float | bool | str:
 def replaced_folder(folder: Path, holds: str) -> Iterator[Path]:
     """Give a temporary folder that takes the place of ``folder`` when the block ends well.
 
-    Args:
-        folder: The folder to write; it may exist already.
-        holds: Pattern of the paths that an export writes, within the folder.
+    An export writes paths of the pattern ``holds`` within the folder.
 
     Raises:
-        ConfigError: If the folder holds other files.
+        ConfigError: If a file has the folder's name, or the folder holds files that no export wrote.
     """
-    refuse_others(folder, holds)
-    with whole_directory(folder) as partial:
-        yield partial
-        if folder.exists():
-            shutil.rmtree(folder)
-
-
-def refuse_others(folder: Path, holds: str) -> None:
-    """Raise ConfigError where a file, or a folder with files that no export wrote, has the folder's name."""
     others = [
         path for path in folder.rglob("*") if path.is_file() and not fnmatch(f"{path.relative_to(folder)}", holds)
     ]
     if folder.is_file() or others:
         raise ConfigError(f"{folder}: holds {(others or [folder])[0].name}, which no export wrote; choose another name")
+    with whole_directory(folder) as partial:
+        yield partial
+        if folder.exists():
+            shutil.rmtree(folder)

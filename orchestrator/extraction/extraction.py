@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orchestrator.extraction.feature_files import KEPT, ExtractionInterruptedError
+from orchestrator.extraction.feature_files import KEPT, ExtractionInterruptedError, check_targets
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from trainables.data.corpus import SPLITS, Image, check_corpus
@@ -18,7 +18,6 @@ from trainables.data.pictures import check_links, list_images, resized_side
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
-from trainables.files import make_writable
 from trainables.model_parameters import check_backbone, check_weights
 from trainables.seeding import choose_device, make_deterministic
 
@@ -94,7 +93,10 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[
         require("search", "--workers", "ray")
     source, images, paths = _find_inputs(request)
     out = request.out or source.folder
-    _check_out(out, request)
+    names = ("features", "augmented") if request.augmentations else ("features",)
+    targets = [out / f"{name}_{kind}.npy" for kind in KINDS[request.features] for name in names]
+    # An extraction that was killed while it joined its shards has written some of the files itself.
+    check_targets(out, (path for path in targets if not (out / SHARDS / joined_mark(path.name)).exists()))
     plan, encode = _prepare(request, out, images, paths)
     plan.folder.mkdir(exist_ok=True)
     with make_scratch() as scratch, hold(plan.folder, scratch):
@@ -109,47 +111,37 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> dict[
     return {"files": list(map(str, files)), "images": len(paths), "extracted": extracted}
 
 
-def _extract(request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratch: Path, on_progress: Progress) -> int:
-    """Compute the missing shards and return the number of their images."""
+def _extract(request: ExtractionRequest, plan: Plan, encode: Encoder, scratch: Path, on_progress: Progress) -> int:
+    """Compute the missing shards, in this process or on Ray workers, and return the number of their images."""
     todo = open_shards(plan)
     total, extracted = len(plan.paths), sum(len(plan.rows(shard)) for shard in todo)
     done = total - extracted
     problems: list[str] = []
     on_progress(done, total)
 
-    def take(result: "ShardResult") -> None:
+    def take(result: ShardResult) -> None:
         nonlocal done
         images, unreadable = result
         done += images
         problems.extend(unreadable)
         on_progress(done, total)
 
-    _compute(request, plan, encode, scratch, todo, take)
+    # Where the system does not tell how many cores this process may use, all.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = max(1, cores // request.workers)
+    if request.workers == 1 or not todo:
+        for result in extract_shards(plan, todo, encode, threads):
+            take(result)
+    else:
+        from orchestrator.extraction.workers import extract_on_workers
+
+        # A GPU that the user names is for all workers; Ray would number the GPUs that it gives from 0.
+        gpus = request.device in ("auto", "cuda")
+        load = partial(load_encoder, request)
+        extract_on_workers(plan, todo, load, scratch, take, workers=request.workers, threads=threads, gpus=gpus)
     if problems:
         raise DataError(problems)
     return extracted
-
-
-def _compute(
-    request: ExtractionRequest,
-    plan: "Plan",
-    encode: "Encoder",
-    scratch: Path,
-    todo: Sequence[int],
-    on_result: "Callable[[ShardResult], None]",
-) -> None:
-    """Compute shards in this process or on Ray workers, and hand on each result as soon as it is there."""
-    threads = max(1, _cores() // request.workers)
-    if request.workers == 1 or not todo:
-        for result in extract_shards(plan, todo, encode, threads):
-            on_result(result)
-        return
-    from orchestrator.extraction.workers import extract_on_workers
-
-    # A GPU that the user names is for all workers; Ray would number the GPUs that it gives from 0.
-    gpus = request.device in ("auto", "cuda")
-    load = partial(load_encoder, request)
-    extract_on_workers(plan, todo, load, scratch, on_result, workers=request.workers, threads=threads, gpus=gpus)
 
 
 def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[Path]]:
@@ -169,30 +161,9 @@ def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[
     return source, images, [found[image.filename] for image in images]
 
 
-def _check_out(out: Path, request: ExtractionRequest) -> None:
-    """Refuse a folder that cannot be written, or that already holds such features."""
-    try:
-        make_writable(out)
-    except OSError as error:
-        raise ConfigError(f"{out}: cannot be written: {error.strerror}; name another folder with --out") from None
-
-    names = ("features", "augmented") if request.augmentations else ("features",)
-    paths = [out / f"{name}_{kind}.npy" for kind in KINDS[request.features] for name in names]
-    # An extraction that was killed while it joined its shards has written some of the files itself.
-    there = [path for path in paths if path.exists() and not (out / SHARDS / joined_mark(path.name)).exists()]
-    if there:
-        raise ConfigError(f"{there[0]}: is there already; remove it, or name another folder with --out")
-
-
-def _cores() -> int:
-    """Return how many cores this process may use, or, where the system does not tell, all cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _prepare(
     request: ExtractionRequest, out: Path, images: Sequence[Image], paths: Sequence[Path]
-) -> "tuple[Plan, Encoder]":
-    """Load the backbone and return the plan of the extraction and the function that encodes."""
+) -> tuple[Plan, Encoder]:
     import torch
     import torchvision
 
@@ -226,14 +197,14 @@ def _prepare(
     return plan, _make_encoder(request, backbone)
 
 
-def load_encoder(request: ExtractionRequest) -> "Encoder":
+def load_encoder(request: ExtractionRequest) -> Encoder:
     """Make the function that encodes crops, in whichever process calls it."""
     from trainables.models.backbones import build_backbone
 
     return _make_encoder(request, build_backbone(request.backbone, request.weights, seed=request.seed))
 
 
-def _make_encoder(request: ExtractionRequest, backbone: Any) -> "Encoder":
+def _make_encoder(request: ExtractionRequest, backbone: Any) -> Encoder:
     from trainables.models.backbones import make_encoder
 
     device = choose_device(request.device)

@@ -4,7 +4,7 @@ Their places are checked first, then they are written.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,6 @@ def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out:
     return {"clips": clips, "dimensions": dimensions, "frames": count, "files": _written(targets)}
 
 
-def _written(targets: Sequence[Path]) -> list[str]:
-    return [*map(str, targets), *(str(target.with_suffix(".json")) for target in targets)]
-
-
 def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path | None) -> dict[str, Any]:
     """Write ``features_global.npy`` and ``features_text.npy`` of a dataset from files of image and caption features.
 
@@ -86,16 +82,13 @@ def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path
     if problems := [wrong for split, dump in dumps.items() for wrong in dump.misfits(of_dump[split])]:
         raise DataError(problems)
     features = _in_order(images, dumps)
+    names = [path.name for path in paths]
     about = ({"images_digest": images_digest(images)}, {"captions_digest": captions_digest(images)})
     for target, rows, origin in zip(targets, features, about, strict=True):
-        write_features(target, rows, {"kind": target.stem.removeprefix("features_"), "dumps": _names(paths), **origin})
+        write_features(target, rows, {"kind": target.stem.removeprefix("features_"), "dumps": names, **origin})
     (count, size), (captions, caption_size) = (rows.shape for rows in features)
     made = {"images": count, "captions": captions, "image_size": size, "caption_size": caption_size}
     return {**made, "files": _written(targets)}
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    return [path.name for path in paths]
 
 
 def _by_split(paths: Sequence[Path]) -> dict[str, Path]:
@@ -110,13 +103,12 @@ def _by_split(paths: Sequence[Path]) -> dict[str, Path]:
     if len(found) != len(paths) or set(found) != set(SPLITS):
         raise ConfigError(
             f"give one file with the rows of all splits, or three whose names end in train, val and test, such as "
-            f"clip_train.pt; got {', '.join(_names(paths))}"
+            f"clip_train.pt; got {', '.join(path.name for path in paths)}"
         )
     return found
 
 
 def _in_order(images: Sequence[Image], dumps: dict[str, Dump]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features of all images and captions in the order of the dataset."""
     if "" in dumps:
         return dumps[""].images, dumps[""].captions
     widths = {(dump.images.shape[1], dump.captions.shape[1]) for dump in dumps.values()}
@@ -136,11 +128,7 @@ def open_corpus(
 ) -> tuple[Corpus, tuple[Path, ...]]:
     """Return a dataset's captions and splits, and the paths of its feature files of some kinds.
 
-    Args:
-        dataset: Name of a folder under ``data_root``, or a path.
-        data_root: Where datasets lie.
-        out: Folder of the feature files; ``None`` for the dataset's own folder.
-        kinds: Kinds of features, such as ``global``.
+    ``out`` is the folder of the feature files, ``None`` for the dataset's own folder.
 
     Raises:
         ConfigError: If the folder cannot be written, or a file exists already; the message names it.
@@ -150,22 +138,24 @@ def open_corpus(
     corpus = source.read()
     if problems := check_corpus(corpus):
         raise DataError(problems)
-    targets = tuple((out or source.folder) / f"features_{kind}.npy" for kind in kinds)
-    for target in targets:
-        _check_target(target)
+    folder = out or source.folder
+    targets = tuple(folder / f"features_{kind}.npy" for kind in kinds)
+    check_targets(folder, targets)
     return corpus, targets
 
 
-def _check_target(target: Path) -> None:
-    """Refuse a folder that cannot be written, or a file that exists already."""
+def check_targets(folder: Path, targets: Iterable[Path]) -> None:
+    """Refuse a folder that cannot be written, or a file in it that exists already (``ConfigError``)."""
     try:
-        make_writable(target.parent)
+        make_writable(folder)
     except OSError as error:
-        raise ConfigError(
-            f"{target.parent}: cannot be written: {error.strerror}; name another folder with --out"
-        ) from None
-    if target.exists():
-        raise ConfigError(f"{target}: is there already; remove it, or name another folder with --out")
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror}; name another folder with --out") from None
+    if there := next((target for target in targets if target.exists()), None):
+        raise ConfigError(f"{there}: is there already; remove it, or name another folder with --out")
+
+
+def _written(targets: Sequence[Path]) -> list[str]:
+    return [*map(str, targets), *(str(target.with_suffix(".json")) for target in targets)]
 
 
 def write_features(target: Path, features: np.ndarray, about: dict[str, Any]) -> None:

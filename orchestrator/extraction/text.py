@@ -2,21 +2,17 @@
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
-from trainables.data.corpus import Image
 from trainables.data.dataset import tokenizer_of
 from trainables.data.features import captions_digest
 from trainables.data.source import find_source
-from trainables.data.text_features import NAME, extractor_path, fit_tfidf
+from trainables.data.text_features import NAME, encode_sentences, extractor_path, fit_tfidf
 from trainables.data.tokenizers import ENGLISH
 from trainables.errors import ConfigError
 from trainables.files import default_cache, write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def extract_text(
@@ -62,7 +58,8 @@ def extract_text(
     cut = None
     if extractor == NAME:
         cut = tokenizer_of(find_source(dataset, data_root), tokenizer, default_cache())
-        fitted = fit_tfidf(_train_captions(corpus.images), dimensions, seed, cut)
+        train = [caption for image in corpus.split("train") for caption in image.captions]
+        fitted = fit_tfidf(train, dimensions, seed, cut)
         content, beside = fitted.to_bytes(), extractor_path(target)
         write_whole(beside, content)
         files.append(beside)
@@ -71,7 +68,6 @@ def extract_text(
         if cut != ENGLISH:
             about["tokenizer"] = cut.identity
     else:
-        from trainables.data.text_features import encode_sentences
         from trainables.seeding import choose_device
 
         features = encode_sentences(captions, folder, str(choose_device(device)))
@@ -80,7 +76,3 @@ def extract_text(
     made = {"captions": len(captions), "dimensions": features.shape[1]}
     written = [str(file) for file in (*files, target.with_suffix(".json"))]
     return {**made, "files": written, "tokenizer": cut.title if cut else None}
-
-
-def _train_captions(images: "Sequence[Image]") -> list[str]:
-    return [caption for image in images if image.split == "train" for caption in image.captions]

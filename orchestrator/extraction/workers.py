@@ -43,7 +43,7 @@ def extract_on_workers(
         shards: Numbers of the shards to compute.
         load_encoder: Called once in each worker; must be picklable.
         scratch: Directory of this process alone, for Ray.
-        on_result: Called with each result, in a thread of its own.
+        on_result: Called in a thread of its own.
         workers: Workers at a time, >= 1.
         threads: CPUs of each worker, >= 1.
         gpus: Whether Ray gives each worker a GPU, or a part of a GPU, where there are GPUs.
@@ -77,7 +77,14 @@ def _deal_out(
     # The function carries its arguments. As objects of the driver, Ray's library would try to recover them from a dead
     # raylet, see `orchestrator.tuner.actor.trial_actor`.
     def work(part: Sequence[int]) -> Iterator[ShardResult | UserError]:
-        yield from _work(plan, part, load_encoder, threads)
+        import torch
+
+        torch.set_num_threads(threads)
+        try:
+            yield from extract_shards(plan, part, load_encoder(), threads)
+        except UserError as error:
+            # Yielded, because Ray would wrap a raised error.
+            yield error
 
     there = int(ray.cluster_resources().get("GPU", 0)) if gpus else 0
     share = 1 / ceil(workers / there) if there else 0
@@ -106,16 +113,3 @@ def _receive(streams: list[Any]) -> Iterator[ShardResult]:
             raise result
         streams.append(stream)
         yield result
-
-
-def _work(
-    plan: Plan, shards: Sequence[int], load_encoder: Callable[[], Encoder], threads: int
-) -> Iterator[ShardResult | UserError]:
-    """Extract shards in a worker; a ``UserError`` is yielded, because Ray would wrap a raised error."""
-    import torch
-
-    torch.set_num_threads(threads)
-    try:
-        yield from extract_shards(plan, shards, load_encoder(), threads)
-    except UserError as error:
-        yield error

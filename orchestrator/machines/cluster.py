@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,22 +29,15 @@ PACKAGES = ("icr-orchestrator", "torch", "numpy", "ray", "optuna", "mlflow")
 
 def describe_environment() -> dict[str, Any]:
     """Return versions of Python and packages, the git revision of the code, and a description of the machine."""
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     return {
-        "versions": {"python": platform.python_version(), **package_versions()},
+        "versions": versions,
         "git_revision": git_revision(),
         "machine": {"host": platform.node(), "system": platform.platform(), "cpus": os.cpu_count()},
     }
-
-
-def package_versions() -> dict[str, str]:
-    """Return the versions of the packages on which results depend; a missing package is left out."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def git_revision() -> str | None:
@@ -205,7 +199,6 @@ def ignored_address(cluster: Cluster, environ: MutableMapping[str, str] = os.env
 
 
 def _current_head(environ: MutableMapping[str, str]) -> str:
-    """Return the address of the cluster that this machine is in, as Ray finds it."""
     if environ.get("RAY_ADDRESS"):
         return environ["RAY_ADDRESS"]
     written = Path(environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster"
@@ -239,13 +232,7 @@ class StartOptions:
 
 @dataclass(frozen=True)
 class Node:
-    """One machine, with the CPUs and GPUs that Ray counts on it.
-
-    Attributes:
-        name: Name for people.
-        cpus: All CPUs of the machine, >= 0, taken or not.
-        gpus: All GPUs of the machine, >= 0, taken or not.
-    """
+    """One machine, with all CPUs and GPUs that Ray counts on it, taken or not, >= 0."""
 
     name: str
     cpus: float
@@ -268,12 +255,7 @@ def total(nodes: Iterable[Node]) -> dict[str, float]:
 
 
 def check_fits(cpus: float, gpus: float, nodes: Sequence[Node]) -> None:
-    """Refuse a trial that fits on no machine: Ray would silently wait for ever.
-
-    Args:
-        cpus: CPUs that a trial asks for, > 0.
-        gpus: GPUs that a trial asks for, >= 0.
-        nodes: The machines, at least one.
+    """Refuse a trial that fits on none of the machines, at least one: Ray would silently wait for ever.
 
     Raises:
         ConfigError: If the trial fits on no machine; the message names the largest machine.

@@ -47,11 +47,7 @@ def share_after_oom(share: float, halvings: int) -> float:
     """Return the part of a GPU that a trial gets after memory ran out: each time half as many trials share a GPU.
 
     A lower limit on all trials would not help: Ray could still place as many trials as before on one GPU, and leave
-    another GPU empty.
-
-    Args:
-        share: The part that a trial got at first, >= 0.
-        halvings: How often the number of trials at a time was halved, >= 0.
+    another GPU empty. ``share``, >= 0, is the part that a trial got at first.
     """
     if halvings == 0 or not 0 < share < 1:
         return share
@@ -68,11 +64,8 @@ def fitting(footprint: Footprint) -> int:
 def describe_limit(wanted: Resources, gpus: float, available: Mapping[str, float], fuse: int = 1) -> str | None:
     """Say that CPUs, not GPUs, limit how many trials run at once; ``None`` where they do not.
 
-    Args:
-        wanted: The section of the experiment.
-        gpus: The part of a GPU that a trial, or a group of fused trials, gets, >= 0.
-        available: ``CPU`` and ``GPU`` of all machines together.
-        fuse: So many trials share ``wanted.cpus`` and ``gpus``, >= 1.
+    As many trials as ``fuse`` says, >= 1, share ``wanted.cpus`` and ``gpus``, a part of a GPU, >= 0. Of all machines
+    together, ``CPU`` and ``GPU`` are ``available``.
     """
     if gpus == 0:
         return None
@@ -92,10 +85,7 @@ def describe_fusion(fusions: Mapping[str, int]) -> str | None:
     """Say which study keeps other studies from fusing the number of trials that is fastest for them, if any does.
 
     All studies ask Ray for places of one size, so the trials of all studies are fused in groups of one size: the size
-    that is fastest for the study that gains least.
-
-    Args:
-        fusions: Study -> how many of its trials train fastest at once.
+    that is fastest for the study that gains least. ``fusions``: study -> how many of its trials train fastest at once.
     """
     if not fusions:
         return None

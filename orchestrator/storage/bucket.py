@@ -334,7 +334,6 @@ def explain(error: OSError) -> str:
 
 @lru_cache(maxsize=8)
 def _open(endpoint: str, region: str) -> Any:
-    """Open a file system once in a process."""
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
     options: dict[str, Any] = {"region": region} if region else {}
@@ -348,11 +347,7 @@ def _open(endpoint: str, region: str) -> Any:
 
 
 def fetch_dataset(store: ObjectStore, name: str) -> Path:
-    """Return a local data root that holds a dataset of the bucket as it is now.
-
-    Args:
-        store: The data root in the bucket.
-        name: Name of a folder in the bucket.
+    """Return a local data root that holds a dataset, a folder of the bucket, as it is now.
 
     Raises:
         DataError: If there is no such folder, the store does not answer, or the local disk cannot be written.

@@ -50,13 +50,9 @@ class ClaimLostError(RuntimeError):
 
 @dataclass(frozen=True)
 class DriverClaim:
-    """A driver's claim to the checkpoints in a store.
+    """A driver's claim to the checkpoints in a part of a bucket, with the directory of the driver's experiment.
 
-    Attributes:
-        store: The part of a bucket in which the checkpoints lie.
-        holder: Process of the driver.
-        directory: The directory of the driver's experiment.
-        token: Random digits that the driver wrote there, and that no other driver knows.
+    ``token`` are random digits that the driver wrote there, and that no other driver knows.
     """
 
     store: ObjectStore
@@ -131,13 +127,10 @@ class DriverClaim:
 
 @dataclass(frozen=True)
 class FolderStore:
-    """Each checkpoint is ``TRIAL/epoch_0007``; ``Store`` describes the methods.
+    """Each checkpoint is ``TRIAL/epoch_0007`` of an absolute path; ``CheckpointStore`` describes the methods.
 
-    Attributes:
-        trials: Absolute path of the folder, in which each trial has a folder.
-        token: Random digits that the driver wrote into the folder. By it, another node recognises the folder,
-            and an actor that has outlived its driver notices that another driver has claimed the folder; empty: not
-            looked at.
+    ``token`` are random digits that the driver wrote into the folder. By it, another node recognises the folder, and an
+    actor that has outlived its driver notices that another driver has claimed the folder; empty: not looked at.
     """
 
     trials: Path
@@ -232,13 +225,10 @@ SCRATCH = "actors-"
 
 @dataclass(frozen=True)
 class BucketStore:
-    """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits; ``Store`` describes the methods.
+    """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits; ``CheckpointStore`` describes the methods.
 
-    The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor.
-
-    Attributes:
-        bucket: The part of a bucket in which each trial has a directory.
-        claim: The driver's claim; ``None``: no claim is looked at.
+    The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor. Without
+    a claim of the driver, none is looked at.
     """
 
     bucket: ObjectStore
@@ -271,8 +261,10 @@ class BucketStore:
 
     def save(self, trial: str, report: EpochReport, keep: int) -> None:
         """Write a folder on this machine, upload the folder, then delete older checkpoints."""
-        self._check_claim()
-        self._upload(save_epoch(_scratch_of(trial), report), trial, report.epoch)
+        if self.claim is not None:
+            self.claim.check()
+        directory = save_epoch(_scratch_of(trial), report)
+        self.bucket.put(directory, f"{trial}/epoch_{report.epoch:04d}-{secrets.token_hex(4)}")
         for old in self.entries(trial)[:-keep]:
             self.delete(old)
 
@@ -307,13 +299,6 @@ class BucketStore:
         if epoch is None or re.fullmatch("[0-9a-f]{8}", digits) is None:
             return None
         return Entry(trial, name, epoch, f"{self.bucket.address}/{trial}/{name}")
-
-    def _upload(self, directory: Path, trial: str, epoch: int) -> None:
-        self.bucket.put(directory, f"{trial}/epoch_{epoch:04d}-{secrets.token_hex(4)}")
-
-    def _check_claim(self) -> None:
-        if self.claim is not None:
-            self.claim.check()
 
 
 @lru_cache(maxsize=1)

@@ -16,18 +16,10 @@ def needed() -> list[Path]:
 
 
 class Network:
-    """Hosts that know each other by name.
+    """Hosts that know each other by name; the bridge is on the first.
 
-    Args:
-        shared: A folder that all hosts have under the same path, as a shared disk.
-        names: The hosts' names; the bridge is on the first.
-        empty: Folders that each host has for itself, empty at first, beside ``/run``, ``/tmp`` and ``/dev/shm``.
-        replaced: Files that all hosts have another of: path -> text.
-
-    Attributes:
-        hosts: By name.
-        addresses: By name.
-        shared: As given.
+    ``shared`` is a folder that all have under the same path. ``empty`` are folders that each has for itself, beside
+    ``/run``, ``/tmp`` and ``/dev/shm``; of the files ``replaced`` (path -> text) all have another.
     """
 
     def __init__(

@@ -114,16 +114,10 @@ def test_all_of_them_are_found() -> None:
     [
         pytest.param("orchestrator serch scenes-smoke", "serch", id="no such command"),
         pytest.param("orchestrator search scenes-smoke --adress auto", "--adress", id="no such option"),
-        pytest.param("orchestrator regress scenes-quick --if-dew 24h", "--if-dew", id="no such option of a rerun"),
-        pytest.param("orchestrator regress run", "SUITE", id="no suite"),
-        pytest.param("orchestrator regress scenes-quick --max-seeds few", "few", id="no number"),
         pytest.param("X=1 ray start --hed", "--hed", id="no such option of Ray"),
-        pytest.param("ray strat --head", "strat", id="no such command of Ray"),
         pytest.param('bash -c "sleep 1; exec ray start --head --prt=1"', "--prt", id="in quotes"),
-        pytest.param("docker compose run --rm driver orchestrator serch x", "serch", id="in a container"),
         pytest.param("srun --nodes=1 \\\n  ray start --head \\\n  --pot=1", "--pot", id="in several lines"),
         pytest.param("mlflow server --backend-store sqlite://", "--backend-store", id="no such option of MLflow"),
-        pytest.param("mlflow db upgrad x", "upgrad", id="no such command of MLflow's"),
     ],
 )
 def test_a_mistake_is_found(text: str, complaint: str) -> None:

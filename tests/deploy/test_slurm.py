@@ -74,29 +74,12 @@ def start(
     known: str = "yes",
     joined: int = 3,
 ) -> "subprocess.Popen[str]":
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "SLURM_SUBMIT_DIR": str(job),
-        "SLURM_JOB_ID": JOB,
-        "SLURM_JOB_NODELIST": "n[1-3]",
-        "SLURM_CPUS_PER_TASK": "16",
-        "NODES": nodes,
-        "TENTHS": str(tenths),
-        "CODE": str(code),
-        "HEAD": head,
-        "KNOWN": known,
-        "JOINED": str(joined),
-        "ICR_PAUSE": "0",
-    }
-    return subprocess.Popen(
-        [str(SCRIPT), "flickr8k-losses"],
-        cwd=job,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    environment = {"PATH": "/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(job), "SLURM_JOB_ID": JOB, "ICR_PAUSE": "0"}
+    environment |= {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_CPUS_PER_TASK": "16", "NODES": nodes, "HEAD": head}
+    environment |= {"TENTHS": str(tenths), "CODE": str(code), "KNOWN": known, "JOINED": str(joined)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    command = [str(SCRIPT), "flickr8k-losses"]
+    return subprocess.Popen(command, cwd=job, env=environment, text=True, start_new_session=True, **pipes)
 
 
 PATIENCE = 240
@@ -133,11 +116,6 @@ def test_a_search_runs_on_all_nodes_and_its_exit_code_is_the_jobs(job: Path, cod
     assert any("getent ahostsv4 one" in line and "--exclude=one" in line for line in said)
 
 
-def test_a_head_that_does_not_start_ends_the_job(job: Path) -> None:
-    assert end(start(job, head="dead")) == 1
-    assert "orchestrator" not in (job / "said").read_text()
-
-
 def test_one_node_has_no_workers(job: Path) -> None:
     assert end(start(job, nodes="one")) == 0
     said = (job / "said").read_text()
@@ -164,10 +142,13 @@ def test_an_interrupted_job_is_queued_again_and_a_cancelled_one_is_not(job: Path
         assert not list((job / "runs").glob(".ray-token-*")) and not Path(f"/tmp/ray-{JOB}").exists()
 
 
-def test_a_node_whose_address_nobody_knows_ends_the_job(job: Path) -> None:
-    process = start(job, known="no")
-    output, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1 and "no node knows the IPv4 address of one" in output
+@pytest.mark.parametrize("broken", [{"head": "dead"}, {"known": "no"}], ids=["no head", "no address"])
+def test_without_a_head_or_its_address_the_job_ends_before_a_search(job: Path, broken: dict[str, str]) -> None:
+    process = start(job, **broken)  # type: ignore[arg-type]
+    assert end(process) == 1
+    assert "orchestrator" not in (job / "said").read_text()
+    assert process.stdout is not None
+    assert ("no node knows the IPv4 address of one" in process.stdout.read()) == ("known" in broken)
 
 
 @pytest.mark.parametrize("joined", [2, 3])

@@ -36,14 +36,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to which requests.
-
-    Attributes:
-        kind: What happens.
-        seconds: How slow ``SLOW`` is.
-        path: Part of the path of the requests that it happens to; all others pass.
-        times: To how many of them.
-    """
+    """What happens to the next requests with a part of a path, at most ``times``; ``SLOW`` takes ``seconds``."""
 
     kind: Kind
     seconds: float = 0.0
@@ -55,12 +48,7 @@ PASS = Fault(Kind.PASS)
 
 
 class FaultProxy(ThreadingHTTPServer):
-    """The proxy.
-
-    Attributes:
-        uri: Where it listens.
-        met: How many requests met the present fault; of those that the server carries out, how many it has.
-    """
+    """The proxy; ``met`` counts the requests that met the present fault, once the server has carried them out."""
 
     daemon_threads = True
 

@@ -28,11 +28,7 @@ authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 
 
 class MlflowServer:
-    """One server; ``start`` after ``kill`` serves the same store at the same address.
-
-    Attributes:
-        uri: Where it listens, without credentials.
-    """
+    """One server; ``start`` after ``kill`` serves the same store at the same ``uri``, which has no credentials."""
 
     def __init__(
         self,
@@ -43,14 +39,10 @@ class MlflowServer:
         account: tuple[str, str] | None = None,
         environment: dict[str, str] | None = None,
     ) -> None:
-        """Choose a port.
+        """Choose a port; the store is the address of its database, the folder for its log and its files.
 
-        Args:
-            store: Address of its database.
-            folder: For its log and its files.
-            artifacts: Where it puts artifacts; a folder beside its log by default.
-            account: Name and password of the one user, who may do everything; by default nobody is asked.
-            environment: What it finds in its environment beside what is here.
+        Artifacts go beside its log by default. The one account, a name and a password, may do everything; without one
+        nobody is asked.
         """
         self._store, self._folder = store, folder
         self._artifacts = artifacts or (folder / "served-artifacts").as_uri()

@@ -128,7 +128,7 @@ def test_a_caption_is_asked_through_the_extractor_that_made_the_features(
     of_features: tuple[Path, Dataset, TfidfSvd], tmp_path: Path
 ) -> None:
     checkpoint, data, extractor = of_features
-    extractor.write(tmp_path / "extractor")
+    (tmp_path / "extractor").write_bytes(extractor.to_bytes())
     write_retriever(tmp_path / "packed", checkpoint, data, "test", text_extractor=tmp_path / "extractor")
     model, _ = load_best(checkpoint, data)
     with evaluating(model):

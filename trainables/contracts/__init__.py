@@ -4,12 +4,12 @@ Here are the findings, and the checks of a form of data, which need no dataset.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from trainables.errors import Blaming, PluginError
+from trainables.errors import Blaming, ConfigError, PluginError
 from trainables.plugins.in_use import run_offer
 
 
@@ -32,6 +32,24 @@ class BrokenError(Exception):
 
 class PerhapsMeantError(Exception):
     """A violation of the contract that may be intended."""
+
+
+def run_checks(
+    checks: Mapping[str, tuple[Callable[..., None], str]], *arguments: object, needed: str = ""
+) -> Iterator[ContractFinding]:
+    """Yield a finding for each check, which has the statement that it proves beside it; end where ``needed`` fails."""
+    for heading, (check, promise) in checks.items():
+        try:
+            with Blaming():
+                check(*arguments)
+        except PerhapsMeantError as told:
+            yield ContractFinding(heading, "warn", str(told))
+        except (BrokenError, PluginError, ConfigError) as told:
+            yield ContractFinding(heading, "fail", str(told))
+            if heading == needed:
+                return
+        else:
+            yield ContractFinding(heading, "ok", promise)
 
 
 def check_format(name: str) -> Iterator[ContractFinding]:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError
-from trainables.errors import ConfigError, PluginError
+from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError, run_checks
+from trainables.errors import PluginError
 from trainables.losses import Loss, build_loss, loss_class
 from trainables.losses.parameters import loss_shape, stack_losses
 
@@ -25,19 +25,11 @@ TOLERANCE = 1e-4
 
 
 def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[ContractFinding]:
-    """Yield a finding for each check of a loss.
+    """Return a finding for each check of a loss.
 
     At the ``points``, parameters such as the ends of the search space, the loss must be finite.
     """
-    for heading, (check, promise) in CHECKS.items():
-        try:
-            check(name, points)
-        except PerhapsMeantError as told:
-            yield ContractFinding(heading, "warn", str(told))
-        except (BrokenError, PluginError, ConfigError) as told:
-            yield ContractFinding(heading, "fail", str(told))
-        else:
-            yield ContractFinding(heading, "ok", promise)
+    return run_checks(CHECKS, name, points)
 
 
 def _eye(size: int) -> Tensor:
@@ -81,8 +73,7 @@ def _is_random(loss: Loss) -> bool:
     return len(set(values)) > 1
 
 
-def value(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that the value is a finite scalar on all batches and at the ends of the search space."""
+def _check_value(name: str, points: list[Mapping[str, Any]]) -> None:
     for parameters in ({}, *points):
         loss = build_loss(name, **parameters)
         for words, positives in BATCHES.items():
@@ -94,8 +85,7 @@ def value(name: str, points: list[Mapping[str, Any]]) -> None:
                 raise BrokenError(f"the value is {float(found)} for {words} with {_shown(loss)}; {LOGS}")
 
 
-def gradient(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that autograd agrees with finite differences."""
+def _check_gradient(name: str, points: list[Mapping[str, Any]]) -> None:
     loss = build_loss(name)
     for words, positives in BATCHES.items():
         similarity = _scores(positives)
@@ -111,8 +101,7 @@ def gradient(name: str, points: list[Mapping[str, Any]]) -> None:
             )
 
 
-def order(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that the order of images and captions in the batch does not matter."""
+def _check_order(name: str, points: list[Mapping[str, Any]]) -> None:
     loss = build_loss(name)
     if _is_random(loss):
         return
@@ -129,8 +118,7 @@ def order(name: str, points: list[Mapping[str, Any]]) -> None:
         )
 
 
-def transpose(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that images and captions have the same role."""
+def _check_transpose(name: str, points: list[Mapping[str, Any]]) -> None:
     loss = build_loss(name)
     if _is_random(loss):
         return
@@ -145,8 +133,7 @@ def transpose(name: str, points: list[Mapping[str, Any]]) -> None:
             )
 
 
-def ties(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that value and gradient are finite where all similarities are 1, all -1 or all 0."""
+def _check_ties(name: str, points: list[Mapping[str, Any]]) -> None:
     loss = build_loss(name)
     for words, positives in {**BATCHES, "images without negatives": torch.ones(2, 3, dtype=torch.bool)}.items():
         for score in (1.0, -1.0, 0.0):
@@ -161,16 +148,14 @@ def ties(name: str, points: list[Mapping[str, Any]]) -> None:
                     )
 
 
-def batch_of_two(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that the gradient is finite for two pairs, the smallest last batch of an epoch."""
+def _check_batch_of_two(name: str, points: list[Mapping[str, Any]]) -> None:
     loss = build_loss(name)
     for positives in (_eye(2), _eye(2)[[1, 0]], _eye(2).repeat_interleave(2, 1)):
         if not _gradient(loss, _scores(positives), positives).isfinite().all():
             raise BrokenError(f"the gradient of a batch of {tuple(positives.shape)} is not finite; {LOGS}")
 
 
-def pickling(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that pickling keeps the loss, as Ray pickles losses for other processes."""
+def _check_pickling(name: str, points: list[Mapping[str, Any]]) -> None:
     for parameters in ({}, *points):
         loss = build_loss(name, **parameters)
         try:
@@ -182,8 +167,7 @@ def pickling(name: str, points: list[Mapping[str, Any]]) -> None:
             raise BrokenError(f"{loss!r} comes back as {again!r}: its parameters are no plain values")
 
 
-def stacking(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that fused trials get the values and gradients that each trial gets alone."""
+def _check_stacking(name: str, points: list[Mapping[str, Any]]) -> None:
     default = build_loss(name)
     alike = [build_loss(name, **point) for point in points]
     losses = [default, *(loss for loss in alike if loss_shape(loss) == loss_shape(default))]
@@ -198,8 +182,7 @@ def stacking(name: str, points: list[Mapping[str, Any]]) -> None:
             _same(_gradient(loss, similarity[place], positives), gradients[place], f"the gradient changes for {cause}")
 
 
-def ignored(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that an ignored pair has no gradient, and that its similarity does not change the value."""
+def _check_ignored(name: str, points: list[Mapping[str, Any]]) -> None:
     loss = build_loss(name)
     for words, positives in BATCHES.items():
         ignore = ~positives & (torch.arange(positives.shape[1]) == 0)
@@ -223,15 +206,18 @@ def ignored(name: str, points: list[Mapping[str, Any]]) -> None:
 Points = list[Mapping[str, Any]]
 
 CHECKS: Mapping[str, tuple[Callable[[str, Points], None], str]] = {
-    "value": (value, "a finite scalar on pairs, on several captions an image, and at the ends of the search space"),
-    "gradient": (gradient, "autograd agrees with finite differences"),
-    "permutation": (order, "the order of images and captions in the batch does not matter"),
-    "transpose": (transpose, "images and captions have the same role"),
-    "ties": (ties, "value and gradient are finite where all similarities are 1, all -1 or all 0"),
-    "batches of two": (batch_of_two, "the last batch of an epoch may be as small"),
-    "pickling": (pickling, "a loss is a value that survives the way to another process"),
-    "stacking": (stacking, "trials that are trained together get the same values as alone"),
-    "ignore": (ignored, "an ignored pair has no gradient, and its similarity no influence"),
+    "value": (
+        _check_value,
+        "a finite scalar on pairs, on several captions an image, and at the ends of the search space",
+    ),
+    "gradient": (_check_gradient, "autograd agrees with finite differences"),
+    "permutation": (_check_order, "the order of images and captions in the batch does not matter"),
+    "transpose": (_check_transpose, "images and captions have the same role"),
+    "ties": (_check_ties, "value and gradient are finite where all similarities are 1, all -1 or all 0"),
+    "batches of two": (_check_batch_of_two, "the last batch of an epoch may be as small"),
+    "pickling": (_check_pickling, "a loss is a value that survives the way to another process"),
+    "stacking": (_check_stacking, "trials that are trained together get the same values as alone"),
+    "ignore": (_check_ignored, "an ignored pair has no gradient, and its similarity no influence"),
 }
 """Name of a check -> the check, and the statement that it proves."""
 

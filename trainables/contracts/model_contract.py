@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.contracts import BrokenError, ContractFinding
+from trainables.contracts import BrokenError, ContractFinding, run_checks
 from trainables.data.dataset import Dataset, Split
 from trainables.data.text_files import Strings
 from trainables.data.tokenizers import SPECIAL, Vocabulary
-from trainables.errors import Blaming, ConfigError, PluginError
 from trainables.model_parameters import FEATURES
 from trainables.models import build_model
 from trainables.models.pair_model import PairModel
@@ -22,22 +21,12 @@ IMAGES, SIZE, WORDS, LONGEST = 6, 12, 20, 7
 
 
 def check_model(name: str) -> Iterator[ContractFinding]:
-    """Yield a finding for each check of a model."""
-    for heading, (check, promise) in CHECKS.items():
-        try:
-            with Blaming():
-                check(name)
-        except (BrokenError, PluginError, ConfigError) as told:
-            yield ContractFinding(heading, "fail", str(told))
-            if check is shapes:
-                # The other checks need similarities.
-                return
-        else:
-            yield ContractFinding(heading, "ok", promise)
+    """Return a finding for each check of a model."""
+    # The other checks need similarities.
+    return run_checks(CHECKS, name, needed="shapes")
 
 
-def shapes(name: str) -> None:
-    """Check that images and captions become float vectors of one size, or sets of vectors with a similarity."""
+def _check_shapes(name: str) -> None:
     model, features, tokens, lengths = _example(name)
     images, captions = model.encode_images(features), model.encode_captions(tokens, lengths)
     for what, made, count in (("images", images, len(features)), ("captions", captions, len(tokens))):
@@ -59,8 +48,7 @@ def shapes(name: str) -> None:
         raise BrokenError(f"the similarity must be finite and of shape {wanted}, got shape {tuple(similarity.shape)}")
 
 
-def padding(name: str) -> None:
-    """Check that the similarity of a pair depends on its image and caption alone."""
+def _check_padding(name: str) -> None:
     model, features, tokens, lengths = _example(name)
     model.eval()
     with torch.no_grad():
@@ -80,8 +68,7 @@ def padding(name: str) -> None:
                 raise BrokenError("an image has other similarities alone than beside other images in eval mode")
 
 
-def learning(name: str) -> None:
-    """Check that every parameter gets a gradient."""
+def _check_learning(name: str) -> None:
     model, features, tokens, lengths = _example(name)
     model.train()
     similarity = _similarity(model, features, tokens, lengths)
@@ -91,8 +78,7 @@ def learning(name: str) -> None:
         raise BrokenError(f"no gradient reaches {', '.join(without[:5])}: use the parameter, or remove it")
 
 
-def weights(name: str) -> None:
-    """Check that a checkpoint has everything that the similarities depend on."""
+def _check_weights(name: str) -> None:
     model, features, tokens, lengths = _example(name)
     other = _example(name, seed=1)[0]
     other.load_state_dict(model.state_dict())
@@ -111,10 +97,13 @@ def _similarity(model: RetrievalModel, features: Tensor, tokens: Tensor, lengths
 
 
 CHECKS: Mapping[str, tuple[Callable[[str], None], str]] = {
-    "shapes": (shapes, "images and captions become float vectors of one size, or sets of such that have a similarity"),
-    "padding": (padding, "the similarity of a pair depends on nothing but the pair"),
-    "learning": (learning, "every parameter gets a gradient"),
-    "weights": (weights, "a checkpoint has all that the similarities depend on"),
+    "shapes": (
+        _check_shapes,
+        "images and captions become float vectors of one size, or sets of such that have a similarity",
+    ),
+    "padding": (_check_padding, "the similarity of a pair depends on nothing but the pair"),
+    "learning": (_check_learning, "every parameter gets a gradient"),
+    "weights": (_check_weights, "a checkpoint has all that the similarities depend on"),
 }
 """Name of a check -> the check, and the statement that it proves."""
 

@@ -334,7 +334,6 @@ def _packed(groups: Iterable[Tensor], size: int) -> Iterator[Tensor]:
 
 
 def _pair_batch(split: ResidentSplit, captions: Tensor, images: Tensor, *, mask_duplicates: bool) -> Batch:
-    """Gather some captions (indices on the CPU) for their images."""
     owners = split.image_of_caption[captions]
     tokens, lengths = split.captions(captions)
     diagonal = split.diagonal(len(captions))

@@ -23,7 +23,6 @@ from trainables.data.features import (
     check_values,
     check_views,
     inspect_features,
-    inspect_views,
     open_features,
     open_views,
     row_of_images,
@@ -209,7 +208,6 @@ def load_dataset(
 
 
 def _first_images(dataset: str, val: Split, count: int) -> Split:
-    """Return the first images of a val split."""
     if count > len(val.image_rows):
         raise DataError(
             f"val_images must be at most the {len(val.image_rows):,} images of the val split of {dataset}, got "
@@ -250,7 +248,6 @@ def tokenizer_of(source: Source, name: str | None, cache: Path) -> Tokenizer:
 
 
 def _check_made_with(tokenizer: Tokenizer, texts: Mapping[str, Path]) -> None:
-    """Refuse features of captions that were made with another tokenizer."""
     for path in dict.fromkeys(texts.values()):
         description = sidecars(path)[0]
         made_with = made_by_tokenizer(read_json(description)) if description.exists() else None
@@ -286,18 +283,13 @@ def _prepare_once(
 
 
 def dataset_digest(
-    source: Source,
-    files: Mapping[str, Path],
-    cache: Path,
-    texts: Mapping[str, Path] | None = None,
-    tokenizer: Tokenizer = ENGLISH,
+    source: Source, files: Mapping[str, Path], cache: Path, texts: Mapping[str, Path], tokenizer: Tokenizer
 ) -> str:
     """Return the SHA-256 over a dataset's captions, splits, features, the features' origins and the tokenizer.
 
     ``files`` and ``texts`` are the features of images and captions by split. ``ENGLISH`` leaves the digest as it was
     before there were other tokenizers.
     """
-    texts = texts or {}
     everything = [*files.values(), *texts.values()]
     if outside := files_outside(source, everything):
         raise DataError(outside)
@@ -309,12 +301,9 @@ def dataset_digest(
         digest.update(f"tokenizer {tokenizer.identity}\n".encode())
     for path in (*source.files, *_sidecars(everything)):
         digest.update(f"{path.name} {remembered(cache, path, file_digest)['digest']}\n".encode())
-    for split, path in files.items():
-        digest.update(f"{split} {remembered(cache, path, inspect_features)['digest']}\n".encode())
-    for split, path in texts.items():
-        digest.update(f"captions of {split} {remembered(cache, path, inspect_features)['digest']}\n".encode())
-    for path in view_files(files.values()):
-        digest.update(f"views {remembered(cache, path, inspect_views)['digest']}\n".encode())
+    named = [*files.items(), *((f"captions of {split}", path) for split, path in texts.items())]
+    for name, path in (*named, *(("views", path) for path in view_files(files.values()))):
+        digest.update(f"{name} {remembered(cache, path, inspect_features)['digest']}\n".encode())
     return digest.hexdigest()
 
 
@@ -415,7 +404,6 @@ def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping
 
 
 def _sidecars(files: Iterable[Path]) -> list[Path]:
-    """Return the existing files that describe the origins of feature files."""
     files = dict.fromkeys(files)
     return [path for features in (*files, *view_files(files)) for path in sidecars(features) if path.exists()]
 
@@ -429,7 +417,6 @@ def _with_labels(split: Split) -> Split:
 
 
 def _with_files(source: Source, digest: str, splits: Mapping[str, Split]) -> tuple[str, dict[str, Split]]:
-    """Return splits with their image files, and a digest that includes these files."""
     named = {name: (split.filenames, split.image_ids) for name, split in splits.items()}
     files, theirs = find_image_files(source.folder, source.roots, named)
     together = hashlib.sha256(f"{digest} {theirs}".encode()).hexdigest()
@@ -437,7 +424,6 @@ def _with_files(source: Source, digest: str, splits: Mapping[str, Split]) -> tup
 
 
 def _feature_rows(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.ndarray]:
-    """Return the feature row of each split's images."""
     if not files:
         return {split: np.arange(len(corpus.split(split)), dtype=np.int64) for split in SPLITS}
     rows: dict[str, np.ndarray] = {}

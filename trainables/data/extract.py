@@ -35,13 +35,11 @@ class Plan:
     """Everything that decides the features of a dataset's images.
 
     Attributes:
-        folder: Where shards are written.
         paths: File of each image, in row order.
         places: Place of each image in its source, for messages.
-        kinds: Kinds of extracted features: ``global``, ``regions``.
+        kinds: ``global``, ``regions``.
         image_size: Side of a crop in pixels.
         augmentations: Random crops of each image beside its centre, >= 0.
-        seed: Seed of the random crops.
         origin: Description that is written beside the features; a folder with shards of another origin is refused.
         shard_size: Images a shard, >= 1: at most one shard a process is computed again after a kill.
         batch_size: Crops encoded at a time, >= 1.
@@ -212,7 +210,6 @@ def _blocks(plan: Plan, kind: str) -> Iterator[np.ndarray]:
 
 
 def _write_rows(path: Path, rows: int, blocks: Iterator[np.ndarray]) -> tuple[int, ...]:
-    """Write an array block by block and return its shape."""
     first = next(blocks)
     shape = (rows, *first.shape[1:])
     with writing_whole(path) as file:

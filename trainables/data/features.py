@@ -28,6 +28,9 @@ from trainables.files import remembered
 NAMED_ROWS = 5
 """Rows with NaN or infinity that are named in a message."""
 
+VIEWS = "augmented_"
+"""Beginning of the names of files of views."""
+
 _CHUNK_BYTES = 16 << 20
 _NDIM = {"global": 2, "regions": 3}
 
@@ -51,27 +54,18 @@ def open_views(path: Path) -> np.ndarray:
 def view_files(features: Iterable[Path]) -> list[Path]:
     """Return the files of views beside some feature files, where there are any."""
     named = [path for path in dict.fromkeys(features) if path.name.startswith("features_")]
-    beside = [path.with_name(path.name.replace("features_", "augmented_", 1)) for path in named]
+    beside = [path.with_name(path.name.replace("features_", VIEWS, 1)) for path in named]
     return [path for path in beside if path.exists()]
 
 
 def inspect_features(path: Path) -> dict[str, Any]:
-    """Read a feature file once; see ``_inspect``."""
-    return _inspect(open_features(path))
-
-
-def inspect_views(path: Path) -> dict[str, Any]:
-    """Read a file of views once; see ``_inspect``."""
-    return _inspect(open_views(path))
-
-
-def _inspect(array: np.ndarray) -> dict[str, Any]:
-    """Read a memory-mapped array front to back.
+    """Read a file of features, or of views, front to back.
 
     Returns:
         ``digest``: SHA-256 of dtype, shape and values; ``shape``; ``dtype``; ``bad_rows``: how many rows hold NaN or
         infinity; ``first_bad_rows``: the first of them.
     """
+    array = open_views(path) if path.name.startswith(VIEWS) else open_features(path)
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
     rows_at_once = max(1, _CHUNK_BYTES // (array.itemsize * array[0].size))
     bad: list[int] = []
@@ -113,7 +107,7 @@ def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], c
     problems = []
     for path in view_files([features]):
         try:
-            inspection = remembered(cache, path, inspect_views)
+            inspection = remembered(cache, path, inspect_features)
         except DataError as error:
             problems += error.problems
             continue
@@ -163,7 +157,6 @@ def _problems_of(check: Callable[..., list[str]], *arguments: Any) -> list[str]:
 
 
 def _check_backbone(views: Path, features: Path) -> list[str]:
-    """Compare the backbones that made views and features, where both say."""
     described = [sidecars(path)[0] for path in (views, features)]
     if not all(path.exists() for path in described):
         return []
@@ -190,7 +183,6 @@ def sidecars(path: Path) -> tuple[Path, Path]:
 
 
 def _check_listing(path: Path, lines: Sequence[str], images: Sequence[Image]) -> list[str]:
-    """Compare a list of image ids or file names, one a row, with the images."""
     place = f"{path}: features of another dataset: {path.stem}_ids.txt"
     if len(lines) != len(images):
         return [f"{place} lists {len(lines)} images, the dataset has {len(images)}"]
@@ -232,7 +224,6 @@ def rows_of_captions(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.
 
 
 def _check_captions(path: Path, images: Sequence[Image]) -> list[str]:
-    """Compare the digest of captions in the file beside the features."""
     sidecar, _ = sidecars(path)
     digest = read_json(sidecar).get("captions_digest") if sidecar.exists() else None
     if digest in (None, captions_digest(images)):

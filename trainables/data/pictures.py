@@ -198,7 +198,6 @@ def resized_side(size: int) -> int:
 
 
 def _check_size(width: int, height: int) -> None:
-    """Refuse a picture that takes too much memory, before it is decoded."""
     if width * height > MOST_PIXELS:
         raise ValueError(f"{width:,} x {height:,} pixels are more than {MOST_PIXELS:,}; make it smaller")
     if max(width, height) > LONGEST * min(width, height):
@@ -224,7 +223,6 @@ def _to_rgb(image: "PIL.Image.Image") -> "PIL.Image.Image":
 
 
 def _reason(error: BaseException) -> str:
-    """Say in words why a picture is not read."""
     if isinstance(error, _pillow().UnidentifiedImageError):
         return f"it is no picture of the formats that are read, {', '.join(FORMATS)}"
     if isinstance(error, _pillow().DecompressionBombError):

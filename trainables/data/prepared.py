@@ -74,10 +74,8 @@ def open_prepared(folder: Path, tokenizer: Tokenizer) -> tuple[Vocabulary, dict[
 def _number_tokens(
     images: Sequence[Image], words: dict[str, int], tokenizer: Tokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return all tokens as numbers in the order of their first use (added to ``words``), and each caption's length.
-
-    Eight million tokens of COCO take 32 MB as numbers, and hundreds of MB as lists of strings.
-    """
+    """Return all tokens as numbers in the order of their first use (added to ``words``), and each caption's length."""
+    # Eight million tokens of COCO take 32 MB as numbers, and hundreds of MB as lists of strings.
     numbers, lengths = array("i"), array("q")
     for image in images:
         for caption in image.captions:
@@ -88,7 +86,6 @@ def _number_tokens(
 
 
 def _write_split(folder: Path, images: Sequence[Image], ids: np.ndarray, lengths: np.ndarray) -> None:
-    """Write one split's arrays; each caption gets its start and end here."""
     np.save(folder / "tokens.npy", _wrap(ids, lengths))
     np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths + 2)]))
     counts = np.array([len(image.captions) for image in images], dtype=np.int64)

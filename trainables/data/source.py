@@ -12,8 +12,7 @@ from typing import Protocol
 
 from trainables.config import TEXT
 from trainables.data.corpus import SPLITS, Corpus, cut_captions
-from trainables.data.formats import clip_retrieval, coco, flickr, karpathy, precomputed
-from trainables.data.more_formats import clips, labels, msrvtt
+from trainables.data.formats import clip_retrieval, clips, coco, flickr, karpathy, labels, msrvtt, precomputed
 from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import Blaming, DataError
 from trainables.plugins.in_use import offered, owner_of, run_offer, use_installed
@@ -100,7 +99,6 @@ class Source:
         return dict.fromkeys(SPLITS, path)
 
     def _own_features(self) -> Mapping[str, Mapping[str, Path]]:
-        """Return the feature files that belong to the form of the dataset, by kind and split."""
         own = getattr(self.format, "own_features", None)
         with Blaming():
             return {} if own is None else own(self.files)
@@ -156,7 +154,6 @@ def formats() -> list[Format]:
 
 
 def _thing(form: str) -> Format:
-    """Return the form of data that a plug-in in use offers."""
     found = run_offer("formats", form)
     assert found is not None
     thing: Format = found[0].thing
@@ -175,7 +172,6 @@ def _find(reader: Format, folder: Path) -> list[Path]:
 
 
 def _unknown(name: str, data_root: Path) -> str:
-    """Return a message with the existing datasets, the most similar name, and how to generate ``scenes``."""
     there = dataset_names(data_root)
     sentences = [f"no dataset {name!r} in the data root {data_root}"]
     if not data_root.is_dir():

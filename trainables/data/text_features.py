@@ -31,7 +31,7 @@ from trainables.data.text_files import read_json
 from trainables.data.tokenizers import ENGLISH, Tokenizer
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
-from trainables.files import parse_state, write_whole
+from trainables.files import parse_state
 
 NAME = "tfidf-svd"
 """Name of this extractor for ``data extract --text``."""
@@ -83,10 +83,6 @@ class TfidfSvd:
             about["tokenizer"] = json.dumps([self.tokenizer.name, self.tokenizer.content])
         return save(tensors, metadata=about)
 
-    def write(self, path: Path) -> None:
-        """Write the extractor; the file appears whole or not at all."""
-        write_whole(path, self.to_bytes())
-
 
 def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: Tokenizer = ENGLISH) -> TfidfSvd:
     """Fit an extractor.
@@ -126,7 +122,7 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int, tokenizer: To
 
 
 def read_extractor(path: Path) -> TfidfSvd:
-    """Read what ``TfidfSvd.write`` wrote; nothing in it can run code.
+    """Read a file of ``TfidfSvd.to_bytes``; nothing in it can run code.
 
     Raises:
         DataError: If the file is damaged or something else.

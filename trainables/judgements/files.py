@@ -36,7 +36,7 @@ from trainables.data.pictures import link_problem
 from trainables.data.source import Source, find_source
 from trainables.data.text_files import read_json, read_lines, whole_number
 from trainables.errors import DataError
-from trainables.judgements import Integers, JudgedQueries, Judgements, Pairs
+from trainables.judgements import JudgedQueries, Judgements, Pairs
 
 COCO_NAMES = ("cxc", "eccv")
 """Sources of judgements: how the names of their files begin."""
@@ -45,22 +45,10 @@ COCO_ENDINGS = ("_image_to_caption.json", "_caption_to_image.json")
 COCO_RULE = "as the files name them"
 
 
-def _coco_files(name: str) -> tuple[str, ...]:
-    """Return the names of the two files of a set of judgements."""
-    return tuple(f"{name}{ending}" for ending in COCO_ENDINGS)
-
-
 def _read_coco(
     name: str, files: Sequence[Path], split: Split, images: Sequence[Image], digest: str
 ) -> Judgements | None:
-    """Return the judgements of a split; ``None`` where no judged pair is of the split.
-
-    The images of the split are the first of ``images``, which have the ids of their captions. ``digest`` is that of
-    files and queries.
-
-    Raises:
-        DataError: If a file is no such file, or the captions have no ids.
-    """
+    """Return the judgements of a split; the images of the split are the first of ``images``."""
     images = images[: len(split.image_rows)]
     if any(len(image.caption_ids) != len(image.captions) for image in images):
         raise DataError(f"{files[0]}: names captions by their ids, but the captions of the dataset beside it have none")
@@ -73,13 +61,14 @@ def _read_coco(
     if not i2t.size or not t2i.size:
         return None
     everything = np.stack([split.image_of_caption, np.arange(len(ids))])
+    asking, asked = np.unique(i2t[0]), np.unique(t2i[0])
     return Judgements(
         name=name,
         split=split.name,
         digest=digest,
         files=tuple(file.name for file in files),
-        i2t=_coco_direction(i2t, everything, np.arange(len(images)), len(ids)),
-        t2i=_coco_direction(t2i, everything[::-1], split.image_of_caption, len(images)),
+        i2t=_direction(asking, asking, np.arange(len(ids)), i2t, everything, None),
+        t2i=_direction(asked, split.image_of_caption[asked], np.arange(len(images)), t2i, everything[::-1], None),
         outside=lost + lost_too,
         refused=0,
         rule=COCO_RULE,
@@ -87,7 +76,6 @@ def _read_coco(
 
 
 def _read_lists(file: Path) -> dict[str, list[str]]:
-    """Return the ids that a file names for each id."""
     content = read_json(file)
     for key, value in content.items():
         if not isinstance(value, list) or not all(isinstance(one, int | str) for one in value):
@@ -105,32 +93,27 @@ def _coco_pairs(
     return np.array(found, dtype=np.int64).reshape(-1, 2).T, lost
 
 
-def _coco_direction(positives: np.ndarray, everything: np.ndarray, owners: np.ndarray, gallery: int) -> JudgedQueries:
-    """Return a direction whose queries are those with a judged pair.
-
-    ``positives``, pairs of indices in the split, shape (2, P), are in their order; ``everything`` are all annotated
-    pairs, query first. ``owners`` are the images of all possible queries, and ``gallery`` is the number of items that
-    are retrieved in.
-    """
-    queries = np.unique(positives[0])
-    annotated = everything[:, np.isin(everything[0], queries)]
-    annotated = annotated[:, np.lexsort((annotated[1], annotated[0]))]
-    placed = [
-        np.stack([np.searchsorted(queries, pairs[0]), pairs[1]]).astype(np.int32) for pairs in (positives, annotated)
-    ]
+def _direction(
+    queries: np.ndarray,
+    owners: np.ndarray,
+    gallery: np.ndarray,
+    positives: np.ndarray,
+    annotated: np.ndarray,
+    judged: np.ndarray | None,
+) -> JudgedQueries:
+    """Return a direction from ascending queries and gallery, and pairs of indices in the split, query first."""
     return JudgedQueries(
-        queries.astype(np.int32),
-        owners[queries].astype(np.int32),
-        np.arange(gallery, dtype=np.int32),
-        positives=placed[0],
-        annotated=placed[1],
-        judged=None,
+        queries=queries.astype(np.int32),
+        owners=owners.astype(np.int32),
+        gallery=gallery.astype(np.int32),
+        positives=_places(positives, queries, gallery),
+        annotated=_places(annotated, queries, gallery),
+        judged=None if judged is None else _places(judged, queries, gallery),
     )
 
 
 FLICKR8K = "flickr8k"
 EXPERTS, CROWD = "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt"
-FLICKR8K_FILES = (EXPERTS, CROWD)
 FLICKR8K_RULE = "an expert's median score of at least 3 of 4, or, where no expert looked, more yes than no of the crowd"
 
 Named = tuple[str, str]
@@ -138,13 +121,6 @@ Named = tuple[str, str]
 
 
 def _read_flickr8k(files: Sequence[Path], split: Split, digest: str) -> Judgements | None:
-    """Return the judgements of a split; ``None`` where no judged pair is of the split.
-
-    ``digest`` is that of files and queries.
-
-    Raises:
-        DataError: With every line that is none.
-    """
     fits = _read_flickr8k_pairs(files)
     image_of = {name: place for place, name in enumerate(split.filenames) if name}
     first = np.searchsorted(split.image_of_caption, np.arange(len(split.image_rows) + 1))
@@ -175,15 +151,13 @@ def _read_flickr8k(files: Sequence[Path], split: Split, digest: str) -> Judgemen
 def _flickr8k_caption(name: str, image_of: Mapping[str, int], first: np.ndarray) -> int | None:
     """Return the index of the caption that a file calls ``FILE.jpg#2``; ``None`` where the split has none such."""
     filename, _, number = name.rpartition("#")
-    if filename not in image_of:
+    if (image := image_of.get(filename)) is None:
         return None
-    image = image_of[filename]
     caption = int(first[image]) + int(number)
     return caption if caption < first[image + 1] else None
 
 
 def _read_flickr8k_pairs(files: Sequence[Path]) -> dict[Named, bool]:
-    """Return whether each judged pair fits."""
     problems: list[str] = []
     votes = {file.name: _read_votes(file, problems) for file in files}
     if problems:
@@ -233,20 +207,14 @@ def _flickr8k_directions(
     asked = np.unique(captions)
     owners = image_of_caption[asked]
     annotated = np.stack([owners, asked])
-    positives = _distinct(np.concatenate([np.stack([images, captions])[:, fit], annotated], axis=1))
-    judged = _distinct(np.concatenate([np.stack([images, captions]), annotated], axis=1))
-    shown = np.unique(np.concatenate([images, owners]))
-    sides = (np.unique(owners), asked), (asked, shown)
-    (of_images, of_captions) = (
-        [_places(pairs if way == 0 else pairs[::-1], *sides[way]) for pairs in (positives, annotated, judged)]
-        for way in (0, 1)
+    pairs = np.stack([images, captions])
+    positives = np.unique(np.concatenate([pairs[:, fit], annotated], axis=1), axis=1)
+    judged = np.unique(np.concatenate([pairs, annotated], axis=1), axis=1)
+    asking, shown = np.unique(owners), np.unique(np.concatenate([images, owners]))
+    return (
+        _direction(asking, asking, asked, positives, annotated, judged),
+        _direction(asked, owners, shown, positives[::-1], annotated[::-1], judged[::-1]),
     )
-    i2t = JudgedQueries(_int32(sides[0][0]), _int32(sides[0][0]), _int32(sides[0][1]), *of_images)
-    return i2t, JudgedQueries(_int32(asked), _int32(owners), _int32(shown), *of_captions)
-
-
-def _distinct(pairs: np.ndarray) -> np.ndarray:
-    return np.unique(pairs, axis=1)
 
 
 def _places(pairs: np.ndarray, queries: np.ndarray, gallery: np.ndarray) -> Pairs:
@@ -254,11 +222,7 @@ def _places(pairs: np.ndarray, queries: np.ndarray, gallery: np.ndarray) -> Pair
     pairs = pairs[:, np.isin(pairs[0], queries) & np.isin(pairs[1], gallery)]
     rows, columns = np.searchsorted(queries, pairs[0]), np.searchsorted(gallery, pairs[1])
     order = np.lexsort((columns, rows))
-    return _int32(np.stack([rows, columns])[:, order])
-
-
-def _int32(values: np.ndarray) -> Integers:
-    return values.astype(np.int32)
+    return np.stack([rows, columns])[:, order].astype(np.int32)
 
 
 FOLDER = "judgements"
@@ -270,11 +234,12 @@ def find_judgement_files(source: Source) -> dict[str, list[Path]]:
     Raises:
         DataError: If a file is a link out of the data root, or one of two files that belong together is missing.
     """
-    wanted = {FLICKR8K: FLICKR8K_FILES, **{name: _coco_files(name) for name in COCO_NAMES}}
+    wanted = {FLICKR8K: (EXPERTS, CROWD)}
+    wanted |= {name: (f"{name}{COCO_ENDINGS[0]}", f"{name}{COCO_ENDINGS[1]}") for name in COCO_NAMES}
     found = {name: [path for file in files if (path := _find(source, file))] for name, files in wanted.items()}
     for name in COCO_NAMES:
         if len(found[name]) == 1:
-            missing = next(file for file in _coco_files(name) if file != found[name][0].name)
+            missing = next(file for file in wanted[name] if file != found[name][0].name)
             raise DataError(f"{found[name][0]}: needs {missing} beside it; fetch both files, or move this one away")
     return {name: files for name, files in found.items() if files}
 
@@ -297,9 +262,9 @@ def load_judgements(
     found: dict[str, list[Judgements]] = {}
     for split in splits.values():
         for judges, of_set in files.items():
-            read = _read(judges, of_set, split, corpus)
-            found.setdefault(split.name, []).extend([read] if read else [])
-    return {split: each for split, each in found.items() if each}
+            if read := _read(judges, of_set, split, corpus):
+                found.setdefault(split.name, []).append(read)
+    return found
 
 
 def _find(source: Source, name: str) -> Path | None:

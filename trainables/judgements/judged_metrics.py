@@ -131,19 +131,14 @@ def judged_metrics(ranks: JudgedRanks) -> dict[str, float]:
     if ranks.i2t.known.size:
         names += [*(f"{name}{CONDENSED}" for name in (*RECALLS, *PRECISIONS)), KNOWN]
     each = {f"{way}_{name}": float(query_values(getattr(ranks, way), name).mean()) for way in WAYS for name in names}
-    both = {name: weights for name in combined_names(ranks) if (weights := parts_of(name))}
-    return each | {name: sum(weight * each[part] for part, weight in parts.items()) for name, parts in both.items()}
+    both = [f"rsum{ANNOTATED}", "rsum", *PRECISIONS]
+    both += [f"{name}{CONDENSED}" for name in ("rsum", *PRECISIONS) if ranks.i2t.known.size]
+    return each | {name: sum(weight * each[part] for part, weight in parts_of(name).items()) for name in both}
 
 
 def named_metrics(judged: Iterable[JudgedRanks]) -> dict[str, float]:
     """Return the metrics of several sources of judgements under names of their own: ``judged_flickr8k/i2t_r1`` ..."""
     return {f"judged_{ranks.name}/{name}": value for ranks in judged for name, value in judged_metrics(ranks).items()}
-
-
-def combined_names(ranks: JudgedRanks) -> list[str]:
-    """Return the metrics that are of both directions."""
-    names = [f"rsum{ANNOTATED}", "rsum", *PRECISIONS]
-    return names + [f"{name}{CONDENSED}" for name in ("rsum", *PRECISIONS) if ranks.i2t.known.size]
 
 
 def parts_of(metric: str) -> dict[str, float]:

@@ -75,25 +75,8 @@ def offers_of(plugin: Plugin) -> dict[tuple[str, str], Offer]:
     return offers
 
 
-def describe_offers(plugin: Plugin) -> dict[str, dict[str, dict[str, Any]]]:
-    """Import a plug-in, and return its offers as plain values, by kind and name.
-
-    Raises:
-        PluginError: See ``offers_of``.
-        ConfigError: If a function or class does not fit its decorator.
-    """
-    described: dict[str, dict[str, dict[str, Any]]] = {}
-    for (kind, name), offer in offers_of(plugin).items():
-        described.setdefault(kind, {})[name] = offer.describe(_place_of(plugin, offer.thing))
-    return described
-
-
 def _path_of(plugin: Plugin) -> Path:
-    """Return the path of the plug-in's file, or of its package's first module; the text is written where it is not yet.
-
-    Raises:
-        ConfigError: If the folder cannot be written.
-    """
+    """Return the path of the plug-in's file, or of its package's first module, which is written where it is not yet."""
     folder = cache_folder() / "plugins" / plugin.digest
     for name, text in plugin.files.items():
         file = folder / name
@@ -143,7 +126,6 @@ def _run(plugin: Plugin, load: Callable[..., ModuleType], *arguments: Any) -> Mo
 
 
 def _resolve(plugin: Plugin, target: str) -> Any:
-    """Return the object that an entry point ``MODULE:ATTRIBUTE`` names."""
     name, _, attribute = target.partition(":")
     thing: Any = _run(plugin, import_module, name)
     for part in attribute.split("."):
@@ -173,20 +155,16 @@ Entry = TypeVar("Entry")
 class NameTable(Mapping[str, Entry], Generic[Entry]):
     """What each name of a kind means: our entries, then one for each offer of the plug-ins in use.
 
-    The entry of an offer is made when it is first read, once for each version of a plug-in.
+    The entry of an offer is made when it is first read, once for each version of a plug-in. No code runs before.
     """
 
     def __init__(self, kind: str, ours: Mapping[str, Entry], make: Callable[[str, Mapping[str, Any]], Entry]) -> None:
-        """Make the table.
-
-        ``make`` returns the entry of an offer, given its name and its description, see ``offers.Offer.describe``.
-        """
+        """Make a table; ``make`` returns an entry from the name and the description of an offer."""
         self._kind, self._ours, self._make = kind, dict(ours), make
         self._made: dict[tuple[str, str], Entry] = {}
         _ours.setdefault(kind, set()).update(ours)
 
     def __getitem__(self, name: str) -> Entry:
-        """Return the entry of a name; the code of a plug-in runs where the entry is made of it."""
         if name in self._ours:
             return self._ours[name]
         plugin = owner_of(self._kind, name)
@@ -197,15 +175,12 @@ class NameTable(Mapping[str, Entry], Generic[Entry]):
         return self._made[plugin.digest, name]
 
     def __contains__(self, name: object) -> bool:
-        """Whether the name is ours or a plug-in's; no code runs."""
         return name in self._ours or name in offered(self._kind)
 
     def __iter__(self) -> Iterator[str]:
-        """Return the names, ours first."""
         return iter([*self._ours, *offered(self._kind)])
 
     def __len__(self) -> int:
-        """Return the number of names."""
         return len(self._ours) + len(offered(self._kind))
 
 
@@ -216,6 +191,7 @@ def find_plugin(source: str, folder: Path | None = None) -> Plugin:
 
     Raises:
         ConfigError: If there is no such file or distribution, or the plug-in cannot be used.
+        PluginError: See ``offers_of``.
     """
     path = next((path for path in ((folder or Path()) / source, Path(source)) if path.is_file()), None)
     if path is not None:
@@ -226,7 +202,10 @@ def find_plugin(source: str, folder: Path | None = None) -> Plugin:
         raise ConfigError(f"plug-in {source}: no such file, and no installed distribution of that name")
     if (known := _in_use.get(plugin.name)) is not None and known.digest == plugin.digest:
         return known
-    return replace(plugin, offers=describe_offers(plugin))
+    described: dict[str, dict[str, dict[str, Any]]] = {}
+    for (kind, name), offer in offers_of(plugin).items():
+        described.setdefault(kind, {})[name] = offer.describe(_place_of(plugin, offer.thing))
+    return replace(plugin, offers=described)
 
 
 def use(plugins: Iterable[Plugin]) -> None:
@@ -239,10 +218,13 @@ def use(plugins: Iterable[Plugin]) -> None:
         for kind, offers in plugin.offers.items():
             for name, about in offers.items():
                 owner = owner_of(kind, name)
+                whose = f"a {KINDS[kind]} of ours" if name in _ours.get(kind, ()) else ""
                 if owner is not None and owner.name != plugin.name:
-                    raise _clash(about["place"], name, f"offered by the plug-in {owner.name}")
-                if name in _ours.get(kind, ()):
-                    raise _clash(about["place"], name, f"a {KINDS[kind]} of ours")
+                    whose = f"offered by the plug-in {owner.name}"
+                if whose:
+                    raise ConfigError(
+                        f"{about['place']}: the name {name!r} is {whose}; choose another with name=... in the decorator"
+                    )
         _in_use[plugin.name] = plugin
 
 
@@ -305,7 +287,3 @@ def use_installed(kind: str) -> None:
         ConfigError: If a package cannot be used.
     """
     use(find_plugin(name) for name, offers in installed_plugins().items() if kind in offers)
-
-
-def _clash(place: str, name: str, whose: str) -> ConfigError:
-    return ConfigError(f"{place}: the name {name!r} is {whose}; choose another with name=... in the decorator")

@@ -73,9 +73,7 @@ class Offer:
 
     Attributes:
         kind: ``losses``, ``models``, ``formats`` or ``samplers``.
-        name: Name in experiments.
         thing: The function or class.
-        space: Search space of the parameters.
         options: Options of the kind: ``features`` of a model, ``vectorised`` of a loss, abilities of a sampler.
     """
 
@@ -93,7 +91,10 @@ class Offer:
         Raises:
             ConfigError: If the function or class does not fit its decorator; the message says what is missing.
         """
-        check_name(self.name, place)
+        if not NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"{place}: a name has small letters, digits and _, the first a letter, got {self.name[:60]!r}"
+            )
         if (features := self.options.get("features", FEATURES[0])) not in FEATURES:
             raise ConfigError(f"{place}: features must be {' or '.join(FEATURES)}, got {features!r}")
         defaults = parameters_of(self, place)
@@ -167,15 +168,8 @@ def sampler(
 def offer_of(thing: Any) -> Offer | None:
     """Return the offer that a decorator noted on an object, or ``None``."""
     # Attributes of the object itself: a subclass of a decorated class is not offered.
-    own = getattr(thing, "__dict__", {})
-    found = own.get(MARK)
+    found = getattr(thing, "__dict__", {}).get(MARK)
     return found if isinstance(found, Offer) else None
-
-
-def check_name(name: str, place: str) -> None:
-    """Refuse a name that experiments cannot call (``ConfigError``)."""
-    if not NAME.fullmatch(name):
-        raise ConfigError(f"{place}: a name has small letters, digits and _, the first a letter, got {name[:60]!r}")
 
 
 def parameters_of(offer: Offer, place: str) -> dict[str, Any]:

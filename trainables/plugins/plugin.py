@@ -66,7 +66,6 @@ class Plugin:
         return f"{self.name}@{self.digest[:12]}"
 
     def __str__(self) -> str:
-        """Return name, version and digest, as messages show a plug-in."""
         version = f" {self.version}" if self.version else ""
         return f"{self.name}{version} (digest {self.digest[:12]})"
 

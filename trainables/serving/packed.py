@@ -8,7 +8,6 @@ can run code, but for the model of a plug-in: the text of the plug-ins that a tr
 """
 
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 
 from trainables.checkpoint import BEST, read_file
 from trainables.config import TrialConfig
@@ -169,22 +168,14 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def vocabulary_of(about: Mapping[str, Any]) -> Vocabulary:
-    """Return the vocabulary of a packed model, with the tokenizer of its training.
-
-    Raises:
-        KeyError: If the words are missing.
-    """
+    """Return the vocabulary of a packed model, with the tokenizer of its training; ``KeyError`` without words."""
     # Folders of older versions do not name a tokenizer; theirs is that of English.
     tokenizer = Tokenizer(*about["tokenizer"]) if "tokenizer" in about else ENGLISH
     return Vocabulary(tuple(about["vocabulary"]), tokenizer)
 
 
 def build_unloaded(config: TrialConfig, vocabulary: Vocabulary, about: Mapping[str, Any]) -> RetrievalModel:
-    """Return the model of a config as ``retriever.json`` tells its sizes, before its parameters are loaded.
-
-    Raises:
-        KeyError: If the sizes are missing.
-    """
+    """Return a model of the sizes in ``retriever.json``, without its parameters; ``KeyError`` if sizes are missing."""
     nothing, caption_size = Strings.pack([]), about.get("caption_size")
     empty = Split(
         name="train",
@@ -221,9 +212,5 @@ def write_weights(checkpoint: Path, path: Path) -> None:
     }
     if LEARNED in payload:
         told[LEARNED] = json.dumps(payload[LEARNED])
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save_file({name: tensor.contiguous() for name, tensor in payload["model"].items()}, partial, metadata=told)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    tensors = {name: tensor.contiguous() for name, tensor in payload["model"].items()}
+    write_whole(path, save(tensors, metadata=told))

@@ -70,12 +70,9 @@ class Retriever:
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu", trust_plugins: bool = False) -> None:
-        """Load a packed model.
+        """Load a folder of ``packed.write_retriever``; for the device see ``trainables.seeding``.
 
-        Args:
-            folder: Folder of ``packed.write_retriever``.
-            device: See ``trainables.seeding``.
-            trust_plugins: Run the packed code of a plug-in's model; a warning names the plug-in.
+        With ``trust_plugins`` the packed code of a plug-in's model runs; a warning names the plug-in.
 
         Raises:
             CheckpointError: If the folder holds something else, is damaged, or would run code that is not trusted.
@@ -186,7 +183,6 @@ class Retriever:
         return unknown, bool(unknown) and len(unknown) == len(set(words))
 
     def _query_caption(self, caption: str) -> Gallery:
-        """Return a caption as a gallery of one."""
         tokens = torch.tensor([self._vocabulary.encode(caption)])
         lengths = torch.tensor([tokens.shape[1]])
         if self._config.reads_text_features:
@@ -201,7 +197,6 @@ class Retriever:
             return encoded
 
     def _query_image(self, image: str | Path | Sequence[float]) -> Gallery:
-        """Return an image as a gallery of one."""
         if not isinstance(image, str | Path):
             return self._encode_features(np.asarray(image, dtype=np.float32))
         name = self.recognised(image) or str(image)
@@ -235,7 +230,7 @@ class Retriever:
 
     def _encode_picture(self, path: Path) -> Gallery:
         if self._model.crop_size:
-            return self._encode(torch.from_numpy(pixels_of_picture(path, self._model.crop_size).copy())[None])
+            return self._encode(torch.from_numpy(center_crop(decode(path), self._model.crop_size).copy())[None])
         return self._encode_features(features_of_picture(path, self.about["origin"], self._config.features))
 
     def _encode(self, images: Tensor) -> Gallery:
@@ -282,7 +277,6 @@ class Served:
 
 
 def _rows(model_input: Any) -> list[Mapping[str, Any]]:
-    """Return the queries of a table."""
     if hasattr(model_input, "to_dict") and hasattr(model_input, "columns"):
         # MLflow drops columns that the signature does not name, and with the last column all rows.
         if not set(COLUMNS) & set(model_input.columns):
@@ -295,7 +289,6 @@ def _rows(model_input: Any) -> list[Mapping[str, Any]]:
 
 
 def _others(names: Iterable[Any]) -> str:
-    """Return a text about the unknown columns of a query."""
     others = ", ".join(sorted(str(name) for name in names if name not in COLUMNS))
     return f", got {others}" if others else ""
 
@@ -309,15 +302,6 @@ def _load_pyfunc(path: str) -> Served:
 def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:
     found = scores.topk(min(max(top, 1), len(scores)))
     return [(int(index), float(score)) for score, index in zip(found.values, found.indices, strict=True)]
-
-
-def pixels_of_picture(path: Path, size: int) -> np.ndarray:
-    """Return the centre of a picture, shape (size, size, 3), uint8.
-
-    Raises:
-        DataError: If the file is no picture.
-    """
-    return center_crop(decode(path), size)
 
 
 def missing_origin(origin: Mapping[str, Any] | None) -> str | None:
@@ -349,6 +333,6 @@ def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str)
     backbone = build_backbone(name, weights, seed=int(origin.get("seed", 0)))
     if weights_digest(backbone) != origin.get("weights_digest"):
         raise DataError(f"{path}: {name} with weights {weights} is not what it was when the features were made")
-    crop = pixels_of_picture(path, backbone.image_size).copy()
+    crop = center_crop(decode(path), backbone.image_size).copy()
     encode = make_encoder(backbone, (kind,), torch.device("cpu"))
     return encode(crop[None])[kind][0].astype(np.float32)

@@ -71,50 +71,37 @@ def test_what_shares_a_gpu_fits_on_it(footprints: list[tuple[int, int]]) -> None
 
 
 @pytest.mark.parametrize(
-    ("resources", "gpus", "available", "message"),
+    ("resources", "gpus", "available", "fuse", "limit"),
     [
-        ({"cpus": 1}, 0.25, {"CPU": 8, "GPU": 2}, None),
-        ({"cpus": 1}, 0.0, {"CPU": 2}, None),
-        ({"cpus": 4, "max_concurrent": 2}, 0.25, {"CPU": 8, "GPU": 2}, None),
-        (
-            {"cpus": 4},
-            0.25,
-            {"CPU": 10, "GPU": 2},
-            "the GPUs would take 8 trials at a time, but 10 CPUs let 2 run at resources.cpus=4; "
-            "lower it, e.g. --set resources.cpus=1.25",
-        ),
+        ({"cpus": 1}, 0.25, {"CPU": 8, "GPU": 2}, 1, None),
+        ({"cpus": 1}, 0.0, {"CPU": 2}, 1, None),
+        ({"cpus": 4, "max_concurrent": 2}, 0.25, {"CPU": 8, "GPU": 2}, 1, None),
+        ({"cpus": 4}, 0.25, {"CPU": 10, "GPU": 2}, 1, (8, 2, 1.25)),
+        ({"cpus": 4, "max_concurrent": 4}, 1.0, {"CPU": 4.0, "GPU": 2.0}, 16, None),
+        ({"cpus": 4}, 1.0, {"CPU": 8.0, "GPU": 2.0}, 16, None),
+        ({"cpus": 4}, 1.0, {"CPU": 6.0, "GPU": 2.0}, 16, (32, 16, 3)),
+        ({"cpus": 4, "max_concurrent": 17}, 1.0, {"CPU": 6.0, "GPU": 2.0}, 16, (17, 16, 3)),
     ],
-    ids=["enough", "no GPU", "fewer asked for", "too few CPUs"],
+    ids=[
+        *("enough", "no GPU", "fewer asked for", "too few CPUs", "fused, fewer asked for", "fused, enough"),
+        *("fused, too few CPUs", "fused, too few CPUs for those asked for"),
+    ],
 )
 def test_cpus_that_limit_gpus_are_named(
-    resources: dict[str, float], gpus: float, available: dict[str, float], message: str | None
+    resources: dict[str, float],
+    gpus: float,
+    available: dict[str, float],
+    fuse: int,
+    limit: tuple[int, int, float] | None,
 ) -> None:
-    assert describe_limit(Resources.model_validate(resources), gpus, available) == message
-
-
-@pytest.mark.parametrize(
-    ("resources", "cpus", "message"),
-    [
-        ({"cpus": 4, "max_concurrent": 4}, 4, None),
-        ({"cpus": 4}, 8, None),
-        (
-            {"cpus": 4},
-            6,
-            "the GPUs would take 32 trials at a time, but 6 CPUs let 16 run at resources.cpus=4; "
-            "lower it, e.g. --set resources.cpus=3",
-        ),
-        (
-            {"cpus": 4, "max_concurrent": 17},
-            6,
-            "the GPUs would take 17 trials at a time, but 6 CPUs let 16 run at resources.cpus=4; "
-            "lower it, e.g. --set resources.cpus=3",
-        ),
-    ],
-    ids=["fewer asked for", "enough", "too few CPUs", "too few CPUs for those asked for"],
-)
-def test_fused_trials_share_the_cpus_of_one(resources: dict[str, float], cpus: int, message: str | None) -> None:
-    available = {"CPU": float(cpus), "GPU": 2.0}
-    assert describe_limit(Resources.model_validate(resources), 1.0, available, fuse=16) == message
+    message = None
+    if limit is not None:
+        wanted, running, enough = limit
+        message = (
+            f"the GPUs would take {wanted} trials at a time, but {available['CPU']:g} CPUs let {running} run at "
+            f"resources.cpus=4; lower it, e.g. --set resources.cpus={enough:g}"
+        )
+    assert describe_limit(Resources.model_validate(resources), gpus, available, fuse) == message
 
 
 @pytest.mark.parametrize(

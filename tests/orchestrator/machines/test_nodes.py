@@ -27,34 +27,21 @@ def test_a_trial_that_fits_one_machine_can_start(cpus: float, gpus: float, nodes
 
 
 @pytest.mark.parametrize(
-    ("cpus", "gpus", "nodes", "message"),
+    ("cpus", "gpus", "nodes", "key", "asked", "largest"),
     [
-        (
-            17,
-            0,
-            [BARE, BARE],
-            "resources.cpus: a trial asks for 17 CPUs of one machine, but the largest, bare, has 16 CPUs and 0 GPUs; "
-            "lower it with --set resources.cpus=...",
-        ),
-        (
-            10,
-            1,
-            [BARE, SMALL, LARGE],
-            "resources.cpus: a trial asks for 10 CPUs and 1 GPUs of one machine, but the largest, large, has 8 CPUs "
-            "and 4 GPUs; lower it with --set resources.cpus=...",
-        ),
-        (
-            1,
-            2,
-            [BARE, SMALL, SMALL],
-            "resources.gpus: a trial asks for 1 CPUs and 2 GPUs of one machine, but the largest, small, has 2 CPUs "
-            "and 1 GPUs; lower it with --set resources.gpus=...",
-        ),
+        (17, 0, [BARE, BARE], "cpus", "17 CPUs", BARE),
+        (10, 1, [BARE, SMALL, LARGE], "cpus", "10 CPUs and 1 GPUs", LARGE),
+        (1, 2, [BARE, SMALL, SMALL], "gpus", "1 CPUs and 2 GPUs", SMALL),
     ],
     ids=["CPUs of two machines", "CPUs and GPUs of two machines", "GPUs of two machines"],
 )
-def test_a_trial_that_fits_no_machine_is_refused(cpus: float, gpus: float, nodes: list[Node], message: str) -> None:
+def test_a_trial_that_fits_no_machine_is_refused(
+    cpus: float, gpus: float, nodes: list[Node], key: str, asked: str, largest: Node
+) -> None:
     with pytest.raises(ConfigError) as caught:
         check_fits(cpus, gpus, nodes)
-    assert str(caught.value) == message
+    assert str(caught.value) == (
+        f"resources.{key}: a trial asks for {asked} of one machine, but the largest, {largest.name}, has "
+        f"{largest.cpus} CPUs and {largest.gpus} GPUs; lower it with --set resources.{key}=..."
+    )
     assert caught.value.exit_code == 2

@@ -112,19 +112,8 @@ def test_an_address_survives_being_written_down(endpoint: str) -> None:
     assert ObjectStore.parse(f"{given.address}&region=eu-west-1", {}).region == "eu-west-1"
 
 
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
-        ("gs://bucket", "must be s3://bucket/prefix"),
-        ("s3://", "must be s3://bucket/prefix"),
-        ("s3://key:secret@bucket", "credentials do not belong into an address"),
-        ("s3://bucket?verify=no", "unknown verify; known are endpoint_override, region, scheme"),
-    ],
-)
-def test_other_addresses_are_refused(address: str, message: str) -> None:
-    with pytest.raises(StorageError, match=message) as caught:
-        ObjectStore.parse(address, {})
-    assert "secret" not in str(caught.value).replace("AWS_SECRET_ACCESS_KEY", "")
+PLACE = "must be s3://bucket/prefix"
+CREDENTIALS_IN_IT = "credentials do not belong into an address"
 
 
 @pytest.mark.proof
@@ -368,23 +357,31 @@ def test_an_actor_has_a_scratch_directory_of_its_own(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("address", "environment"),
+    ("address", "message"),
     [
-        pytest.param("s3://key:CANARY@bucket", {}, id="user and password"),
-        pytest.param("s3://CANARY@bucket", {}, id="user"),
-        pytest.param("https://key:CANARY@host/bucket", {}, id="another scheme"),
-        pytest.param("s3://bucket?endpoint_override=http://key:CANARY@host:9000", {}, id="endpoint"),
-        pytest.param("s3://bucket?endpoint_override=http%3A%2F%2Fkey%3ACANARY%40host", {}, id="encoded endpoint"),
-        pytest.param("s3://bucket?endpoint_override=key:CANARY@host", {}, id="endpoint without a scheme"),
-        pytest.param("s3://bucket?endpoint_override=http://host/?x=CANARY", {}, id="parameter of the endpoint"),
-        pytest.param("s3://bucket?word=CANARY", {}, id="unknown parameter"),
-        pytest.param("s3://key:CANARY\u2100@bucket", {}, id="a letter that stands for several"),
-        pytest.param("s3://bucket", {"AWS_ENDPOINT_URL": "http://key:CANARY@host"}, id="environment"),
+        ("gs://bucket", PLACE),
+        ("s3://", PLACE),
+        ("s3://key:CANARY@bucket", CREDENTIALS_IN_IT),
+        ("s3://CANARY@bucket", CREDENTIALS_IN_IT),
+        ("https://key:CANARY@host/bucket", PLACE),
+        ("s3://bucket?endpoint_override=http://key:CANARY@host:9000", CREDENTIALS_IN_IT),
+        ("s3://bucket?endpoint_override=http%3A%2F%2Fkey%3ACANARY%40host", CREDENTIALS_IN_IT),
+        ("s3://bucket?endpoint_override=key:CANARY@host", CREDENTIALS_IN_IT),
+        ("s3://bucket?endpoint_override=http://host/?x=CANARY", CREDENTIALS_IN_IT),
+        ("s3://bucket?word=CANARY", "unknown word; known are endpoint_override, region, scheme"),
+        ("s3://key:CANARY\u2100@bucket", PLACE),
     ],
 )
-def test_credentials_in_an_address_are_refused_unseen(address: str, environment: dict[str, str]) -> None:
-    with pytest.raises(StorageError) as refusal:
-        ObjectStore.parse(address, environment)
+def test_other_addresses_are_refused_and_their_credentials_not_shown(address: str, message: str) -> None:
+    for environment in ({}, {"AWS_ENDPOINT_URL": "http://key:CANARY@host"}):
+        with pytest.raises(StorageError, match=message) as refusal:
+            ObjectStore.parse(address, environment)
+        assert "CANARY" not in str(refusal.value)
+
+
+def test_credentials_in_the_environment_are_not_shown() -> None:
+    with pytest.raises(StorageError, match=CREDENTIALS_IN_IT) as refusal:
+        ObjectStore.parse("s3://bucket", {"AWS_ENDPOINT_URL": "http://key:CANARY@host"})
     assert "CANARY" not in str(refusal.value)
 
 

@@ -59,13 +59,7 @@ FIELDS = (
 
 
 def damaged(content: bytes, suffix: str, random: Random) -> bytes:
-    """Return the content of a file with one to three damages.
-
-    Args:
-        content: Content of a file that is read without error.
-        suffix: Suffix of the file, which says what it holds.
-        random: Chooses the damages.
-    """
+    """Return the content of a good file with one to three damages; the suffix says what the file holds."""
     for _ in range(random.choice((1, 1, 2, 3))):
         change = random.choice((BY_SUFFIX[suffix], BY_SUFFIX[suffix], _bytes))
         try:
@@ -169,16 +163,15 @@ def _parquet(content: bytes, random: Random) -> bytes:
         table = table.slice(0, random.randrange(table.num_rows))
     else:
         table = pyarrow.concat_tables([table] * random.choice((2, 50)))
-    sink = io.BytesIO()
-    parquet.write_table(table, sink)
-    return sink.getvalue()
+    return _written(lambda sink: parquet.write_table(table, sink))
 
 
 def _npy(content: bytes, random: Random) -> bytes:
     """Write another header before the values, or other values."""
     array = np.load(io.BytesIO(content))
     if random.random() < 0.5:
-        return _saved(random.choice(_arrays(array)))
+        odd_array = random.choice(_arrays(array))
+        return _written(lambda sink: np.save(sink, odd_array))
     header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     odd = (*VALUES[:8], "<f2", "<c8", "|O", "<M8", [("a", "<f4")], (2,), (), (-1, 4), (10**12, 2), (1.5,), ("a",))
     header[random.choice(["descr", "fortran_order", "shape", "other"])] = random.choice(odd)
@@ -210,9 +203,10 @@ def _arrays(array: np.ndarray) -> list[np.ndarray]:
     ]
 
 
-def _saved(array: np.ndarray) -> bytes:
+def _written(write: Callable[[io.BytesIO], Any]) -> bytes:
+    """Return what is written to a file."""
     sink = io.BytesIO()
-    np.save(sink, array)
+    write(sink)
     return sink.getvalue()
 
 
@@ -225,9 +219,7 @@ def _npz(content: bytes, random: Random) -> bytes:
         entries[name] = random.choice(_arrays(entries[name].astype(np.float32, casting="unsafe")))
     else:
         entries[random.choice(("image_ids", "other"))] = entries.pop(name)
-    sink = io.BytesIO()
-    np.savez_compressed(sink, **entries)
-    return sink.getvalue()
+    return _written(lambda sink: np.savez_compressed(sink, **entries))
 
 
 def _safetensors(content: bytes, random: Random) -> bytes:
@@ -285,9 +277,8 @@ def _pt(content: bytes, random: Random) -> bytes:
         entries[random.choice(("image_ids", "other"))] = entries.pop(name)
     else:
         entries = random.choice([list(entries.values()), None, entries[name], "text", {1: entries[name]}])
-    sink = io.BytesIO()
-    torch.save(entries, sink, _use_new_zipfile_serialization=random.random() < 0.7)
-    return sink.getvalue()
+    new = random.random() < 0.7
+    return _written(lambda sink: torch.save(entries, sink, _use_new_zipfile_serialization=new))
 
 
 BY_SUFFIX: dict[str, Callable[[bytes, Random], bytes]] = {

@@ -3,15 +3,12 @@
 import json
 import os
 import pickle
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.data.dataset import load_dataset
@@ -167,6 +164,7 @@ FEATURES = {
 LINKS = {
     "captions": (link_out("dataset_tiny.json"), "dataset_tiny.json: is a link that leaves the data root"),
     "features": (link_out("features_global.npy"), "features_global.npy: is a link that leaves the data root"),
+    "views": (link_out("augmented_global.npy"), "augmented_global.npy: is a link that leaves the data root"),
     "image": (link_out("images/picture2.jpg"), "images[2]: "),
     "folder": (link_folder_out, "tiny/images: is a link that leaves the data root"),
 }
@@ -184,13 +182,9 @@ def test_bad_dataset(karpathy_folder: KarpathyFolder, tmp_path: Path, mutate: Mu
     assert message in str(caught.value)
     assert str(karpathy_folder.folder) in str(caught.value)
     assert not list((tmp_path / "c").glob("tiny-*"))
-
-
-@rows({key: row for key, row in (KARPATHY | FEATURES | LINKS).items() if key != "regions"})
-def test_describe_names_the_same(karpathy_folder: KarpathyFolder, mutate: Mutation, message: str) -> None:
-    mutate(karpathy_folder)
-    problems = describe("tiny", karpathy_folder.root).problems
-    assert any(message in problem for problem in problems)
+    # Only who loads a dataset says that the features are to be global ones.
+    if mutate is not FEATURES["regions"][0]:
+        assert any(message in problem for problem in describe("tiny", karpathy_folder.root).problems)
 
 
 def test_every_problem_is_found_and_a_repeated_one_shown_once(karpathy_folder: KarpathyFolder) -> None:
@@ -230,58 +224,51 @@ def change_coco(name: str, change: Callable[[dict[str, Any]], Any]) -> Callable[
 
 
 VAL = "annotations/captions_val2014.json"
+
+
+def in_val(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    return change_coco(VAL, change)
+
+
+def in_split(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    return change_coco("dataset_coco.json", lambda content: change(content["images"]))
+
+
 COCO = {
     "stray-caption": (
-        change_coco(VAL, lambda c: c["annotations"].append({"id": 9, "image_id": 999, "caption": "a"})),
+        in_val(lambda c: c["annotations"].append({"id": 9, "image_id": 999, "caption": "a"})),
         "captions_val2014.json: annotation 9: caption without image: there is no image 999",
     ),
     "empty": (
-        change_coco(VAL, lambda c: c["annotations"][2].update(caption="")),
+        in_val(lambda c: c["annotations"][2].update(caption="")),
         "captions_val2014.json: annotations[2]: annotation 2020 of image 202: empty caption",
     ),
-    "same-id": (
-        change_coco(VAL, lambda c: c["images"].append({"id": 101, "file_name": "z.jpg"})),
-        "captions_val2014.json: image 101: two images of one id: it is that of",
-    ),
-    "same-id-in-file": (
-        change_coco(VAL, lambda c: c["images"].append({"id": 201, "file_name": "z.jpg"})),
-        "captions_val2014.json: image 201: two images of one id: it is that of",
-    ),
-    "id-no-number": (
-        change_coco(VAL, lambda c: c["images"].append({"id": "x", "file_name": "z.jpg"})),
-        "captions_val2014.json: images[4]: another schema: must be an object with a whole number 'id'",
-    ),
+    "same-id": (in_val(lambda c: c["images"].append({"id": 101, "file_name": "z"})), "image 101: two images of one id"),
+    "same-id-here": (in_val(lambda c: c["images"].append({"id": 201, "file_name": "z"})), "201: two images of one id"),
+    "id-no-number": (in_val(lambda c: c["images"].append({"id": "x"})), "images[4]: another schema: must be an object"),
     "no-image-id": (
-        change_coco(VAL, lambda c: c["annotations"].append({"id": 7})),
-        "captions_val2014.json: annotations[12]: another schema: must be an object with whole numbers",
+        in_val(lambda c: c["annotations"].append({"id": 7})),
+        "annotations[12]: another schema: must be an",
     ),
-    "leaves": (
-        change_coco(VAL, lambda c: c["images"][1].update(file_name="../x.jpg")),
-        "captions_val2014.json: images[1]: file name '../x.jpg' leaves the data root",
-    ),
-    "instances": (
-        change_coco(VAL, lambda c: c.pop("annotations")),
-        "captions_val2014.json: another schema: a COCO captions file has a list 'annotations'",
-    ),
+    "leaves": (in_val(lambda c: c["images"][1].update(file_name="../x.jpg")), "images[1]: file name '../x.jpg' leaves"),
+    "instances": (in_val(lambda c: c.pop("annotations")), "a COCO captions file has a list 'annotations'"),
 }
 COCO_SPLIT = {
-    "id-no-number": (
-        change_coco("dataset_coco.json", lambda c: c["images"][3].update(cocoid=[])),
-        "dataset_coco.json: images[3]: '107.jpg' is in no annotation file",
-    ),
-    "unknown-image": (
-        change_coco("dataset_coco.json", lambda c: c["images"][3].update(cocoid=55)),
-        "dataset_coco.json: images[3]: '107.jpg' is in no annotation file",
-    ),
+    "id-no-number": (in_split(lambda images: images[3].update(cocoid=[])), "'107.jpg' is in no annotation file"),
+    "unknown-image": (in_split(lambda images: images[3].update(cocoid=55)), "'107.jpg' is in no annotation file"),
     "two-splits": (
-        change_coco("dataset_coco.json", lambda c: c["images"].append({**c["images"][0], "split": "test"})),
+        in_split(lambda images: images.append({**images[0], "split": "test"})),
         "dataset_coco.json: images[12]: the same image in two splits, 'val' and 'test': id '200' is that of",
     ),
-    "bad-split": (
-        change_coco("dataset_coco.json", lambda c: c["images"][0].update(split="x")),
-        "dataset_coco.json: images[0]: 'split' must be one of",
-    ),
+    "bad-split": (in_split(lambda images: images[0].update(split="x")), "json: images[0]: 'split' must be one of"),
 }
+
+
+def problems_of(folder: Path) -> str:
+    """Return what is said of a dataset that is refused."""
+    with pytest.raises(DataError) as caught:
+        load_dataset(folder.name, folder.parent)
+    return "\n".join(caught.value.problems)
 
 
 @pytest.mark.parametrize("split", [True, False], ids=["karpathy-split", "own-split"])
@@ -289,9 +276,7 @@ COCO_SPLIT = {
 def test_bad_coco(make_coco_folder: Callable[..., Path], split: bool, mutate: Any, message: str) -> None:
     folder = make_coco_folder(split=split)
     mutate(folder)
-    with pytest.raises(DataError) as caught:
-        load_dataset("coco", folder.parent)
-    assert message in "\n".join(caught.value.problems)
+    assert message in problems_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -302,17 +287,13 @@ def test_bad_coco(make_coco_folder: Callable[..., Path], split: bool, mutate: An
 def test_coco_image_without_captions(make_coco_folder: Callable[..., Path], split: bool, place: str) -> None:
     folder = make_coco_folder(split=split)
     change_coco(VAL, lambda c: c.update(annotations=[a for a in c["annotations"] if a["image_id"] != 203]))(folder)
-    with pytest.raises(DataError, match=re.escape(f"{place}: image without captions")):
-        load_dataset("coco", folder.parent)
+    assert f"{place}: image without captions" in problems_of(folder)
 
 
 @rows(COCO_SPLIT)
-def test_bad_coco_split(make_coco_folder: Callable[..., Path], mutate: Any, message: str) -> None:
-    folder = make_coco_folder()
-    mutate(folder)
-    with pytest.raises(DataError) as caught:
-        load_dataset("coco", folder.parent)
-    assert message in "\n".join(caught.value.problems)
+def test_bad_coco_split(coco_folder: Path, mutate: Any, message: str) -> None:
+    mutate(coco_folder)
+    assert message in problems_of(coco_folder)
 
 
 def test_coco_reader_prints_nothing(make_coco_folder: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
@@ -430,9 +411,7 @@ FLICKR = {
 @rows(FLICKR)
 def test_bad_flickr(flickr_folder: Path, mutate: Any, message: str) -> None:
     mutate(flickr_folder)
-    with pytest.raises(DataError) as caught:
-        load_dataset("Flickr8k", flickr_folder.parent)
-    assert message in "\n".join(caught.value.problems)
+    assert message in problems_of(flickr_folder)
 
 
 def save(name: str, array: np.ndarray) -> Callable[[Path], None]:
@@ -459,9 +438,7 @@ PRECOMPUTED = {
 def test_bad_precomputed(make_precomputed_folder: Callable[..., Path], mutate: Any, message: str) -> None:
     folder = make_precomputed_folder()
     mutate(folder)
-    with pytest.raises(DataError) as caught:
-        load_dataset("f8k_precomp", folder.parent)
-    assert message in "\n".join(caught.value.problems)
+    assert message in problems_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -495,55 +472,3 @@ def test_links_inside_the_data_root_are_fine(karpathy_folder: KarpathyFolder, tm
     (tmp_path / "data" / "linked").symlink_to(karpathy_folder.folder)
     assert load_dataset("tiny", karpathy_folder.root).digest
     assert load_dataset("linked", karpathy_folder.root).name == "tiny"
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 300) | st.floats() | st.sampled_from(["", "a", "train", "../b", "/c"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["raw", "id", "imgid"]), inner),
-    max_leaves=4,
-)
-
-
-def put(content: Any, path: list[int], value: Any) -> None:
-    """Replace what lies somewhere in a JSON document."""
-    for step in path[:-1]:
-        keys = list(content) if isinstance(content, dict) else range(len(content)) if isinstance(content, list) else []
-        inner = content[keys[step % len(keys)]] if keys else None
-        if not isinstance(inner, dict | list) or not inner:
-            break
-        content = inner
-    keys = list(content) if isinstance(content, dict) else list(range(len(content)))
-    content[keys[path[-1] % len(keys)]] = value
-
-
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-@given(st.lists(st.integers(0, 20), min_size=1, max_size=6), JSON)
-def test_any_change_of_the_json_is_read_or_named(karpathy_folder: KarpathyFolder, path: list[int], value: Any) -> None:
-    content = json.loads(karpathy_folder.file.read_text())
-    put(content, path, value)
-    other = karpathy_folder.root / "changed"
-    other.mkdir(exist_ok=True)
-    (other / "dataset_changed.json").write_text(json.dumps(content))
-    try:
-        load_dataset("changed", karpathy_folder.root, features=None)
-    except DataError as error:
-        assert str(other) in str(error)
-
-
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-@given(st.sampled_from([VAL, "dataset_coco.json"]), st.lists(st.integers(0, 20), min_size=1, max_size=4), JSON)
-def test_any_change_of_coco_is_read_or_named(coco_folder: Path, name: str, path: list[int], value: Any) -> None:
-    good = (coco_folder / name).read_text()
-    content = json.loads(good)
-    put(content, path, value)
-    (coco_folder / name).write_text(json.dumps(content))
-    try:
-        load_dataset("coco", coco_folder.parent, features=None)
-    except DataError as error:
-        assert str(coco_folder) in str(error)
-    finally:
-        (coco_folder / name).write_text(good)

@@ -176,7 +176,7 @@ def test_tfidf_weighs_terms_and_projects_them_as_the_formula_says(tmp_path: Path
     found = extractor.transform(CAPTIONS)
     # A singular vector may point the other way.
     np.testing.assert_allclose(found * np.sign(found[0] * expected[0]), expected, rtol=1e-4)
-    extractor.write(tmp_path / "extractor")
+    (tmp_path / "extractor").write_bytes(extractor.to_bytes())
     assert np.array_equal(
         read_extractor(tmp_path / "extractor").transform(["a cat runs"]), extractor.transform(["a cat runs"])
     )

@@ -188,19 +188,11 @@ def to_folder(path: Path) -> None:
     path.mkdir()
 
 
+METADATA = "val/metadata/metadata_0.parquet"
+SAFETENSORS = "features_text.safetensors"
 NAMED: dict[str, tuple[str, str, Callable[[Path], object], str]] = {
-    "labels, empty": (
-        "labels",
-        "labels.csv",
-        lambda p: p.write_text(""),
-        "line 1: must be filename,class,split, got ''",
-    ),
-    "labels, a lone carriage return": (
-        "labels",
-        "labels.csv",
-        replaced("0.jpg,", "0.jpg,a\rb"),
-        "line 2: broken CSV: new-",
-    ),
+    "labels, empty": ("labels", "labels.csv", lambda p: p.write_text(""), "line 1: must be filename,class,split, got"),
+    "labels, a carriage return": ("labels", "labels.csv", replaced("0.jpg,", "0.jpg,a\rb"), "line 2: broken CSV: new-"),
     "labels, an open quote": ("labels", "labels.csv", replaced("train/0/0", '"'), "broken CSV: unexpected end of data"),
     "labels, a large field": ("labels", "labels.csv", replaced("train 0", "x" * 140_000), "line 2: broken CSV: field"),
     "a list as split": (
@@ -221,18 +213,8 @@ NAMED: dict[str, tuple[str, str, Callable[[Path], object], str]] = {
         replaced('"cocoid": 3', '"cocoid": "\\ud800"'),
         "images[3]: the id '\\ud800' is no Unicode text",
     ),
-    "dates as captions": (
-        "clip-retrieval",
-        "val/metadata/metadata_0.parquet",
-        of_dates,
-        "cannot be read as metadata with the columns image_path, caption: days=2147483647",
-    ),
-    "more rows than bytes": (
-        "clip-retrieval",
-        "val/metadata/metadata_0.parquet",
-        of_equal_rows,
-        "cannot be read as metadata with the columns image_path, caption: 1,000,000 rows in",
-    ),
+    "dates as captions": ("clip-retrieval", METADATA, of_dates, "image_path, caption: days=2147483647"),
+    "more rows than bytes": ("clip-retrieval", METADATA, of_equal_rows, "image_path, caption: 1,000,000 rows in"),
     "5,000 digits": ("flickr", "results.token", replaced("#1", "#" + "9" * 5000), "line 1: must be 'NAME.jpg#NUMBER"),
     "5,000 digits of a judged caption": (
         "karpathy",
@@ -246,21 +228,16 @@ NAMED: dict[str, tuple[str, str, Callable[[Path], object], str]] = {
         replaced("\t2\t", "\t" + "9" * 5000 + "\t"),
         "CrowdFlowerAnnotations.txt: line 1: must be 'IMAGE.jpg",
     ),
-    "a header of null": (
-        "labels",
-        "features_text.safetensors",
-        with_header("null"),
-        "cannot be read as a safetensors file: its header is no JSON object",
-    ),
+    "a header of null": ("labels", SAFETENSORS, with_header("null"), "file: its header is no JSON object"),
     "an offset beyond every file": (
         "labels",
-        "features_text.safetensors",
+        SAFETENSORS,
         with_header('{"a": {"dtype": "F32", "shape": [12, 3], "data_offsets": [' + "9" * 30 + ", 0]}}"),
         "cannot be read as a safetensors file",
     ),
     "a shape of texts": (
         "labels",
-        "features_text.safetensors",
+        SAFETENSORS,
         with_header('{"a": {"dtype": "F32", "shape": ["12", 3], "data_offsets": [0, 144]}}'),
         "its header has a shape, or an offset, that is no whole number of at least 0",
     ),
@@ -300,13 +277,7 @@ def read_damaged_folder(form: str, seed: int) -> None:
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader of one file.
-
-    Attributes:
-        name: Name of the file.
-        write: Writes an undamaged file.
-        read: Reads the file.
-    """
+    """A reader of a file of some name, and what writes an undamaged one."""
 
     name: str
     write: Callable[[Path], object]
@@ -327,7 +298,7 @@ def write_few_ranks(path: Path) -> None:
 
 
 def write_extractor(path: Path) -> None:
-    TfidfSvd(("a", "dog"), np.ones(2, np.float32), np.ones((2, 3), np.float32)).write(path)
+    path.write_bytes(TfidfSvd(("a", "dog"), np.ones(2, np.float32), np.ones((2, 3), np.float32)).to_bytes())
 
 
 READERS = (

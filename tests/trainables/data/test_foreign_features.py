@@ -75,18 +75,9 @@ def shuffled(saved: dict, folder: KarpathyFolder) -> dict:
 
 
 REFUSED = {
-    "too few captions": (
-        lambda saved, _: {**saved, "text_features": saved["text_features"][:-1]},
-        "11 rows of caption",
-    ),
-    "no text": (
-        lambda saved, _: {"image_features": saved["image_features"]},
-        "holds no text_features (nor text_embeds",
-    ),
-    "a vector": (
-        lambda saved, _: {**saved, "text_features": torch.zeros(12)},
-        "must be a matrix of numbers, got float32",
-    ),
+    "too few captions": (lambda saved, _: {**saved, "text_features": saved["text_features"][:-1]}, "11 rows of capt"),
+    "no text": (lambda saved, _: {"image_features": saved["image_features"]}, "no text_features (nor text_embeds"),
+    "a vector": (lambda saved, _: {**saved, "text_features": torch.zeros(12)}, "a matrix of numbers, got float32"),
     "another order": (shuffled, "the dataset has"),
     "infinity": (lambda saved, _: {**saved, "text_features": saved["text_features"] * 1e9}, "beyond those of float16"),
 }
@@ -103,19 +94,12 @@ def test_what_does_not_fit_the_dataset_is_refused_and_leaves_nothing_that_loads(
     assert not (bare_folder.folder / "features_text.npy").exists()
 
 
-COMPLEX = {
-    suffix: "image_features must be a matrix of numbers, got complex64 of shape (6, 4)"
-    for suffix in (".npz", ".pt", ".safetensors")
-}
-
-
-@pytest.mark.parametrize(("suffix", "message"), COMPLEX.items())
-def test_complex_features_are_refused_in_every_form_and_lose_nothing(
-    suffix, message, bare_folder, tmp_path, capsys
-) -> None:
+@pytest.mark.parametrize("suffix", [".npz", ".pt", ".safetensors"])
+def test_complex_features_are_refused_in_every_form_and_lose_nothing(suffix, bare_folder, tmp_path, capsys) -> None:
     saved = features(bare_folder)
     path = write(bare_folder, tmp_path / f"clip{suffix}", {**saved, "image_features": saved["image_features"] * 1j})
     assert unpack(bare_folder, path) == 2
+    message = "image_features must be a matrix of numbers, got complex64 of shape (6, 4)"
     assert message in " ".join(capsys.readouterr().err.split())
     assert list(bare_folder.folder.glob("features_*")) == []
 
@@ -135,18 +119,6 @@ def test_a_file_that_unpacks_to_many_times_its_size_is_refused_with_both_sizes(n
     write_file(path)
     with pytest.raises(
         DataError, match=rf"{name}: has [\d,]+ bytes and would unpack to 3?[0-9,]{{11,}}; features unpack"
-    ):
-        read_dump(path)
-
-
-@pytest.mark.parametrize("suffix", [".npz", ".pt", ".safetensors"])
-@pytest.mark.parametrize("part", [0.0, 0.01, 0.5, 0.99])
-def test_half_a_download_is_refused_by_name(suffix, part, bare_folder, tmp_path) -> None:
-    path = write(bare_folder, tmp_path / f"clip{suffix}", features(bare_folder))
-    content = path.read_bytes()
-    path.write_bytes(content[: int(part * len(content))])
-    with pytest.raises(
-        DataError, match=f"clip{suffix}: cannot be read without running code of the file, or is damaged"
     ):
         read_dump(path)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from trainables.data.batches import copy_rows
 from trainables.data.extract import Plan, join_shards
-from trainables.data.features import inspect_features, inspect_views, open_features, open_views
+from trainables.data.features import inspect_features, open_features, open_views
 from trainables.data.npy_files import map_array, read_rows
 from trainables.errors import DataError
 
@@ -81,7 +81,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("npy") / "features_global.npy"
 
 
-READERS = {"features": (open_features, inspect_features, (2, 3)), "views": (open_views, inspect_views, (3, 4))}
+READERS = {"features": (open_features, (2, 3)), "augmented": (open_views, (3, 4))}
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -94,10 +94,11 @@ READERS = {"features": (open_features, inspect_features, (2, 3)), "views": (open
 def test_what_is_read_and_digested_is_what_numpy_reads_or_the_file_is_refused(
     path: Path, kind: str, layout: Layout, seed: int
 ) -> None:
-    open_array, inspect, dimensions = READERS[kind]
+    open_array, dimensions = READERS[kind]
+    path = path.with_name(f"{kind}_global.npy")
     layout.write(path)
     if not layout.is_readable or layout.array.ndim not in dimensions:
-        for refuse in (open_array, inspect):
+        for refuse in (open_array, inspect_features):
             with pytest.raises(DataError, match=path.name):
                 refuse(path)
         return
@@ -107,10 +108,10 @@ def test_what_is_read_and_digested_is_what_numpy_reads_or_the_file_is_refused(
     assert np.array_equal(mapped, wanted)
     assert np.array_equal(read_rows(mapped, rows), wanted[rows])
     assert np.array_equal(copy_rows(mapped, rows, CPU).numpy(), wanted[rows].astype(np.float16))
-    if kind == "views":
+    if kind == "augmented":
         views = random.integers(0, wanted.shape[1], 6)
         assert np.array_equal(read_rows(mapped, rows, views), wanted[rows, views])
-    assert inspect(path)["digest"] == layout.digest
+    assert inspect_features(path)["digest"] == layout.digest
 
 
 PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -62,29 +62,6 @@ def test_center_crop_is_that_of_torchvision(width: int, height: int, size: int) 
     assert np.array_equal(center_crop(image, size), np.asarray(published(image)))
 
 
-def test_the_size_before_the_center_crop_is_cut_to_whole_pixels_for_every_picture() -> None:
-    """Computed in whole numbers; that torchvision cuts so is what the test above shows."""
-
-    class Sized:
-        """A picture of which only the size is known, and how it is resized."""
-
-        def __init__(self, width: int, height: int) -> None:
-            self.size = width, height
-
-        def resize(self, size: tuple[int, int], _: object) -> "Sized":
-            self.size = size
-            return self
-
-        def crop(self, _: tuple[int, int, int, int]) -> np.ndarray:
-            return np.zeros(0)
-
-    for width in range(1, 700, 3):
-        for height in range(1, 700):
-            sized = Sized(width, height)
-            center_crop(sized, 224)  # type: ignore[arg-type]
-            assert sized.size == tuple(256 * side // min(width, height) for side in (width, height))
-
-
 @pytest.mark.parametrize("width, height", [(300, 200), (40, 400), (400, 40), (8, 8)])
 def test_random_crops_have_the_size_and_repeat_with_their_seed(width: int, height: int) -> None:
     image = picture(width, height)

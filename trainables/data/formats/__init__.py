@@ -1,1 +1,1 @@
-"""The usual forms of datasets, a module each; ``trainables.data.more_formats`` has the others."""
+"""The forms of datasets, a module each."""

@@ -39,9 +39,7 @@ def read(files: Sequence[Path]) -> Corpus:
     images: list[Image] = []
     problems: list[str] = []
     for split, file in _by_split(files).items():
-        images_of_split, problems_of_split = _read_split(split, file)
-        images += images_of_split
-        problems += problems_of_split
+        _read_split(split, file, images, problems)
     return Corpus(str(files[0]), images, problems)
 
 
@@ -70,9 +68,8 @@ def _by_split(files: Sequence[Path]) -> dict[str, Path]:
     return {split: by_name[split] for split in SPLITS if split in by_name}
 
 
-def _read_split(split: str, file: Path) -> tuple[list[Image], list[str]]:
-    """Return the images of a split, and the problems of its rows."""
-    images, problems, seen, row = [], [], set(), 0
+def _read_split(split: str, file: Path, images: list[Image], problems: list[str]) -> None:
+    seen, row = set(), 0
     for name, pairs in groupby(_pairs(file), key=lambda pair: pair[0]):
         captions = [caption for _, caption in pairs]
         place = f"{file}: row {row}"
@@ -90,11 +87,9 @@ def _read_split(split: str, file: Path) -> tuple[list[Image], list[str]]:
         images.append(
             Image(place, name, filename, split, tuple(caption for caption in captions if isinstance(caption, str)))
         )
-    return images, problems
 
 
 def _pairs(file: Path) -> list[tuple[object, object]]:
-    """Return the image paths and captions of a metadata file."""
     from pyarrow.parquet import ParquetFile
 
     try:

@@ -94,7 +94,6 @@ def _read_annotations(file: Path, images: dict[int, Image], problems: list[str])
 
 
 def _good_records(file: Path, content: dict[str, Any], key: str, check: Any, problems: list[str]) -> list[Any]:
-    """Return the valid entries of a list; the others become problems."""
     good = []
     for position, record in enumerate(records(file, content, key, "a COCO captions file")):
         if wrong := check(record):

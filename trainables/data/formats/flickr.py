@@ -82,7 +82,6 @@ def _read_captions(file: Path, problems: list[str]) -> dict[str, list[str]]:
 
 
 def _read_list(file: Path, split: str, captions: dict[str, list[str]], problems: list[str]) -> list[Image]:
-    """Return the images of a split's list."""
     images = []
     for number, line in enumerate(read_lines(file), 1):
         name = line.strip()

@@ -42,9 +42,9 @@ def read(files: Sequence[Path]) -> Corpus:
         problems += wrong_sentences
         # An image whose captions are all problems would be reported again, as an image without captions.
         if captions or not wrong_sentences:
-            images.append(
-                Image(place, image_id(record, index), file_name(record), SPLIT_ALIASES[record["split"]], captions, ids)
-            )
+            key = str(record.get("cocoid", record.get("imgid", index)))
+            name = f"{record['filepath']}/{record['filename']}" if "filepath" in record else record["filename"]
+            images.append(Image(place, key, name, SPLIT_ALIASES[record["split"]], captions, ids))
     return Corpus(str(file), images, problems)
 
 
@@ -67,16 +67,6 @@ def image_problem(record: Any) -> str | None:
     if "filepath" in record and (wrong := filename_problem(record["filepath"])):
         return wrong
     return filename_problem(record["filename"])
-
-
-def image_id(record: dict[str, Any], index: int) -> str:
-    """Return COCO's id where there is one, else the id of the split, else the position."""
-    return str(record.get("cocoid", record.get("imgid", index)))
-
-
-def file_name(record: dict[str, Any]) -> str:
-    """Return the file name with the folder that COCO's records name."""
-    return f"{record['filepath']}/{record['filename']}" if "filepath" in record else record["filename"]
 
 
 def _sentences(place: str, record: dict[str, Any]) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:

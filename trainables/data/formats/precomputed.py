@@ -89,7 +89,6 @@ def _split(file: Path) -> str:
 
 
 def _images(file: Path, lines: Sequence[str], each: int) -> list[Image]:
-    """Return an image for each group of lines."""
     split = _split(file)
     return [
         Image(f"{file}: line {start + 1}", f"{split}-{start // each}", "", split, tuple(lines[start : start + each]))

@@ -30,20 +30,9 @@ _REGION_SCALE = 256
 _WEAKEST_GRADIENT = 24
 """Least strength of a gradient that counts; a weaker gradient is noise of the picture or of its compression."""
 
-# Cosine and sine of 15, 30, ... 165 degrees, times 1024: the borders between the directions.
-_BORDERS = (
-    (989, 265),
-    (887, 512),
-    (724, 724),
-    (512, 887),
-    (265, 989),
-    (0, 1024),
-    (-265, 989),
-    (-512, 887),
-    (-724, 724),
-    (-887, 512),
-    (-989, 265),
-)
+# Cosines and sines of 15, 30, ... 165 degrees, times 1024: the borders between the directions.
+_COSINES = (989, 887, 724, 512, 265, 0, -265, -512, -724, -887, -989)
+_SINES = (265, 512, 724, 887, 989, 1024, 989, 887, 724, 512, 265)
 
 
 def describe_picture(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -117,7 +106,7 @@ def _gradients(brightness: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
     turned = (down < 0) | ((down == 0) & (across < 0))
     across, down = np.where(turned, -across, across), abs(down)
     direction = np.zeros(len(place), dtype=np.int64)
-    for cosine, sine in _BORDERS:
+    for cosine, sine in zip(_COSINES, _SINES, strict=True):
         direction += down * cosine - across * sine >= 0
     return place, direction, strength[place]
 

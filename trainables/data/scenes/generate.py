@@ -36,7 +36,7 @@ from PIL import Image as Picture
 
 from trainables.data.corpus import Image
 from trainables.data.features import images_digest
-from trainables.data.more_formats.labels import COLUMNS, FILE
+from trainables.data.formats.labels import COLUMNS, FILE
 from trainables.data.scenes.descriptor import DESCRIPTION, describe_picture, finish_global, finish_regions
 from trainables.data.scenes.grammar import write_captions
 from trainables.data.scenes.render import render_jpeg
@@ -164,7 +164,6 @@ def _write_scenes(folder: Path, info: dict[str, Any], on_progress: Callable[[int
 
 
 def _render_all(folder: Path, seed: int, images: int) -> Iterator[list[Described]]:
-    """Render all scenes in order, on all cores if there are enough scenes."""
     starts = range(0, images, _CHUNK)
     sizes = [min(_CHUNK, images - start) for start in starts]
     workers = min(
@@ -198,7 +197,6 @@ def _coco(info: dict[str, Any], captions: list[list[str]]) -> dict[str, Any]:
 
 
 def _karpathy(captions: list[list[str]]) -> dict[str, Any]:
-    """Return the split file, with the sentences as Karpathy's files have them."""
     images = []
     for index, texts in enumerate(captions):
         ids = [index * len(texts) + position for position in range(len(texts))]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
-from trainables.data.scenes.scene import SIDE, Scene, Thing, random_generator
+from trainables.data.scenes.scene import GROUNDS, SIDE, Scene, Thing, random_generator
 
 UNIT = 256
 """A shape reaches this far from its centre; coordinates run from -UNIT (left, top) to UNIT."""
@@ -184,19 +184,8 @@ def _paper(generator: np.random.Generator) -> np.ndarray:
     return ground + _grain(generator, 4)
 
 
-_GROUNDS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
-    "grass": _grass,
-    "sky": _sky,
-    "sand": _sand,
-    "night": _night,
-    "bricks": _bricks,
-    "wood": _wood,
-    "water": _water,
-    "snow": _snow,
-    "tiles": _tiles,
-    "sunset": _sunset,
-    "paper": _paper,
-}
+_PAINTERS = (_grass, _sky, _sand, _night, _bricks, _wood, _water, _snow, _tiles, _sunset, _paper)
+_GROUNDS: dict[str, Callable[[np.random.Generator], np.ndarray]] = dict(zip(GROUNDS, _PAINTERS, strict=True))
 
 
 QUALITY = 88

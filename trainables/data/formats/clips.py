@@ -54,7 +54,6 @@ def _lists(folder: Path) -> dict[str, Path]:
 
 
 def _read_table(file: Path, captions: dict[str, list[str]], problems: list[str]) -> None:
-    """Add the captions of a table to the captions of each clip."""
     for number, line in enumerate(read_lines(file), 1):
         name, tab, caption = line.partition("\t")
         clip = _clip_of(name)
