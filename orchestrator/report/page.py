@@ -125,7 +125,7 @@ def build_page(
 def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Callable[[], Figure]]:
     begun = bool(summary.history.experiment)
     ranked = {
-        PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]
+        PurePath(dataset).name: [candidate.label for candidate in verdict.candidates]
         for dataset, verdict in summary.verdicts.items()
     }
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies, summary.bands if begun else {})})
