@@ -54,13 +54,10 @@ WINNERS, ORDER, RANKS = "winners", "order", "ranks"
 
 @dataclass(frozen=True)
 class Summary:
-    """The results of an experiment so far, without the list of its trials.
+    """The results of an experiment so far, without the list of its trials; the history must not change meanwhile.
 
     Each result is computed when it is first asked for, and kept: of thousands of trials some results take a while, and
     most readers ask for few.
-
-    Args:
-        history: History of the experiment, which does not change as long as the summary is in use.
     """
 
     history: History
