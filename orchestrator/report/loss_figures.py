@@ -23,10 +23,12 @@ from orchestrator.report.figures import (
 )
 from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
-from orchestrator.text.wording import BRIEF, metric_words, printed, setting_text
+from orchestrator.text.wording import metric_words, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
+NAMED = 5
+"""Most hyper-parameters in a caption; the leaderboard has all."""
 COUNTED = "in the counted epoch:<br>%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
 """Hover text of a trial's COCOS statistic beside the metric."""
 TRIPLET: tuple[str, dict[str, Any]] = ("triplet", {"margin": 0.2})
@@ -112,7 +114,7 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         return []
     several = len({study.name for study, _ in leaders}) < len(leaders)
     names = [study.name_of(trial) if several else study.short_label for study, trial in leaders]
-    settings = [setting_text(trial.parameters_at_best, most=BRIEF) or "defaults" for _, trial in leaders]
+    settings = [setting_text(trial.parameters_at_best, most=NAMED) or "defaults" for _, trial in leaders]
     drawn = [
         (name, study.loss, trial.loss_parameters_at_best, style)
         for name, (study, trial), style in zip(names, leaders, _STYLES, strict=False)
