@@ -64,7 +64,7 @@ class Point:
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of a metric at the best epochs of the finished trainings; ``None`` without any."""
-        values = [trial.epochs[trial.best_epoch or 0][metric] for trial in self.finished]
+        values = [trial.at_best[metric] for trial in self.finished]
         return fmean(values) if values else None
 
     def running_best(self) -> dict[int, float]:

@@ -131,9 +131,8 @@ class Trial:
 
     def _with_learned_values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Replace the word for a learned hyper-parameter by its value at the best epoch."""
-        reached = self.epochs[self.best_epoch] if self.best_epoch is not None else {}
         return {
-            name: reached.get(f"loss/{name}", value) if value == LEARNED else value
+            name: self.at_best.get(f"loss/{name}", value) if value == LEARNED else value
             for name, value in parameters.items()
         }
 
@@ -173,10 +172,14 @@ class Trial:
         return self._best[1]
 
     @property
+    def at_best(self) -> Mapping[str, float]:
+        """The metrics of the best epoch; empty before the first epoch."""
+        return {} if self.best_epoch is None else self.epochs[self.best_epoch]
+
+    @property
     def best_value(self) -> float | None:
         """The highest metric so far, the value that sampler, scheduler and verdict all use."""
-        epoch = self.best_epoch
-        return None if epoch is None else self.epochs[epoch][self.metric]
+        return self.at_best.get(self.metric)
 
     def epochs_to_95(self, until: int | None = None) -> int | None:
         """The first epoch whose metric is at least 95 % of the best of the epochs ``until`` one, by default of all.

@@ -15,7 +15,6 @@ from orchestrator.report.page import Page, build_page
 from orchestrator.report.queries import Queries, compared_queries, retrieve
 from orchestrator.report.render import write_report
 from orchestrator.report.studies import names_of, studies_of
-from orchestrator.results.answer import Answer
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import verdicts_of
 from orchestrator.results.tables import differing_data
@@ -50,17 +49,10 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
 def report_experiments(
     directories: Sequence[Path], output: Path, *, data_root: Path | None, device: str = "auto"
 ) -> list[Path]:
-    """Write the report of each experiment, and a page over all experiments; return the paths, this page's last.
+    """Write the report of each experiment as ``report_experiment`` does, and a page over all in the folder ``output``.
 
-    Args:
-        directories: Directories of the experiments, in the order of the page.
-        output: Folder of the page over all experiments; made if missing.
-        data_root: See ``report_experiment``.
-        device: See ``report_experiment``.
-
-    Raises:
-        JournalError: If a journal is missing or damaged.
-        ConfigError: If a directory cannot be written.
+    Returns:
+        The paths, this page's last.
     """
     made = [_report(directory, data_root, device) for directory in directories]
     path = output / NAME
@@ -85,13 +77,10 @@ def _report(directory: Path, data_root: Path | None, device: str) -> tuple[Path,
 
 def _section(path: Path, page: Page, root: Path) -> Section:
     """Return the part about an experiment of a page in ``root``: the first answer of each dataset."""
-    first = [replace(answers[0], question=_of(answers[0])) for dataset, answers in page.answers.items() if dataset]
+    headlines = [answers[0] for dataset, answers in page.answers.items() if dataset]
+    named = [replace(answer, question=f"{printed(answer.dataset)}: {answer.question}") for answer in headlines]
     state = f"search {page.state}, {page.facts[0][1]} trials. {page.measure}"
-    return page.name, quote(os.path.relpath(path.resolve(), root)), state, first
-
-
-def _of(answer: Answer) -> str:
-    return f"{printed(answer.dataset)}: {answer.question}"
+    return page.name, quote(os.path.relpath(path.resolve(), root)), state, named
 
 
 def _write(write: Callable[[], None], path: Path) -> None:

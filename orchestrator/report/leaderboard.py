@@ -146,7 +146,7 @@ def _is_number(value: Any) -> bool:
 
 def _metrics(trial: Trial) -> dict[str, float]:
     """Return the further metrics of a trial's best epoch, and the COCOS statistics of the nearest counted epoch."""
-    best = dict(trial.epochs.get(trial.best_epoch or 0, {}))
+    best = dict(trial.at_best)
     epoch = counted_epoch(trial) if trial.best_epoch else None
     if epoch not in (None, trial.best_epoch):
         best |= {name: value for name, value in trial.epochs[epoch].items() if name.startswith("cocos")}

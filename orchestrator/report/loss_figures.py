@@ -27,6 +27,8 @@ from orchestrator.text.wording import metric_words, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"
+NAMED = 5
+"""Most hyper-parameters in a caption; the leaderboard has all."""
 COUNTED = "in the counted epoch:<br>%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}"
 """Hover text of a trial's COCOS statistic beside the metric."""
 TRIPLET: tuple[str, dict[str, Any]] = ("triplet", {"margin": 0.2})
@@ -46,11 +48,8 @@ _AXES = {
 def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]]) -> Figure:
     """Return the weight curves of winner and runner-up of each dataset beside the triplet's.
 
-    If winner and runner-up have one loss, the best trial of another loss is drawn as well.
-
-    Args:
-        studies: All studies of the experiment.
-        ranked: Ids of the confirmed trials of each dataset, the winner first.
+    If winner and runner-up have one loss, the best trial of another loss is drawn as well. ``ranked`` has the ids of
+    the confirmed trials of each dataset, the winner first.
     """
     groups = by_dataset(studies).items()
     return Figure(
@@ -71,14 +70,13 @@ def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]])
 def cocos_figure(studies: Sequence[Study]) -> Figure:
     """Return each COCOS statistic against the metric, both directions side by side, every trial a dot."""
     groups = {dataset: [counted(study) for study in group] for dataset, group in by_dataset(studies).items()}
-    options = [
-        Option(
-            f"{printed(dataset)}: {metric_words(counter)}" if len(groups) > 1 else metric_words(counter),
-            _cocos_panels(group, counter),
-        )
-        for dataset, group in groups.items()
-        for counter in _counters(group)
-    ]
+    options = []
+    for dataset, group in groups.items():
+        for counter in _counters(group):
+            label = f"{printed(dataset)}: {metric_words(counter)}" if len(groups) > 1 else metric_words(counter)
+            names = {f"i2t_{counter}": "image to captions", f"t2i_{counter}": "caption to images", counter: ""}
+            panels = [_cocos_panel(group, name, words) for name, words in names.items()]
+            options.append(Option(label, [panel for panel in panels if panel.data]))
     return Figure(
         key="cocos",
         title="COCOS against retrieval",
@@ -116,7 +114,7 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         return []
     several = len({study.name for study, _ in leaders}) < len(leaders)
     names = [study.name_of(trial) if several else study.short_label for study, trial in leaders]
-    settings = [setting_text(trial.parameters_at_best) or "defaults" for _, trial in leaders]
+    settings = [setting_text(trial.parameters_at_best, most=NAMED) or "defaults" for _, trial in leaders]
     drawn = [
         (name, study.loss, trial.loss_parameters_at_best, style)
         for name, (study, trial), style in zip(names, leaders, _STYLES, strict=False)
@@ -130,14 +128,20 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         # While its hinge is active, the triplet loss gives positives and negatives weight 1 at any similarity.
         traces[of].append(_weight_line(triplet, _TRIPLET_STYLE, np.ones_like(POINTS), 1.0))
     caption = "; ".join(f"{name}: {setting}" for name, setting in zip(names, settings, strict=True))
-    panels = [Panel("", traces[of], _weight_axes(of)) for of in _AXES if of in traces]
+    vertical = axis("weight / peak", zeroline=True)
+    panels = [
+        Panel("", traces[of], {"xaxis": axis(title, range=[-1, 1]), "yaxis": vertical})
+        for of, title in _AXES.items()
+        if of in traces
+    ]
     return [replace(panels[0], caption=caption), *panels[1:]]
 
 
 def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]:
     """Return winner and runner-up and, if both have one loss, the best trial of another loss."""
-    others = [pair for pair in ranked[2:] if pair[0].loss != ranked[0][0].loss]
-    return [*ranked[:2], *(others[:1] if ranked[1:2] and ranked[1][0].loss == ranked[0][0].loss else [])]
+    losses = [study.loss for study, _ in ranked]
+    others = [pair for pair in ranked[2:] if pair[0].loss != losses[0]]
+    return [*ranked[:2], *(others[:1] if losses[1:2] == losses[:1] else [])]
 
 
 def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Json:
@@ -145,21 +149,11 @@ def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Js
     return line(POINTS.round(3).tolist(), weights.round(4).tolist(), **style, **about)
 
 
-def _weight_axes(of: str) -> Json:
-    return {"xaxis": axis(_AXES[of], range=[-1, 1]), "yaxis": axis("weight / peak", zeroline=True)}
-
-
 def _counters(group: Sequence[Counted]) -> list[str]:
     """Return the names of the statistics without ``cocos/`` and direction, in the order in which they were reported."""
     names = [name for _, trials in group for _, metrics in trials for name in metrics if name.startswith(PREFIX)]
     stripped = (name.removeprefix(PREFIX).removeprefix("i2t_").removeprefix("t2i_") for name in names)
     return list(dict.fromkeys(stripped))
-
-
-def _cocos_panels(group: Sequence[Counted], counter: str) -> list[Panel]:
-    names = {f"i2t_{counter}": "image to captions", f"t2i_{counter}": "caption to images", counter: ""}
-    drawn = [_cocos_panel(group, name, words) for name, words in names.items()]
-    return [panel for panel in drawn if panel.data]
 
 
 def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:

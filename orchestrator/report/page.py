@@ -85,13 +85,9 @@ class Page:
 def build_page(
     history: History, *, queries: Sequence[Queries] = (), unended: str = "not ended", runs: TrackedRuns | None = None
 ) -> Page:
-    """Return the page of an experiment in any state.
+    """Return the page of an experiment in any state; queries and runs see ``Page``.
 
-    Args:
-        history: History of the experiment.
-        queries: See ``Page``.
-        unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
-        runs: The runs of the trials in MLflow, if they are known.
+    ``unended`` is the state of an experiment whose journal records no end: ``running`` or ``killed``.
     """
     studies, summary = studies_of(history), Summary(history)
     trials = list(history.trials.values())
@@ -100,6 +96,7 @@ def build_page(
     newest = history.spending.newest
     chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
     rows, answers = leaderboard(studies), _answers(summary)
+    needed = Counter(answer.figure for group in answers.values() for answer in group if answer.figure)
     return Page(
         name=history.experiment.name or "experiment",
         description=" ".join(history.experiment.description.split()),
@@ -108,7 +105,8 @@ def build_page(
         measure=metric_meaning(metric_name(metric), *chances),
         facts=_facts(history),
         answers=answers,
-        drawn_beside=_drawn_beside(answers),
+        # A figure of several datasets is drawn once, and several answers lead to it.
+        drawn_beside=[key for key, times in needed.items() if times == 1],
         columns=columns(metric, further, rows),
         rows=rows,
         makers=_figure_makers(summary, studies),
@@ -125,7 +123,7 @@ def build_page(
 def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Callable[[], Figure]]:
     begun = bool(summary.history.experiment)
     ranked = {
-        PurePath(dataset).name: [standing.candidate.label for standing in verdict.standings]
+        PurePath(dataset).name: [candidate.label for candidate in verdict.candidates]
         for dataset, verdict in summary.verdicts.items()
     }
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies, summary.bands if begun else {})})
@@ -153,12 +151,6 @@ def _answers(summary: Summary) -> dict[str, list[Answer]]:
     return {dataset: sorted(group, key=lambda answer: answer.key == CAVEATS) for dataset, group in groups.items()}
 
 
-def _drawn_beside(answers: Mapping[str, Sequence[Answer]]) -> list[str]:
-    # A figure of several datasets is drawn once, and several answers lead to it.
-    needed = Counter(answer.figure for group in answers.values() for answer in group if answer.figure)
-    return [key for key, times in needed.items() if times == 1]
-
-
 def _facts(history: History) -> list[Fact]:
     trials, repeats = history.stage(Stage.SEARCH), history.stage(Stage.CONFIRM)
     states = Counter(trial.state for trial in trials)
@@ -173,12 +165,7 @@ def _facts(history: History) -> list[Fact]:
 
 
 def _cost(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
-    """Return trial time, GPU hours, epochs, elapsed time, the time that early stopping saved, and retries.
-
-    Args:
-        trials: All trials of the experiment.
-        gpus: GPUs of a trial, > 0; ``None`` if a trial has no GPU, or if the share is not known.
-    """
+    """Return trial time, GPU hours, epochs, elapsed time, the time that early stopping saved, and retries."""
     seconds = sum(trial.seconds for trial in trials)
     facts: list[Fact] = [
         ("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")

@@ -15,9 +15,9 @@ import numpy as np
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage
-from orchestrator.results.answer import Column, Table
+from orchestrator.results.answer import Table
 from orchestrator.results.candidates import Comparison, DatasetVerdict
-from orchestrator.results.trial_comparison import compare_queries
+from orchestrator.results.trial_comparison import compare_queries, largest_leads, median_ranks
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import printed
 from orchestrator.views.html import policy, stylesheet, templates, theme
@@ -222,49 +222,37 @@ def compared_queries(
     opponent = _opponent(verdict)
     if verdict.winner is None or opponent is None:
         return None
-    ids = verdict.winner.candidate.label, opponent.label
+    ids = verdict.winner.label, opponent.label
     first, second = (names[label] for label in ids)
     title = f"{printed(verdict.dataset)}: {first} beside {second}, query by query"
     ranks = [_ranks(history, label) for label in ids]
     if not all(ranks) or not all(one.has_queries_of(ranks[0][0]) for runs in ranks for one in runs):
         return Queries(title, "The ranks of the queries were not kept when the test split was evaluated.")
     seeds = " and ".join(dict.fromkeys(count_text(len(runs), "seed") for runs in ranks))
-    note, both = f"A rank is the median over {seeds} of the two candidates.", compare_queries(*ranks)
-    columns = (
-        Column("query", "query"),
-        Column("depth", "right answer among the first", "count"),
-        Column("both", "both", "count"),
-        Column("first", f"only {first}", "count"),
-        Column("second", f"only {second}", "count"),
-        Column("neither", "neither", "count"),
-    )
-    rows = tuple(
-        (way, *counts)
-        for way, direction in zip(("an image", "a caption"), both, strict=True)
-        for counts in direction.found
-    )
-    compared = Queries(title, note, Table(columns, rows), folded=True)
+    note = f"A rank is the median over {seeds} of the two candidates."
+    compared = Queries(title, note, compare_queries(ranks[0], ranks[1], (first, second)), folded=True)
     if not isinstance(data, str) and ranks[0][0].queries != data[0].queries_digest():
         data = "The data have other queries now, so pictures and captions are not shown."
     if isinstance(data, str):
         return replace(compared, note=f"{note} {data}".strip())
     shown = _Shown(data[0], Pictures(data[1]))
-    groups = {
-        f"{way}: {leader} is ahead by most": [
-            _pair(query, {first: of_first, second: of_second}, shown, way) for query, of_first, of_second in leads
-        ]
-        for way, direction in zip(WAYS, both, strict=True)
-        for leader, leads in ((first, direction.gained), (second, direction.lost))
-        if leads
-    }
+    groups: dict[str, list[Query]] = {}
+    for way, *pair in zip(WAYS, *(median_ranks(runs).values() for runs in ranks), strict=True):
+        of_both = dict(zip((first, second), pair, strict=True))
+        for leader, ahead, behind in ((first, *pair), (second, *pair[::-1])):
+            queries = [
+                _pair(place, {name: float(of[place]) for name, of in of_both.items()}, shown, way)
+                for place in largest_leads(ahead, behind)
+            ]
+            groups |= {f"{way}: {leader} is ahead by most": queries} if queries else {}
     return replace(compared, groups=groups)
 
 
 def _opponent(verdict: DatasetVerdict) -> Comparison | None:
     """Return the comparison with the best candidate of another loss, or else with the runner-up."""
     winner = verdict.winner
-    losses = {one.candidate.label: one.candidate.loss for one in verdict.standings}
-    others = [one for one in verdict.comparisons if winner and losses[one.label] != winner.candidate.loss]
+    losses = {one.label: one.loss for one in verdict.candidates}
+    others = [one for one in verdict.comparisons if winner and losses[one.label] != winner.loss]
     return next(iter([*others, *verdict.comparisons]), None)
 
 

@@ -89,12 +89,7 @@ def early_figure(studies: Sequence[Study]) -> Figure:
 
 
 def budget_figure(budgets: Mapping[str, Json], studies: Sequence[Study]) -> Figure:
-    """Return the expected best value of each loss over trials, epochs and hours, with bands.
-
-    Args:
-        budgets: Dataset -> the values of its losses at equal budgets.
-        studies: Studies of the experiment, for their colours.
-    """
+    """Return the expected best value of each loss over trials, epochs and hours, with bands, see ``equal_budgets``."""
     return Figure(
         key="budget",
         title="Equal budget",
@@ -186,7 +181,10 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
     count = sum(len(study.valued) for study in studies)
     if count == 0 or (len(studies) == 1 and count <= FEW):
         return []
-    leading = {study.name: study.leader or _best(study) for study in studies}
+    leading = {
+        study.name: study.leader or max(study.valued, key=lambda trial: trial.best_value or 0.0, default=None)
+        for study in studies
+    }
     thin = [
         _curve(trial, trial.id, colour(study), 1.2, legendgroup=study.name, showlegend=False, opacity=0.55)
         for study in studies
@@ -199,16 +197,8 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
         for study in studies
         if (trial := leading[study.name]) is not None
     ]
-    return [
-        Option(
-            f"{'All trials' if count <= FEW else 'Leaders'} on {printed(dataset)}",
-            [Panel("", [*thin, *bold], _epoch_axes(studies))],
-        )
-    ]
-
-
-def _best(study: Study) -> Trial | None:
-    return max(study.valued, key=lambda trial: trial.best_value or 0.0, default=None)
+    label = f"{'All trials' if count <= FEW else 'Leaders'} on {printed(dataset)}"
+    return [Option(label, [Panel("", [*thin, *bold], _epoch_axes(studies))])]
 
 
 def _options_of_study(study: Study) -> Iterator[Option]:
@@ -284,8 +274,7 @@ def _rank_agreement(study: Study) -> list[Json]:
         "mode": "lines+markers",
         "hovertemplate": hover,
     }
-    values = [round(tau, 3) for tau in taus.values()]
-    return [line(list(taus), values, color=colour(study), **about)] if taus else []
+    return [line(list(taus), [round(tau, 3) for tau in taus.values()], color=colour(study), **about)] if taus else []
 
 
 def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> Panel:

@@ -47,12 +47,7 @@ PAIRS_AMONG = 3
 
 
 def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[Figure]:
-    """Return the figures of the search space, with one option for each study.
-
-    Args:
-        studies: The studies of the experiment.
-        bands: Study -> its surface, see ``results.bands``.
-    """
+    """Return the figures of the search space, with one option for each study; its surface is in ``bands``."""
     found = [searched(study, bands.get(study.name)) for study in best_studies(studies)]
     spaces = [space for space in found if space.parameters]
     return [
@@ -70,7 +65,7 @@ def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[F
             "The metric against each parameter, coloured by its value; hollow trials were stopped early and count with "
             "the value that they had reached. The line is the expected value with its 95 % band, the other parameters "
             "as in the setting to use. The grey area has the settings that do not differ significantly from the best.",
-            [Option(space.study.label, _slices(space)) for space in spaces],
+            [Option(space.study.label, [_slice(space, name) for name in space.sliced]) for space in spaces],
             height=280,
         ),
         Figure(
@@ -79,7 +74,11 @@ def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[F
             f"The expected value over two parameters at a time, of the {PAIRS_AMONG} with the largest effects, the "
             "others as in the setting to use. The line surrounds the settings that do not differ significantly from "
             "the best; the cross is the setting to use. Every trial is a dot in the colour of its own value.",
-            [Option(space.study.label, panels) for space in spaces if (panels := _contours(space))],
+            [
+                Option(space.study.label, [_contour(space, *pair) for pair in pairs])
+                for space in spaces
+                if (pairs := list(combinations(space.numbers[:PAIRS_AMONG], 2)))
+            ],
             height=340,
         ),
     ]
@@ -118,6 +117,11 @@ class Searched:
         names = [name for name, values in self.parameters.items() if not is_word(values)]
         changes = self.band.changes if self.band else {}
         return sorted(names, key=lambda name: -(changes[name].value if name in changes else 0.0))
+
+    @property
+    def sliced(self) -> list[str]:
+        """Names of the parameters with a slice: numbers before words."""
+        return [*self.numbers, *(name for name in self.parameters if name not in self.numbers)][:SLICES]
 
     def unit(self, name: str) -> list[float]:
         """Return the values of a parameter on [0, 1] of its axis; words are spread evenly in alphabetical order."""
@@ -241,11 +245,6 @@ def _tick(place: int, height: float, text: str) -> Json:
     return {"x": place, "y": height, "text": plain(text), "font": {"size": 11}, **looks}
 
 
-def _slices(space: Searched) -> list[Panel]:
-    words = [name for name in space.parameters if name not in space.numbers]
-    return [_slice(space, name) for name in [*space.numbers, *words][:SLICES]]
-
-
 def _slice(space: Searched, name: str) -> Panel:
     values = [plain(str(value)) if isinstance(value, str | bool) else value for value in space.parameters[name]]
     marker = {"symbol": hollow(space.study, space.trials), "color": space.values, "coloraxis": "coloraxis"}
@@ -282,10 +281,6 @@ def _through_setting(found: Band, varied: Mapping[str, np.ndarray]) -> np.ndarra
     for name, shares in varied.items():
         places[:, list(found.bounds).index(name)] = shares
     return places
-
-
-def _contours(space: Searched) -> list[Panel]:
-    return [_contour(space, *pair) for pair in combinations(space.numbers[:PAIRS_AMONG], 2)]
 
 
 def _contour(space: Searched, first: str, second: str) -> Panel:

@@ -79,13 +79,7 @@ def edges_answer(dataset: str, data: Mapping[str, Sequence[Json]]) -> Answer | N
 
 
 def optimism_answer(dataset: str, found: Json | None, winner: str | None) -> Answer | None:
-    """Return the answer about the optimism of a search; ``None`` without a confirmed candidate.
-
-    Args:
-        dataset: Name of the dataset.
-        found: See ``optimism_of``.
-        winner: Label of the winner, where there is a verdict.
-    """
+    """Return the answer about the optimism of a search, see ``optimism_of``; ``None`` without a confirmed candidate."""
     if found is None:
         return None
     metric, unit = found["metric"], metric_words(found["metric"])
@@ -101,17 +95,9 @@ def optimism_answer(dataset: str, found: Json | None, winner: str | None) -> Ans
         ends = f" ({number_text(search, metric)} to {number_text(fresh, metric)})"
         said.append(changed("the winner", search - fresh, ends))
     if len(candidates) > 1 or not said:
-        said.append(changed(f"{count_text(len(candidates), 'candidate')}", found["excess"], " on average"))
-    headline, *notes = said
-    return Answer(
-        "optimism",
-        dataset,
-        "How optimistic was the search?",
-        headline,
-        numbers={"excess": found["excess"]},
-        notes=tuple(notes),
-        data=found,
-    )
+        said.append(changed(count_text(len(candidates), "candidate"), found["excess"], " on average"))
+    question, numbers = "How optimistic was the search?", {"excess": found["excess"]}
+    return Answer("optimism", dataset, question, said[0], numbers=numbers, notes=tuple(said[1:]), data=found)
 
 
 def front_answer(dataset: str, front: Sequence[Point], goals: Sequence[Objective]) -> Answer | None:
@@ -132,10 +118,19 @@ def front_answer(dataset: str, front: Sequence[Point], goals: Sequence[Objective
         about = (point.first.id, config.model, config.loss, printed(config.loss))
         setting = setting_text(point.first.parameters)
         rows.append((*about, setting, *(values.get(goal.metric) for goal in goals)))
-    headline, *notes = _front_sentences(goals)
-    question = "Which settings are on the Pareto front?"
-    table = table_of(columns, rows)
-    return Answer("pareto", dataset, question, headline, table=table, notes=tuple(notes), figure="front")
+    objectives = (f"{goal.metric} {'maximised' if goal.direction == 'maximize' else 'minimised'}" for goal in goals)
+    return Answer(
+        "pareto",
+        dataset,
+        "Which settings are on the Pareto front?",
+        "No other finished setting is better in one objective without being worse in another.",
+        table=table_of(columns, rows),
+        notes=(
+            f"Objectives: {', '.join(objectives)}.",
+            "Values are of each training's best epoch; of several trainings of a setting, their mean.",
+        ),
+        figure="front",
+    )
 
 
 def equal_budget_answer(dataset: str, found: Json | None) -> Answer | None:
@@ -160,10 +155,11 @@ def equal_budget_answer(dataset: str, found: Json | None) -> Answer | None:
     rows: list[Sequence[TableCell]] = []
     for curve in found["losses"]:
         label, comparison = curve["label"], compared.get(curve["label"])
-        best = [_best_of(curve, budget) for budget in budgets]
-        gap = None if comparison is None else -comparison["difference"]
-        share = None if comparison is None else comparison["probability"]
-        rows.append((label, curve["model"], curve["loss"], names[label], curve["candidates"], *best, gap, share))
+        bands = zip(curve["expected"], curve["low"], curve["high"], strict=True)
+        at = dict(zip(curve["trials"], (Quantity(best, None, *band) for best, *band in bands), strict=True))
+        gap, share = (-comparison["difference"], comparison["probability"]) if comparison else (None, None)
+        about = (label, curve["model"], curve["loss"], names[label], curve["candidates"])
+        rows.append((*about, *map(at.get, budgets), gap, share))
     closest = min(found["comparisons"], key=lambda comparison: comparison["probability"])
     headline, *notes = _comparison(closest, found, names)
     notes.append("In brackets is the range of the best value in 8 of 10 draws of that many trials.")
@@ -188,13 +184,6 @@ def loss_names(found: Json) -> dict[str, str]:
         curve["label"]: f"{printed(curve['model'])} {printed(curve['loss'])}" if several else printed(curve["loss"])
         for curve in found["losses"]
     }
-
-
-def _best_of(curve: Json, budget: int) -> Quantity | None:
-    if budget not in curve["trials"]:
-        return None
-    place = curve["trials"].index(budget)
-    return Quantity(curve["expected"][place], None, curve["low"][place], curve["high"][place])
 
 
 def _comparison(comparison: Json, found: Json, names: Mapping[str, str]) -> list[str]:
@@ -260,10 +249,6 @@ def _tau_b(first: NDArray[np.int8], second: NDArray[np.int8]) -> float:
 def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str, Json]:
     """Return how well the epochs of each study predict its end, for each study with enough trials.
 
-    Args:
-        history: History of the experiment.
-        studies: The settings of each study, see ``points_by_study``.
-
     Returns:
         Study -> ``loss``, ``any`` where the search chose among several; ``settings`` that were trained to their end and
         ``begun``, all settings; ``grace_epochs``, the first epoch at which the scheduler may stop a trial, ``None``
@@ -276,8 +261,8 @@ def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> di
     found: dict[str, Json] = {}
     for cell in experiment_of(history).cells():
         settings, tau = correlations.get(cell.name, (0, {}))
+        last_weak = max((epoch for epoch, value in tau.items() if value < RANKED), default=0)
         if tau:
-            last_weak = max((epoch for epoch, value in tau.items() if value < RANKED), default=0)
             found[cell.name] = {
                 "loss": cell.loss,
                 "settings": settings,
@@ -319,10 +304,6 @@ def describe_early_epochs(study: str, early: Json) -> list[str]:
 
 def space_edges(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str, list[Json]]:
     """Return study -> hyper-parameters whose range may have been too narrow; studies without any are left out.
-
-    Args:
-        history: History of the experiment; where this version refuses the experiment, its bounds are not known.
-        studies: The settings of each study, see ``points_by_study``.
 
     Returns:
         Study -> for each hyper-parameter ``loss``, ``parameter`` as in the study's space, ``key`` of the experiment
@@ -399,14 +380,9 @@ def goals_of(history: History) -> tuple[Objective, ...]:
 
 
 def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, list[Point]]:
-    """Return the finished points of each dataset that no other point dominates: as good in all goals, better in one.
+    """Return dataset -> finished points that no other point dominates: as good in all goals, better in one.
 
-    Args:
-        history: History of the search.
-        goals: Objectives of the search.
-
-    Returns:
-        Dataset -> points, the best in the first objective first; equal points are all returned.
+    The best in the first objective comes first; equal points are all returned.
     """
     finished = [point for point in points_of(history.stage(Stage.SEARCH)) if point.finished]
     signs = [1 if goal.direction == "maximize" else -1 for goal in goals]
@@ -427,12 +403,3 @@ def values_at_best(point: Point, goals: Sequence[Objective]) -> Mapping[str, flo
     """Return the objectives of a point: means over its finished trainings, each at its best epoch."""
     means = {goal.metric: point.mean(goal.metric) for goal in goals}
     return {metric: mean for metric, mean in means.items() if mean is not None}
-
-
-def _front_sentences(objectives: Sequence[Objective]) -> list[str]:
-    goals = [f"{goal.metric} {'maximised' if goal.direction == 'maximize' else 'minimised'}" for goal in objectives]
-    return [
-        "No other finished setting is better in one objective without being worse in another.",
-        f"Objectives: {', '.join(goals)}.",
-        "Values are of each training's best epoch; of several trainings of a setting, their mean.",
-    ]

@@ -5,7 +5,7 @@ mean ranks. Then come the answers of each dataset: of a confirmation that is ove
 the best of each loss in the search, called unconfirmed; and then what the history says beside.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,17 +30,17 @@ from orchestrator.results.analyses import (
 )
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
 from orchestrator.results.bands import Band, band_answers, bands
-from orchestrator.results.candidates import DatasetVerdict, Standing
+from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
-from orchestrator.results.confirmation import Confirmation, confirmations, race_names
+from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations, race_names
 from orchestrator.results.crossed import Runs
 from orchestrator.results.datasets import FEW, LEVEL, interaction_test, mean_ranks
 from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
-from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions, quantity_of
+from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions
 from orchestrator.results.race import Race, describe_race
 from orchestrator.results.trends import trend_answer, trends_of
-from orchestrator.results.winner import Winner, best_metrics, identity_of, winners_of
+from orchestrator.results.winner import Winner, identity_of, winners_of
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import BRIEF, listed, metric_words, number_text, p_equals, printed, setting_text
 from trainables.ranks import Ranks, chance_rsum
@@ -54,13 +54,10 @@ WINNERS, ORDER, RANKS = "winners", "order", "ranks"
 
 @dataclass(frozen=True)
 class Summary:
-    """The results of an experiment so far, without the list of its trials.
+    """The results of an experiment so far, without the list of its trials; the history must not change meanwhile.
 
     Each result is computed when it is first asked for, and kept: of thousands of trials some results take a while, and
     most readers ask for few.
-
-    Args:
-        history: History of the experiment, which does not change as long as the summary is in use.
     """
 
     history: History
@@ -211,7 +208,7 @@ def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     """Return what the analyses say about a dataset, and how a race gave out its seeds."""
     verdict, trends = summary.verdicts.get(dataset), summary.trends.get(dataset, ())
     qualifying, early, edges = summary.qualifying(dataset)
-    label = None if verdict is None or verdict.winner is None else verdict.winner.candidate.label
+    label = None if verdict is None or verdict.winner is None else verdict.winner.label
     config = summary.winners[dataset].setting.config if dataset in summary.winners else None
     winner = None if config is None else (config.model, config.loss)
     found = (
@@ -324,14 +321,26 @@ def _best_of_losses(summary: Summary, dataset: str) -> list[Point]:
 
 def over_datasets(summary: Summary) -> list[Answer]:
     """Return the winners of all datasets, and whether the order of losses is the same on all of them."""
-    confirmed = {dataset: verdict for dataset, verdict in summary.verdicts.items() if verdict.winner is not None}
-    found = [_winners(summary)]
-    runs = {dataset: _image_runs(verdict) for dataset, verdict in confirmed.items()}
-    scores = {
-        dataset: {loss: standing.result.mean for loss, standing in _best_standings(verdict).items()}
-        for dataset, verdict in confirmed.items()
+    confirmed = {dataset: verdict.candidates for dataset, verdict in summary.verdicts.items() if verdict.candidates}
+    with_images = {dataset: [one for one in group if one.images] for dataset, group in confirmed.items()}
+    runs = {
+        dataset: {loss: one.image_runs() for loss, one in _best_of_each(group).items()}
+        for dataset, group in with_images.items()
     }
-    return [*found, *_order(runs, scores), *_mean_ranks(scores)]
+    scores = {
+        dataset: {loss: one.result.mean for loss, one in _best_of_each(group).items()}
+        for dataset, group in confirmed.items()
+    }
+    found = (_winners(summary), _order(runs, scores), _mean_ranks(scores))
+    return [answer for answer in found if answer is not None]
+
+
+def _best_of_each(candidates: Iterable[Candidate]) -> dict[str, Candidate]:
+    """Return loss -> its first candidate."""
+    best: dict[str, Candidate] = {}
+    for candidate in candidates:
+        best.setdefault(candidate.loss, candidate)
+    return best
 
 
 def _winners(summary: Summary) -> Answer:
@@ -358,12 +367,12 @@ def _winners(summary: Summary) -> Answer:
             known = (cells.get(key) for key in ("trial", "loss", "name", "setting"))
             rows.append((printed(dataset), *known, cells.get("value"), None, None, answer.verdict))
             continue
-        winner, numbers = verdict.winner.candidate, answer.numbers
+        winner, numbers = verdict.winner, answer.numbers
         difference = numbers.get("difference") if answer.key == WHICH_LOSS else None
         lead = None if difference is None else Quantity(difference, None, numbers.get("low"), numbers.get("high"))
         name, setting = printed(winner.loss), setting_text(winner.parameters) or "default"
         about = (printed(dataset), winner.label, winner.loss, name, setting, None)
-        rows.append((*about, quantity_of(verdict.winner), lead, answer.verdict))
+        rows.append((*about, winner.quantity, lead, answer.verdict))
         place = printed(dataset) + ("" if answer.verdict == "better" else f" ({answer.verdict})")
         brief = setting_text(winner.parameters, most=BRIEF)
         said.setdefault(name if several or not brief else brief, []).append(place)
@@ -373,32 +382,14 @@ def _winners(summary: Summary) -> Answer:
     return Answer(WINNERS, "", question, headline, table=table_of(columns, rows))
 
 
-def _best_standings(verdict: DatasetVerdict) -> dict[str, Standing]:
-    """Return loss -> its best candidate by val."""
-    best: dict[str, Standing] = {}
-    for standing in verdict.standings:
-        best.setdefault(standing.candidate.loss, standing)
-    return best
-
-
-def _image_runs(verdict: DatasetVerdict) -> dict[str, Runs]:
-    """Return loss -> the values per seed and image of its best candidate, where they are known."""
-    runs: dict[str, Runs] = {}
-    for standing in verdict.standings:
-        candidate = standing.candidate
-        if candidate.loss not in runs and candidate.images:
-            runs[candidate.loss] = candidate.image_runs()
-    return runs
-
-
-def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
-    """Return whether the differences between losses depend on the dataset; none where it cannot be tested.
+def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[str, float]]) -> Answer | None:
+    """Return whether the differences between losses depend on the dataset; ``None`` where it cannot be tested.
 
     The sizes of the differences may depend on it where one loss has the highest mean everywhere, so both are said.
     """
     found = interaction_test(runs)
     if found is None:
-        return []
+        return None
     differs = found.p <= LEVEL
     losses = count_text(len(found.losses), "loss")
     leaders: dict[str, list[str]] = {}
@@ -412,30 +403,22 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
         "Differences depend on the dataset: interaction" if differs else "An interaction with the dataset is not shown:"
     )
     headline = f"{first}. {shown} {p_equals(found.p)} ({losses})."
-    largest = max(((abs(found.effects[row, column]), row, column) for row, column in np.ndindex(*found.effects.shape)))
-    _, row, column = largest
+    _, row, column = max((abs(found.effects[place]), *place) for place in np.ndindex(*found.effects.shape))
     effect = number_text(float(found.effects[row, column]), signed=True)
     note = (
         f"Largest effect: {printed(found.losses[column])} on {printed(found.datasets[row])}, {effect} beside the means "
         f"of its loss and its dataset."
     )
-    return [
-        Answer(
-            ORDER,
-            "",
-            "Does the same loss win everywhere?",
-            headline,
-            numbers={"p": found.p, "statistic": found.statistic},
-            notes=(note,) if differs else (),
-        )
-    ]
+    numbers = {"p": found.p, "statistic": found.statistic}
+    question = "Does the same loss win everywhere?"
+    return Answer(ORDER, "", question, headline, numbers=numbers, notes=(note,) if differs else ())
 
 
-def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
-    """Return the mean ranks of the losses over the datasets; none where fewer than two datasets have verdicts."""
+def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> Answer | None:
+    """Return the mean ranks of the losses over the datasets; ``None`` with fewer than two verdicts."""
     found = mean_ranks(scores)
     if found is None:
-        return []
+        return None
     ranks, critical = found
     best = next(iter(ranks))
     headline = f"{printed(best)} has the best mean rank, {number_text(ranks[best])}."
@@ -451,17 +434,9 @@ def _mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> list[Answer]:
     rows: list[Sequence[Cell]] = [
         (loss, printed(loss), rank, *(values[loss] for values in scores.values())) for loss, rank in ranks.items()
     ]
-    return [
-        Answer(
-            RANKS,
-            "",
-            "Which losses are best on average?",
-            headline,
-            numbers={"critical_difference": critical},
-            table=table_of(columns, rows),
-            notes=(f"The critical difference of mean ranks is {number_text(critical)}: {apart}.{few}",),
-        )
-    ]
+    notes = (f"The critical difference of mean ranks is {number_text(critical)}: {apart}.{few}",)
+    numbers, table = {"critical_difference": critical}, table_of(columns, rows)
+    return Answer(RANKS, "", "Which losses are best on average?", headline, numbers=numbers, table=table, notes=notes)
 
 
 def chance_of(summary: Summary, dataset: str) -> float | None:
@@ -491,7 +466,7 @@ def trial_row(trial: Trial, history: History) -> dict[str, Any]:
         "epochs": trial.last_epoch,
         "best_epoch": trial.best_epoch,
         "epochs_to_95": trial.epochs_to_95(),
-        "best": best_metrics(trial, ""),
+        "best": best_metrics(trial),
         "retries": trial.retries,
         "error": trial.error,
     }

@@ -70,8 +70,6 @@ class Band:
     """The surface of a study, with its parameters.
 
     Attributes:
-        study: Name of the study.
-        loss: Its loss.
         metric: The metric that the search maximised.
         bounds: Parameter -> its bounds, for the parameters that were searched.
         surface: The surface; its dimensions are the parameters in this order.
@@ -194,10 +192,7 @@ def setting_to_use(cell: Cell, trials: Sequence[Trial]) -> dict[str, float] | No
 def band_of(cell: Cell, trials: Sequence[Trial], repeats: Sequence[Trial] = ()) -> Band | None:
     """Return the band of a study; ``None`` with too few trials, or where its parameters are no numbers of each trial.
 
-    Args:
-        cell: The study.
-        trials: The trials of its search.
-        repeats: The trainings that confirm some of them.
+    ``repeats`` are the trainings that confirm some of the trials.
     """
     bounds = searched_numbers(cell.space)
     points = points_of(trials)
@@ -273,12 +268,9 @@ def value_at(bound: Range | Values, share: float) -> float:
 
 
 def band_answers(dataset: str, found: Sequence[Band], winner: tuple[str, str] | None = None) -> list[Answer]:
-    """Return the answers about the coefficients of a dataset's losses; none without a surface.
+    """Return the answers about the coefficients of a dataset's losses, from its bands; none without a surface.
 
-    Args:
-        dataset: Name of the dataset.
-        found: The bands of its studies.
-        winner: Model and loss of the dataset's winner, whose band comes first; the others follow by their best value.
+    The band of ``winner``, its model and loss, comes first; the others follow by their best value.
     """
     if not found:
         return []

@@ -1,4 +1,4 @@
-"""The parts of a verdict: candidates with their seeds, their ranking, and how the winner compares."""
+"""The parts of a verdict: candidates with their seeds, and how the winner compares."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Sample, measure
+from orchestrator.results.answer import Quantity
+from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Sample, measure, t_interval
 
 _RANGES = {
     "rsum": (0.0, 600.0),
@@ -69,6 +70,7 @@ class Candidate:
         has_seeds: Whether another seed could give other values; a closed-form model has a single run.
         images: Seed -> value of each image in the metric that decides, shape (I,), whose mean is the metric; of all
             seeds in ``values`` or of none.
+        metric: The metric that decides; empty before ``judge``, as is ``selection``, the metric that chose the winner.
     """
 
     dataset: str
@@ -82,6 +84,8 @@ class Candidate:
     given: int | None = None
     has_seeds: bool = True
     images: Mapping[int, Sample] = field(default_factory=dict)
+    metric: str = ""
+    selection: str = ""
 
     def sample(self, metric: str) -> Sample:
         """Return the values of a metric in the order of the seeds, shape (S,)."""
@@ -97,41 +101,42 @@ class Candidate:
         by_seed = [self.values[seed] for seed in sorted(self.values)]
         return {name: measure(np.array([metrics[name] for metrics in by_seed if name in metrics])) for name in names}
 
+    @property
+    def selected_by(self) -> float:
+        """Mean of the selection metric; the winner's is biased upwards, as the highest of several means."""
+        return float(self.sample(self.selection).mean())
 
-@dataclass(frozen=True)
-class Standing:
-    """A candidate in the ranking of its dataset.
+    @property
+    def result(self) -> Measure:
+        """Mean and standard deviation (``ddof=0``) of the metric that decides."""
+        return measure(self.sample(self.metric))
 
-    Attributes:
-        rank: 1 for the winner; the other candidates follow in the order of the selection metric.
-        selected_by: Mean of the selection metric. The winner's mean is biased upwards, as the highest of several means.
-        result: Mean and standard deviation (``ddof=0``) of the metric that decides.
-        student: 95 % interval of the mean of ``result`` from Student's distribution, within the range of the metric;
-            ``None`` for one seed.
-        measures: Metric -> mean and standard deviation over the seeds.
-    """
+    @property
+    def student(self) -> Interval | None:
+        """Student's 95 % interval of the mean of ``result``, within the range of the metric; ``None`` for one seed."""
+        interval = t_interval(self.sample(self.metric))
+        return None if interval is None else interval.within(*range_of(self.metric))
 
-    candidate: Candidate
-    rank: int
-    selected_by: float
-    result: Measure
-    student: Interval | None
-    measures: Mapping[str, Measure]
+    @property
+    def quantity(self) -> Quantity:
+        """The result as a cell: mean, sample standard deviation, and the interval of the mean."""
+        interval = self.student
+        ends = (interval.low, interval.high) if interval else (None, None)
+        return Quantity(self.result.mean, self.result.sample_std, *ends)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the standing as plain values for JSON; a seed that is a key becomes text."""
-        one = self.candidate
+    def to_dict(self, rank: int) -> dict[str, Any]:
+        """Return a ranked candidate as plain values for JSON; a seed that is a key becomes text."""
         return {
-            **{name: getattr(one, name) for name in ("label", "dataset", "model", "loss")},
-            "parameters": dict(one.parameters),
-            "seeds": sorted(one.values),
-            "missing": {str(seed): one.missing[seed] for seed in sorted(one.missing)},
-            "left": one.left,
-            "rank": self.rank,
+            **{name: getattr(self, name) for name in ("label", "dataset", "model", "loss")},
+            "parameters": dict(self.parameters),
+            "seeds": sorted(self.values),
+            "missing": {str(seed): self.missing[seed] for seed in sorted(self.missing)},
+            "left": self.left,
+            "rank": rank,
             "selected_by": self.selected_by,
             "result": {**asdict(self.result), "sample_std": self.result.sample_std},
             "student": asdict(self.student) if self.student else None,
-            "measures": {name: asdict(value) for name, value in self.measures.items()},
+            "measures": {name: asdict(value) for name, value in self.measures().items()},
         }
 
 
@@ -250,7 +255,7 @@ class DatasetVerdict:
     Attributes:
         selection: The metric that chose the winner.
         verdict: *better* where the winner beats every other candidate, else the weakest verdict of the comparisons.
-        standings: The candidates with a finished seed, the winner first.
+        candidates: The candidates with a finished seed, the winner first, the others in the order of the selection.
         comparisons: The winner with the runner-up, the rival, the baseline, and the closest other unless it is beaten.
         others: The winner with the other candidates that can be tested; their p-values are not corrected.
         warnings: Sentences about the limits of the verdict, e.g. missing seeds.
@@ -265,7 +270,7 @@ class DatasetVerdict:
     metric: str
     selection: str
     verdict: Verdict
-    standings: tuple[Standing, ...]
+    candidates: tuple[Candidate, ...]
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
     level: float
@@ -276,21 +281,21 @@ class DatasetVerdict:
     smallest_difference: float = 0.0
 
     @property
-    def winner(self) -> Standing | None:
-        """The first standing; ``None`` where no seed of any candidate finished."""
-        return self.standings[0] if self.standings else None
+    def winner(self) -> Candidate | None:
+        """The first candidate; ``None`` where no seed of any candidate finished."""
+        return self.candidates[0] if self.candidates else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain values for JSON."""
         return {
             "dataset": self.dataset,
-            "winner": self.winner.candidate.label if self.winner else None,
+            "winner": self.winner.label if self.winner else None,
             "verdict": self.verdict,
             "metric": self.metric,
             "selection": self.selection,
             "decided_by": self.decided_by,
             "level": self.level,
             "comparisons": [comparison.to_dict(self.smallest_difference) for comparison in self.comparisons],
-            "standings": [standing.to_dict() for standing in self.standings],
+            "standings": [one.to_dict(rank) for rank, one in enumerate(self.candidates, start=1)],
             "warnings": list(self.warnings),
         }

@@ -12,9 +12,10 @@ evaluated on the test split. Until then the best trial of the search is an uncon
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 from msgspec import structs
 
@@ -59,10 +60,9 @@ BEGUN_BEFORE = (
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The confirmation of a dataset so far; each answer is computed when it is first asked for, and kept.
+    """The confirmation of a dataset so far; each result is computed when it is first asked for, and kept.
 
     Attributes:
-        history: History of the experiment, which does not change as long as the confirmation is in use.
         plan: The design; ``None`` where an older version, which recorded no plans, confirmed.
     """
 
@@ -103,20 +103,19 @@ class Confirmation:
         """Return the ended trainings of a candidate of a race, with the metric on val alone."""
         metric = self.history.metric
         ended = [trial for trial in self._trained if trial.candidate == label and trial.has_ended]
-        return {trial.config.seed: _at_best(trial)[metric] if _has_finished(trial) else None for trial in ended}
+        return {trial.config.seed: trial.at_best[metric] if _has_finished(trial) else None for trial in ended}
 
     @cached_property
-    def trainings(self) -> list[PlannedTrial]:
-        """The trainings that the plan has given out so far, including trainings that have ended, ordered by seed."""
-        return [training for _, training in self.numbered_trainings()]
-
-    def numbered_trainings(self) -> Iterator[tuple[int, PlannedTrial]]:
-        """Yield ``trainings`` with the place of their seed among the fresh seeds."""
+    def trainings(self) -> list[tuple[int, PlannedTrial]]:
+        """The trainings that the plan has given out, also those that have ended, each with the place of its seed."""
         counts = self.race.seeds if self.plan is not None else {}
-        for index, seed in enumerate(fresh_seeds(self.history.seed, max(counts.values(), default=0))):
-            for label, count in counts.items():
-                if index < count:
-                    yield index, repeat(self.history.trials[label], index, seed)
+        seeds = enumerate(fresh_seeds(self.history.seed, max(counts.values(), default=0)))
+        return [
+            (index, repeat(self.history.trials[label], index, seed))
+            for index, seed in seeds
+            for label, count in counts.items()
+            if index < count
+        ]
 
     @cached_property
     def _trained(self) -> list[Trial]:
@@ -128,7 +127,7 @@ class Confirmation:
         """The trainings on which the verdict rests: in a race, the trainings that the race gave out."""
         if not self.is_raced:
             return self._trained
-        given = {training.id for training in self.trainings}
+        given = {training.id for _, training in self.trainings}
         return [trial for trial in self._trained if trial.id in given]
 
     @property
@@ -216,8 +215,8 @@ class Confirmation:
         winner, metric = self.verdict.winner, self.verdict.selection
         if winner is None:
             return None
-        trials = [one for one in self.repeats if one.candidate == winner.candidate.label and _has_finished(one)]
-        return max(trials, key=lambda trial: _at_best(trial)[metric])
+        trials = [one for one in self.repeats if one.candidate == winner.label and _has_finished(one)]
+        return max(trials, key=lambda trial: trial.at_best[metric])
 
     def judge(
         self,
@@ -257,10 +256,16 @@ class Confirmation:
             over_images=varying == "seeds_and_images",
             smallest_difference=confirm.smallest_difference if metric is None else 0.0,
         )
-        begun_before = [] if confirm.verdict or rule else [BEGUN_BEFORE]
-        older = [OLDER_RULE] if self.is_raced and self.race.older else []
-        further = [*older, *begun_before, *problem, *self._looked_before(), *self._trained_alike()]
-        return replace(verdict, warnings=(*verdict.warnings, *further))
+        further = [OLDER_RULE] if self.is_raced and self.race.older else []
+        further += [] if confirm.verdict or rule else [BEGUN_BEFORE]
+        further += problem
+        if self.looks:
+            times = "once" if self.looks == 1 else f"{self.looks} times"
+            further.append(
+                f"its values had been looked at {times} before this plan, so p must be at most {self.level:.2g}; "
+                f"plan all seeds, or a race, at once"
+            )
+        return replace(verdict, warnings=(*verdict.warnings, *further, *self._trained_alike()))
 
     @cached_property
     def _baseline(self) -> tuple[str | None, list[str]]:
@@ -276,16 +281,6 @@ class Confirmation:
         labels = [candidate.label for candidate in self.candidates]
         label = next((label for label in labels if default.id in (label, *self.alike.get(label, ()))), None)
         return label, [] if label else [f"the published settings, {default.id}, were not confirmed"]
-
-    def _looked_before(self) -> list[str]:
-        """Return a sentence about earlier looks, which used part of the level; none at the first look."""
-        if not self.looks:
-            return []
-        times = "once" if self.looks == 1 else f"{self.looks} times"
-        return [
-            f"its values had been looked at {times} before this plan, so p must be at most {self.level:.2g}; "
-            f"plan all seeds, or a race, at once"
-        ]
 
     def _kept_values(self, metric: str) -> dict[str, Sample]:
         """Return trial -> values of the images, of trials whose kept ranks have the queries of the first kept ranks."""
@@ -371,10 +366,10 @@ def race_names(history: History, race: Race) -> dict[str, str]:
 
 def current_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
     """Return the plan of each dataset: the recorded plan, or a new plan where a changed design needs more trainings."""
-    return [_current(plan, history) for plan in wanted_plans(experiment, history)]
+    return [_current_plan(plan, history) for plan in wanted_plans(experiment, history)]
 
 
-def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
+def _current_plan(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
     recorded = history.plans.get(wanted.dataset)
     if recorded is None:
         return wanted
@@ -384,17 +379,13 @@ def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
     if older and (recorded.first == wanted.first or (before.race.older and before.race.ended is not None)):
         return recorded
     # The test split was opened for every training of the wanted plan, so no further look has to be planned.
-    if all(one.id in history.tests for one in Confirmation(history, wanted.dataset, wanted).trainings):
+    if all(one.id in history.tests for _, one in Confirmation(history, wanted.dataset, wanted).trainings):
         return recorded
-    # Where only the version of the product changed, nobody chose a design for the values.
-    seen = 0 if older else _can_be_compared(recorded, history)
-    return structs.replace(wanted, looks=max(wanted.looks, recorded.looks + seen))
-
-
-def _can_be_compared(plan: ConfirmationPlan, history: History) -> bool:
-    """Whether two candidates of a plan have two ended trainings each, so that their values on val can be compared."""
+    # Values on val can be compared once two candidates have two ended trainings each. Where only the version of the
+    # product changed, nobody chose a design for the values.
     ended = [str(trial.candidate) for trial in history.stage(Stage.CONFIRM) if trial.has_ended]
-    return sum(ended.count(name) > 1 for name in plan.candidates) > 1
+    seen = not older and sum(ended.count(name) > 1 for name in recorded.candidates) > 1
+    return structs.replace(wanted, looks=max(wanted.looks, recorded.looks + seen))
 
 
 def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[PlannedTrial]:
@@ -402,8 +393,8 @@ def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[Pl
 
     The trainings are ordered by seed, so that the candidates of an interrupted confirmation have equal seeds.
     """
-    known = (Confirmation(history, plan.dataset, plan).numbered_trainings() for plan in plans)
-    return [training for _, training in sorted((one for of_plan in known for one in of_plan), key=lambda one: one[0])]
+    known = chain.from_iterable(Confirmation(history, plan.dataset, plan).trainings for plan in plans)
+    return [training for _, training in sorted(known, key=lambda one: one[0])]
 
 
 def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
@@ -413,15 +404,16 @@ def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
     return len(known) + sum(race.trainings - race.used for race in races if race.ended is None)
 
 
+def best_metrics(trial: Trial, prefix: str = "") -> dict[str, float]:
+    """Return the metrics of the best epoch whose names begin with a prefix, which is removed, except running bests."""
+    named = {name: value for name, value in trial.at_best.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in named.items() if not name.endswith("_best")}
+
+
 def metrics_of(trial: Trial, history: History) -> dict[str, float]:
     """Return a trial's metrics at its best epoch and, under ``test/``, its metrics on the test split."""
-    at_best = {} if trial.best_epoch is None else _at_best(trial)
     test = {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
-    return {name: value for name, value in at_best.items() if not name.endswith("_best")} | test
-
-
-def _at_best(trial: Trial) -> Mapping[str, float]:
-    return trial.epochs[trial.best_epoch or 0]
+    return best_metrics(trial) | test
 
 
 def _has_finished(trial: Trial) -> bool:

@@ -66,10 +66,7 @@ def _published_id(history: History, candidates: Sequence[Trial], each_of: str | 
 def share_runs(first: Trial, other: Trial, each_of: str | None) -> bool:
     """Whether two trials of the search are one candidate: one trial, or settings that trained alike.
 
-    Args:
-        first: A trial of the search.
-        other: A trial of the search.
-        each_of: A searched parameter whose values are candidates of their own, even if they trained alike.
+    The values of the parameter ``each_of`` are candidates of their own, even if they trained alike.
     """
     apart = each_of is not None and first.params.get(each_of) != other.params.get(each_of)
     return first is other or (not apart and trained_alike(first, other))

@@ -102,7 +102,6 @@ class Curve:
     ) -> None:
         self.values, self.label, self.model, self.loss, self.costs = values, label, model, loss, costs or {}
         self.count = len(values)
-        self._values = np.sort(values)
         self._points = np.full(self.count + 1, np.nan)
 
     def at_budgets(self, cost: float, budgets: Values) -> Values:
@@ -121,7 +120,7 @@ class Curve:
         """Return the expected best for each number of drawn values, in [1, n], in the shape of the numbers."""
         new = np.unique(draws[np.isnan(self._points[draws])])
         if new.size:
-            self._points[new] = expected_best(self._values, new.tolist())
+            self._points[new] = expected_best(self.values, new.tolist())
         return self._points[draws]
 
     def points(self) -> Json:
@@ -147,13 +146,8 @@ class Curve:
 def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0) -> float:
     """Return how often the first search has the higher expected best when the trials of both are resampled.
 
-    Trials are resampled with replacement (a bootstrap over trials); equal values count half.
-
-    Args:
-        first: Values of the first search, shape (n,).
-        second: Values of the second search, shape (m,).
-        draws: Number of trials of each search, at most n and m.
-        seed: Seed of the resampling.
+    The values, of shapes (n,) and (m,), are resampled with replacement (a bootstrap over trials); equal values count
+    half. ``draws`` is the number of trials of each search, at most n and m.
     """
     generator = np.random.default_rng(seed)
 
@@ -170,19 +164,16 @@ def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0
 
 
 def crossings(first: Curve, second: Curve, costs: tuple[float, float], points: int = 200) -> list[tuple[float, bool]]:
-    """Return where the curves of two searches cross, over the budgets that both searches reach.
+    """Return each budget at which the curves of two searches cross, and whether the first is ahead after it.
 
     Args:
         first: Curve of the first search.
         second: Curve of the second search.
         costs: Mean cost of a trial of each search, > 0, in the unit of the budget.
-        points: Number of budgets at which the curves are compared.
-
-    Returns:
-        For each crossing the budget, and whether the first search is ahead after it.
+        points: Number of budgets, of those that both searches reach, at which the curves are compared.
     """
     low, high = max(costs), min(first.count * costs[0], second.count * costs[1])
-    if high <= low:
+    if min(costs) <= 0 or high <= low:
         return []
     budgets = np.geomspace(low, high, points)
     lead = first.at_budgets(costs[0], budgets) - second.at_budgets(costs[1], budgets)
@@ -254,36 +245,27 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
     every = [trial for trials in candidates for trial in trials]
     epochs, seconds = sum(len(trial.epochs) for trial in every), sum(trial.seconds for trial in every)
     hours = seconds / 3600 * gpus / len(candidates)
-    return Curve(
-        np.array([min(known) if value is None else value for value in values]),
-        label,
-        every[0].config.model,
-        every[0].config.loss,
-        {"trials": 1.0, "epochs": epochs / len(candidates), "hours": hours},
-    )
+    costs = {"trials": 1.0, "epochs": epochs / len(candidates), "hours": hours}
+    filled = np.array([min(known) if value is None else value for value in values])
+    return Curve(filled, label, every[0].config.model, every[0].config.loss, costs)
 
 
 def _value(trials: Sequence[Trial], metric: str) -> float | None:
     """Return the mean value of the finished trials or, if none finished, of the trials that were stopped early."""
     for state in (TrialState.FINISHED, TrialState.STOPPED_EARLY):
-        values = [_at_best(trial, metric) for trial in trials if trial.state is state]
+        values = [trial.at_best[metric] for trial in trials if trial.state is state]
         if values:
             return fmean(values)
     return None
 
 
-def _at_best(trial: Trial, metric: str) -> float:
-    return trial.epochs[trial.best_epoch or 0][metric]
-
-
 def _compare(first: Curve, other: Curve) -> Json:
     """Compare the loss with the highest value with another loss: where curves cross, and how probable the lead is."""
-    both, further = min(len(first.values), len(other.values)), len(other.values)
+    both = min(first.count, other.count)
     expected = [float(expected_best(loss.values, [both])[0]) for loss in (first, other)]
     crossed: dict[str, list[Json]] = {}
     for unit in UNITS:
-        costs = (first.costs[unit], other.costs[unit])
-        places = crossings(first, other, costs) if min(costs) > 0 else []
+        places = crossings(first, other, (first.costs[unit], other.costs[unit]))
         crossed[unit] = [{"at": at, "ahead": first.label if ahead else other.label} for at, ahead in places]
     return {
         "first": first.label,
@@ -293,7 +275,7 @@ def _compare(first: Curve, other: Curve) -> Json:
         "probability": lead_probability(first.values, other.values, both),
         "crossings": crossed,
         # The best of twice as many trials is among the new trials with probability 1/2, for any distribution.
-        "further_trials": further,
+        "further_trials": other.count,
     }
 
 
@@ -308,13 +290,13 @@ def optimism_of(history: History) -> dict[str, Json]:
     values: dict[str, list[float]] = {}
     for trial in history.stage(Stage.CONFIRM):
         if trial.state is TrialState.FINISHED and trial.candidate is not None:
-            values.setdefault(trial.candidate, []).append(_at_best(trial, metric))
+            values.setdefault(trial.candidate, []).append(trial.at_best[metric])
     found = {}
     for dataset, trials in _by_dataset(history).items():
         # Published settings that the search stopped early are left out: with fresh seeds they are trained to their
         # end, which alone makes their values higher.
         candidates: list[Json] = [
-            {"trial": trial.id, "search": _at_best(trial, metric), "fresh": fmean(values[trial.id])}
+            {"trial": trial.id, "search": trial.at_best[metric], "fresh": fmean(values[trial.id])}
             for trial in trials
             if trial.id in values and trial.best_epoch and trial.state is TrialState.FINISHED
         ]

@@ -46,18 +46,17 @@ def candidates_frame(history: History) -> "DataFrame":
     """
     rows = []
     for dataset, verdict in verdicts_of(history).items():
-        for standing in verdict.standings:
-            one, result = standing.candidate, standing.result
+        for rank, one in enumerate(verdict.candidates, start=1):
             rows.append(
                 {
                     "dataset": dataset,
                     "candidate": one.label,
-                    "rank": standing.rank,
+                    "rank": rank,
                     "metric": verdict.metric,
-                    "mean": result.mean,
-                    "sample_std": result.sample_std,
-                    "seeds": result.seeds,
-                    "selected_by": standing.selected_by,
+                    "mean": one.result.mean,
+                    "sample_std": one.result.sample_std,
+                    "seeds": one.result.seeds,
+                    "selected_by": one.selected_by,
                     "model": one.model,
                     "loss": one.loss,
                     **_params(one.parameters),
@@ -75,7 +74,7 @@ def verdicts_frame(history: History) -> "DataFrame":
                 {
                     "dataset": dataset,
                     "other": one.label,
-                    "winner": verdict.standings[0].candidate.label,
+                    "winner": verdict.candidates[0].label,
                     "roles": ", ".join(one.roles),
                     "verdict": one.verdict,
                     "difference": one.difference,

@@ -150,7 +150,7 @@ def _cells(judged: DatasetVerdict | None) -> tuple[float | None, str]:
 
 def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
     """Return the share of the winner's first ten candidates that are judged, over both directions and all seeds."""
-    measures = verdict.winner.measures if verdict.winner else {}
+    measures = verdict.winner.measures() if verdict.winner else {}
     shares = [measures[name].mean for way in WAYS if (name := f"{prefix}/{way}_top10_judged") in measures]
     return float(np.mean(shares)) if shares else None
 

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict
 from orchestrator.results.statistics import POWER, best_of_p, holm, needed_seeds
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
@@ -159,16 +159,12 @@ class Questions:
 
     def __init__(self, verdict: DatasetVerdict, *, published: bool = True) -> None:
         self.verdict, self._published = verdict, published
-        self._standings = {standing.candidate.label: standing for standing in verdict.standings}
-        self._comparisons = {
-            comparison.label: comparison
-            for standing in verdict.standings[1:]
-            for comparison in (*verdict.comparisons, *verdict.others)
-            if comparison.label == standing.candidate.label
-        }
-        candidates = [standing.candidate for standing in verdict.standings]
-        self._several_models = len({candidate.model for candidate in candidates}) > 1
-        self._winner = candidates[0] if candidates else None
+        self._candidates, self._winner = verdict.candidates, verdict.winner
+        self._by_label = {candidate.label: candidate for candidate in verdict.candidates}
+        # In the order of the candidates.
+        compared = {comparison.label: comparison for comparison in (*verdict.comparisons, *verdict.others)}
+        self._comparisons = {label: compared[label] for label in self._by_label if label in compared}
+        self._several_models = len({candidate.model for candidate in verdict.candidates}) > 1
 
     def answers(self) -> list[Answer]:
         """Return the answers that the dataset has, the headline's first."""
@@ -189,9 +185,9 @@ class Questions:
         names = {candidate.label: self.loss_name(candidate) for candidate in (winner, *shown)}
         if contest.closest is not None and contest.closest.label not in names:
             # A setting that val ranks lower decides: it has a row of its own.
-            hidden = self._standings[contest.closest.label].candidate
+            hidden = self._by_label[contest.closest.label]
             place = next(place for place, best in enumerate(shown) if self._kind(best) == self._kind(hidden))
-            names |= {one.label: self.full_name(one) for one in (shown[place], hidden)}
+            names |= {one.label: self._full_name(one) for one in (shown[place], hidden)}
             shown.insert(place + 1, hidden)
         question = "Which model and loss?" if self._several_models else "Which loss?"
         headline = self._headline(contest, names, self._every("loss", shown))
@@ -239,8 +235,8 @@ class Questions:
             return None
         what = "published settings" if self._published else "baseline"
         question = f"Better than the {what}?"
-        candidate = self._standings[label].candidate
-        named = f"the {what} ({self.full_name(candidate)})"
+        candidate = self._by_label[label]
+        named = f"the {what} ({self._full_name(candidate)})"
         if candidate is winner:
             verb = "win" if self._published else "wins"
             return self._answer(PUBLISHED, question, f"T{named[1:]} {verb}.", Verdict.TIE)
@@ -264,10 +260,6 @@ class Questions:
             self._answer(SETTLE, "What would settle the open questions?", headline, ""),
             notes=(*notes, f"A detectable difference is found in {share_text(POWER)} of studies of this size."),
         )
-
-    @property
-    def _candidates(self) -> list[Candidate]:
-        return [standing.candidate for standing in self.verdict.standings]
 
     def _kind(self, candidate: Candidate) -> tuple[str, str]:
         return candidate.model, candidate.loss
@@ -333,7 +325,7 @@ class Questions:
         name = printed(candidate.loss)
         return f"{printed(candidate.model)} {name}" if self._several_models else name
 
-    def full_name(self, candidate: Candidate) -> str:
+    def _full_name(self, candidate: Candidate) -> str:
         """Return a candidate's loss with its setting, brief enough for a sentence."""
         setting = setting_text(candidate.parameters, most=BRIEF)
         return f"{self.loss_name(candidate)}, {setting}" if setting else self.loss_name(candidate)
@@ -365,11 +357,12 @@ class Questions:
             return f"{first} leads, and every candidate lost a seed: the remaining seeds may flatter it."
         gap = number_text(abs(closest.difference), self.verdict.metric)
         evidence = self._evidence(closest, contest.p)
-        basis = basis_text([len(self._winner.values), len(self._values(closest))], self.verdict.images)
+        seeds = [len(one.values) for one in (self._winner, self._by_label[closest.label])]
+        basis = basis_text(seeds, self.verdict.images)
         unit = metric_name(self.verdict.metric)
         if outcome is Verdict.BETTER and every:
             largest = "" if contest.p is None else f", {p_equals(contest.p)}"
-            interval = self._evidence(closest, contest.p).removesuffix(largest)
+            interval = evidence.removesuffix(largest)
             lead = f"{self._signed(closest)} {unit}{interval} ({basis})"
             return f"{first} beats {every}{largest}; closest is {second}: {lead}."
         if outcome is Verdict.BETTER:
@@ -381,9 +374,6 @@ class Questions:
         if outcome is Verdict.TIE:
             return f"{first} and {second} do not differ significantly: {self._signed(closest)}{evidence}."
         return f"{first} and {second} differ by {self._signed(closest)} {unit}, untested: {closest.reason}."
-
-    def _values(self, comparison: Comparison) -> Mapping[int, Mapping[str, float]]:
-        return self._standings[comparison.label].candidate.values
 
     def _signed(self, comparison: Comparison) -> str:
         return number_text(comparison.difference, self.verdict.metric, signed=True)
@@ -410,11 +400,12 @@ class Questions:
 
     def _table(self, candidates: Sequence[Candidate], contest: Contest, names: Mapping[str, str]) -> Table:
         metric = self.verdict.metric
+        names_losses = len({self._kind(candidate) for candidate in candidates}) > 1
         columns = [
             Column("candidate", "candidate", hidden=True),
             Column("model", "model", hidden=True),
             Column("loss", "loss", hidden=True),
-            Column("name", "loss" if self._names_losses(candidates) else "setting"),
+            Column("name", "loss" if names_losses else "setting"),
             Column("setting", "best setting"),
             Column("seeds", "seeds", unit="count"),
             Column("result", "mean ± sd", unit=metric, shows="apart"),
@@ -422,27 +413,25 @@ class Questions:
             Column("p", "p" if len(candidates) < 3 else "p (Holm)", unit="p"),
             Column("verdict", "verdict"),
         ]
-        rows = [self._row(candidate, contest, names) for candidate in candidates]
-        if not self._names_losses(candidates):
-            rows = [(*row[:4], None, *row[5:]) for row in rows]
+        rows: list[Sequence[Cell]] = []
+        for one in candidates:
+            setting = (setting_text(one.parameters) or "default") if names_losses else None
+            about = (one.label, one.model, one.loss, names[one.label], setting, len(one.values), one.quantity)
+            rows.append((*about, *self._compared(one, contest)))
         return table_of(columns, rows)
 
-    def _names_losses(self, candidates: Sequence[Candidate]) -> bool:
-        return len({self._kind(candidate) for candidate in candidates}) > 1
-
-    def _row(self, candidate: Candidate, contest: Contest, names: Mapping[str, str]) -> tuple[Cell, ...]:
-        standing, comparison = self._standings[candidate.label], self._comparisons.get(candidate.label)
-        head = (candidate.label, candidate.model, candidate.loss, names[candidate.label])
-        about = (*head, setting_text(candidate.parameters) or "default", len(candidate.values), quantity_of(standing))
+    def _compared(self, candidate: Candidate, contest: Contest) -> tuple[Cell, ...]:
+        """Return a candidate's difference to the winner, its p-value and its verdict."""
+        comparison = self._comparisons.get(candidate.label)
         if candidate is self._winner:
-            return (*about, None, None, "winner")
+            return None, None, "winner"
         if comparison is None:
-            return (*about, None, None, str(Verdict.UNTESTED))
+            return None, None, str(Verdict.UNTESTED)
         interval = comparison.deciding_interval
         ends = (-interval.high, -interval.low) if interval else (None, None)
         outcome = self._row_outcome(contest, candidate)
         verdict = str(OPPOSITE.get(outcome, outcome))
-        return (*about, Quantity(-comparison.difference, None, *ends), contest.adjusted.get(candidate.label), verdict)
+        return Quantity(-comparison.difference, None, *ends), contest.adjusted.get(candidate.label), verdict
 
     def _beaten(self, contest: Contest, shown: Iterable[Candidate], names: Mapping[str, str]) -> list[str]:
         """Name the candidates that a winner beats although it does not beat all."""
@@ -491,7 +480,7 @@ class Questions:
         if smallest is None or self._winner is None:
             return ""
         metric = self.verdict.metric
-        pair = (self._winner, self._standings[comparison.label].candidate)
+        pair = (self._winner, self._by_label[comparison.label])
         names = self.setting_names(pair)
         if answer.key == WHICH_LOSS and answer.table is not None:
             names = {row["candidate"]: row["name"] for row in answer.table.to_dict()["rows"]}
@@ -510,10 +499,3 @@ class Questions:
         if seeds is None:
             return f"{said}; no affordable number of seeds would detect {gap}."
         return f"{said}; {seeds} seeds each would detect {gap}."
-
-
-def quantity_of(standing: Standing) -> Quantity:
-    """Return a candidate's result: mean, sample standard deviation, and Student's 95 % interval of the mean."""
-    interval = standing.student
-    ends = (interval.low, interval.high) if interval else (None, None)
-    return Quantity(standing.result.mean, standing.result.sample_std, *ends)

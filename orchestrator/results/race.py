@@ -180,13 +180,7 @@ def _end(closed: Round) -> str:
 
 
 def describe_race(race: Race, metric: str, names: Mapping[str, str]) -> list[str]:
-    """Return sentences about the state of a race, and about its newest round.
-
-    Args:
-        race: The race of a dataset.
-        metric: Metric on val that decides which candidates get further seeds.
-        names: Label -> printed name of the candidate.
-    """
+    """Return sentences about the state of a race, and about its newest round; ``names`` see ``race_names``."""
     trainings = f"{race.used} of at most {race.trainings} trainings"
     if race.older:
         state = f"An older version gave out {trainings}."

@@ -23,13 +23,12 @@ from orchestrator.reference.published import (
     RETRIEVAL,
     SMOOTH_AP_COCOS,
     TRIPLET_COCOS,
-    PublishedRow,
     published_rows,
     study_dataset,
 )
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
 from orchestrator.results.answers import UNCONFIRMED, Summary, outcomes_of
-from orchestrator.results.candidates import DatasetVerdict, Standing
+from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import metrics_of
 from orchestrator.results.statistics import Measure
 from orchestrator.text.wording import printed, setting_text
@@ -209,19 +208,15 @@ def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
 def rows_of(verdict: DatasetVerdict, answers: Iterable[Answer]) -> list[Row]:
     """Return a row for each candidate of a dataset, the winner first, with the metrics of the split that decided.
 
-    Args:
-        verdict: The verdict on the dataset.
-        answers: Answers that compare candidates with the winner; the first that has a candidate says its verdict.
+    Of ``answers``, the first that compares a candidate with the winner says its verdict.
     """
     outcomes = outcomes_of([answer for answer in answers if answer.dataset == verdict.dataset])
-    split = verdict.metric.partition("/")[0]
-    return [_row_of(standing, split, outcomes.get(standing.candidate.label, "")) for standing in verdict.standings]
-
-
-def _row_of(standing: Standing, split: str, outcome: str) -> Row:
-    one = standing.candidate
-    measures = _without_prefix(standing.measures, split)
-    return Row(one.dataset, one.model, one.loss, one.parameters, measures, str(standing.rank), outcome)
+    rows = []
+    for rank, one in enumerate(verdict.candidates, start=1):
+        measures = _without_prefix(one.measures(), verdict.metric.partition("/")[0])
+        about = (one.dataset, one.model, one.loss, one.parameters)
+        rows.append(Row(*about, measures, str(rank), outcomes.get(one.label, "")))
+    return rows
 
 
 def _measure(values: Sequence[float]) -> Measure:
@@ -263,9 +258,7 @@ def published_tables(papers: Iterable[str]) -> list[Answer]:
     layouts = (RETRIEVAL_LAYOUT, TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT)
     tables = []
     for layout in layouts:
-        printed_rows = published_rows(layout.published) if BLEEKER in papers and layout.published else ()
-        others = other_rows() if layout.published == RETRIEVAL else ()
-        rows = [_row_of_published(row) for row in (*printed_rows, *(one for one in others if one.number in papers))]
+        rows = [row for row in _published(layout) if (row.number if row.number in SOURCES else BLEEKER) in papers]
         table = layout_table(layout, [replace(row, published=False) for row in rows])
         tables += [replace(table, notes=(*table.notes, *_published_notes(layout, rows)))] if rows else []
     return tables
@@ -320,25 +313,23 @@ def layout_table(layout: Layout, rows: Sequence[Row], *, with_published: bool = 
         with_published: Put the published row of a loss under our row of this loss, and other published rows of the
             model at the end.
     """
-    published: list[Row] = []
-    if with_published and layout.published is not None:
-        others = other_rows() if layout.published == RETRIEVAL else ()
-        published = [_row_of_published(row) for row in (*published_rows(layout.published), *others)]
+    published = _published(layout) if with_published else []
     ordered: list[Row] = []
-    for dataset, model in dict.fromkeys((row.dataset, row.model) for row in _by_dataset(rows)):
+    places = list(dict.fromkeys(row.dataset for row in rows))
+    by_dataset = sorted(rows, key=lambda row: places.index(row.dataset))
+    for dataset, model in dict.fromkeys((row.dataset, row.model) for row in by_dataset):
         ours = [row for row in rows if (row.dataset, row.model) == (dataset, model)]
         theirs = [row for row in published if (row.dataset, row.model) == (study_dataset(dataset), model)]
-        ordered += _beside(ours, theirs)
+        for row in theirs:
+            # Under the last row with its loss; rows of other losses at the end.
+            same = [place for place, one in enumerate(ours) if one.loss == row.loss]
+            ours.insert(same[-1] + 1 if same else len(ours), row)
+        ordered += ours
     notes = (*_spread_note(layout, rows), *(_published_notes(layout, ordered) if with_published else ()))
-    columns = (*_ABOUT, *layout.columns, Column("verdict", "Verdict"))
-    table = Table(columns, tuple(_cells(row, layout.columns) for row in ordered))
-    if not any(row.verdict for row in ordered):
-        table = replace(table, columns=columns[:-1], rows=tuple(row[:-1] for row in table.rows))
+    verdict = [Column("verdict", "Verdict")] if any(row.verdict for row in ordered) else []
+    cells = (_cells(row, layout.columns) for row in ordered)
+    table = Table((*_ABOUT, *layout.columns, *verdict), tuple(row if verdict else row[:-1] for row in cells))
     return Answer(layout.key, "", layout.title, "", table=table, notes=notes)
-
-
-def _by_dataset(rows: Sequence[Row]) -> list[Row]:
-    return [row for dataset in dict.fromkeys(row.dataset for row in rows) for row in rows if row.dataset == dataset]
 
 
 def _cells(row: Row, columns: Sequence[Column]) -> tuple[Cell, ...]:
@@ -350,28 +341,22 @@ def _cells(row: Row, columns: Sequence[Column]) -> tuple[Cell, ...]:
     return (*keys, *names, *measures, row.verdict)
 
 
-def _row_of_published(row: PublishedRow) -> Row:
-    measures = {name: Measure(mean, std, row.runs) for name, (mean, std) in row.values.items()}
-    return Row(row.dataset, row.model, row.loss, row.parameters, measures, row.number, published=True)
-
-
-def _beside(ours: Sequence[Row], published: Sequence[Row]) -> list[Row]:
-    """Put each published row under the last row with its loss, and rows of other losses at the end."""
-    rows = list(ours)
-    for row in published:
-        same = [place for place, one in enumerate(rows) if one.loss == row.loss]
-        rows.insert(same[-1] + 1 if same else len(rows), row)
+def _published(layout: Layout) -> list[Row]:
+    """Return the published rows in a layout; other papers have rows of retrieval alone."""
+    if layout.published is None:
+        return []
+    rows = []
+    for row in (*published_rows(layout.published), *(other_rows() if layout.published == RETRIEVAL else ())):
+        measures = {name: Measure(mean, std, row.runs) for name, (mean, std) in row.values.items()}
+        rows.append(Row(row.dataset, row.model, row.loss, row.parameters, measures, row.number, published=True))
     return rows
 
 
 def _spread_note(layout: Layout, rows: Sequence[Row]) -> list[str]:
     seeds = sorted({row.seeds for row in rows if row.seeds})
-    if not seeds:
-        return []
     deviation = "population standard deviation, as in the papers' tables"
-    if layout.over_batches:
-        return [f"Mean over {_runs(seeds)} ± {deviation}, over the batches of a run."]
-    return [f"Mean ± {deviation}, over {_runs(seeds)}."]
+    over_batches = f"Mean over {_runs(seeds)} ± {deviation}, over the batches of a run."
+    return [over_batches if layout.over_batches else f"Mean ± {deviation}, over {_runs(seeds)}."] if seeds else []
 
 
 def _runs(counts: Sequence[int]) -> str:
@@ -392,4 +377,4 @@ def _published_notes(layout: Layout, rows: Sequence[Row]) -> list[str]:
     if len(others) == len(runs):
         return others
     notes = [f"Published: Bleeker and de Rijke (ECIR 2022), table {layout.published}.", *others]
-    return [*notes, layout.caveat] if layout.caveat else notes
+    return [*notes, *filter(None, [layout.caveat])]

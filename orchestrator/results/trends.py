@@ -39,12 +39,11 @@ LEVEL = 1 - CONFIDENCE
 def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
     """Return the trend of each model and loss of a verdict whose candidates differ in a numeric parameter."""
     groups: dict[tuple[str, str], dict[float, Sample]] = {}
-    for standing in verdict.standings:
-        candidate = standing.candidate
+    for candidate in verdict.candidates:
         value = candidate.parameters.get(parameter)
         if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
             group = groups.setdefault((candidate.model, candidate.loss), {})
-            # Standings are in the order of their values on val; the first of a value is its best setting.
+            # Candidates are in the order of their values on val; the first of a value is its best setting.
             group.setdefault(float(value), candidate.sample(verdict.metric))
     found = [find_trend(samples, parameter, verdict.metric, loss) for (_, loss), samples in groups.items()]
     return [trend for trend in found if trend is not None]

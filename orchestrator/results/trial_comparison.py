@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
-from orchestrator.results.answer import Answer, Column, Table
+from orchestrator.results.answer import Answer, Cell, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import confirmations, verdicts_of
 from orchestrator.results.winner import winners_of
@@ -33,7 +34,7 @@ class Side:
     Attributes:
         test: Metrics on test, if the test split was opened for the trial.
         why: Why this trial stands for its experiment; empty if the user named the trial.
-        verdict: Verdict on the trial's dataset, if the confirmation of the experiment is over.
+        verdict: Verdict on the trial's dataset, if the confirmation is over.
     """
 
     experiment: str
@@ -51,13 +52,8 @@ class Side:
 def compare_trials(first: Side, second: Side) -> list[Answer]:
     """Return which of two trials is better, with the settings that differ, and the metrics at the best epochs.
 
-    Args:
-        first: The first trial, see ``find_side``.
-        second: The second trial.
-
-    Returns:
-        Three answers. The tables have a row for each dotted key and for each metric, the metric that decides first;
-        a cell is ``None`` where a trial lacks the key or the metric.
+    The tables have a row for each dotted key and for each metric, the metric that decides first; a cell is ``None``
+    where a trial lacks the key or the metric.
     """
     sides = (first, second)
     named = [
@@ -75,7 +71,12 @@ def compare_trials(first: Side, second: Side) -> list[Answer]:
     values, others = (_values(side) for side in sides)
     deciding = first.trial.metric
     metrics = [
-        (name, values.get(name), others.get(name), _difference(values, others, name))
+        (
+            name,
+            values.get(name),
+            others.get(name),
+            others[name] - values[name] if name in values and name in others else None,
+        )
         for name in sorted({*values, *others}, key=lambda metric: (metric != deciding, *_order(metric)))
     ]
     of_settings = (Column("setting", "setting"), Column("a", "A"), Column("b", "B"))
@@ -158,7 +159,7 @@ def _confirmed(first: Side, second: Side) -> str:
     verdict = first.verdict
     if first.experiment != second.experiment or verdict is None or verdict.winner is None:
         return ""
-    winner = verdict.winner.candidate.label
+    winner = verdict.winner.label
     sides = {side.trial.id: side for side in (first, second)}
     if winner not in sides or len(sides) < 2:
         return ""
@@ -179,14 +180,9 @@ def _short(side: Side, other: Side) -> str:
 
 
 def _winner(history: History, name: str) -> tuple[Trial, str]:
-    """Return the trial that represents an experiment, and why.
+    """Return the finished trial of the search that represents an experiment, and why.
 
-    The trial is a finished trial of the search: once the confirmation is over, the trial whose settings won, before it
-    the trial with the highest value. A trial that was stopped early, diverged or failed never wins. Repeats of a
-    confirmation have equal settings, and the highest repeat is only the luckiest.
-
-    Raises:
-        NoSuchTrialError: If no trial has finished, or there is a winner on each of several datasets.
+    Repeats of a confirmation have equal settings, and the highest repeat is only the luckiest.
     """
     found = list(winners_of(history, confirmations(history)).values())
     if not found:
@@ -201,13 +197,8 @@ def _winner(history: History, name: str) -> tuple[Trial, str]:
 
 def _values(side: Side) -> dict[str, float]:
     trial = side.trial
-    best = trial.epochs[trial.best_epoch] if trial.best_epoch is not None else {}
-    values = {name: value for name, value in best.items() if not name.endswith(("_best", "_std"))}
+    values = {name: value for name, value in trial.at_best.items() if not name.endswith(("_best", "_std"))}
     return values | {f"test/{name}": value for name, value in side.test.items()}
-
-
-def _difference(values: Mapping[str, float], others: Mapping[str, float], name: str) -> float | None:
-    return others[name] - values[name] if name in values and name in others else None
 
 
 def _order(name: str) -> tuple[int, str]:
@@ -228,56 +219,48 @@ DEPTHS = (1, 5, 10)
 SHOWN = 10
 
 
-@dataclass(frozen=True)
-class DirectionComparison:
-    """The comparison of two candidates in one direction of retrieval.
-
-    Attributes:
-        found: For each of ``DEPTHS``: the depth, and how many queries both, only the first, only the second, and
-            neither candidate finds down to this rank.
-        gained: The queries on which the first candidate is furthest ahead by the ratio of ranks, the largest ratio
-            first, at most ``SHOWN``: index of the image or caption in its split, and the rank of the best positive by
-            the first and by the second candidate, each the median over the seeds.
-        lost: The queries on which the second candidate is furthest ahead, likewise.
-    """
-
-    found: tuple[tuple[int, int, int, int, int], ...]
-    gained: tuple[tuple[int, float, float], ...]
-    lost: tuple[tuple[int, float, float], ...]
+def median_ranks(runs: Sequence[Ranks]) -> dict[str, NDArray[np.float64]]:
+    """Return the rank of the best positive of ``an image`` and ``a caption`` as queries, the median over the seeds."""
+    images, captions = [one.of_images() for one in runs], [one.t2i for one in runs]
+    return {"an image": np.median(images, axis=0), "a caption": np.median(captions, axis=0)}
 
 
-def compare_queries(first: Sequence[Ranks], second: Sequence[Ranks]) -> tuple[DirectionComparison, DirectionComparison]:
-    """Compare two candidates on the queries of one split.
+def compare_queries(first: Sequence[Ranks], second: Sequence[Ranks], names: tuple[str, str]) -> Table:
+    """Return how many queries of a split both, one and none of two candidates find down to each of ``DEPTHS``.
 
     Args:
         first: The first candidate's ranks, for each of at least one seed.
         second: The second candidate's ranks, for each of at least one seed.
-
-    Returns:
-        The comparison for image-to-caption retrieval, and for caption-to-image retrieval.
+        names: Names of the two.
 
     Raises:
         ValueError: If the ranks belong to different queries.
     """
     if not all(one.has_queries_of(first[0]) for one in (*first, *second)):
         raise ValueError("ranks of other queries cannot be compared query by query")
-    i2t = [np.median([one.of_images() for one in runs], axis=0) for runs in (first, second)]
-    t2i = [np.median([one.t2i for one in runs], axis=0) for runs in (first, second)]
-    return _compare(*i2t), _compare(*t2i)
-
-
-def _compare(first: NDArray[np.float64], second: NDArray[np.float64]) -> DirectionComparison:
-    ratio = np.log(second) - np.log(first)
-    # The sort is stable, so that equal leads keep the order of the split on every machine.
-    order = np.argsort(-ratio, kind="stable"), np.argsort(ratio, kind="stable")
-    gained, lost = ([int(query) for query in queries[:SHOWN]] for queries in order)
-    return DirectionComparison(
-        found=tuple(_count(depth, first <= depth, second <= depth) for depth in DEPTHS),
-        gained=tuple((q, float(first[q]), float(second[q])) for q in gained if ratio[q] > 0),
-        lost=tuple((q, float(first[q]), float(second[q])) for q in lost if ratio[q] < 0),
+    of_first, of_second = median_ranks(first), median_ranks(second)
+    columns = (
+        Column("query", "query"),
+        Column("depth", "right answer among the first", "count"),
+        Column("both", "both", "count"),
+        Column("first", f"only {names[0]}", "count"),
+        Column("second", f"only {names[1]}", "count"),
+        Column("neither", "neither", "count"),
     )
+    rows: list[tuple[Cell, ...]] = []
+    for query, depth in product(of_first, DEPTHS):
+        hit, other = of_first[query] <= depth, of_second[query] <= depth
+        counts = (int(np.count_nonzero(of)) for of in (hit & other, hit & ~other, other & ~hit, ~hit & ~other))
+        rows.append((query, depth, *counts))
+    return Table(columns, tuple(rows))
 
 
-def _count(depth: int, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[int, int, int, int, int]:
-    both, either = int((first & second).sum()), int((first | second).sum())
-    return depth, both, int(first.sum()) - both, int(second.sum()) - both, len(first) - either
+def largest_leads(ahead: NDArray[np.float64], behind: NDArray[np.float64]) -> list[int]:
+    """Return the places of the queries whose ranks by two candidates, shape (Q,), have the largest ratio above 1.
+
+    The largest ratio of ``behind`` to ``ahead`` comes first; at most ``SHOWN``.
+    """
+    ratio = np.log(behind) - np.log(ahead)
+    # The sort is stable, so that equal leads keep the order of the split on every machine.
+    best = np.argsort(-ratio, kind="stable")[:SHOWN]
+    return [int(query) for query in best if ratio[query] > 0]

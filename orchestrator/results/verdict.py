@@ -35,22 +35,13 @@ References:
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict, range_of, weakest
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, weakest
 from orchestrator.results.crossed import crossed_test, own_parts
-from orchestrator.results.statistics import (
-    DifferenceTest,
-    Sample,
-    best_of_p,
-    has_spread,
-    holm,
-    lead_p,
-    measure,
-    t_interval,
-    welch_test,
-)
+from orchestrator.results.statistics import DifferenceTest, Sample, best_of_p, has_spread, holm, lead_p, welch_test
 from trainables.errors import ConfigError
 
 LEVEL = 0.035
@@ -96,8 +87,7 @@ def judge(
     """
     group = list(candidates)
     for candidate in group:
-        _check(candidate, (metric, selection))
-        _check_images(candidate, metric)
+        _check(candidate, metric, selection)
     known = sorted({name for one in group for name in (one.label, one.loss)})
     if baseline is not None and baseline not in known:
         raise ConfigError(f"baseline {baseline!r} is neither a candidate nor its loss; there are {', '.join(known)}")
@@ -107,14 +97,20 @@ def judge(
     tested = compare(ranked, metric, baseline, level, over_images=decided_by_images)
     comparisons = tuple(comparison for comparison in tested if comparison.roles)
     found = find_candidate(ranked, baseline)
+    warnings = _missing_seeds(group)
+    if lacking:
+        kept = f"the ranks of {len(lacking)} of {len(ranked)} candidates were not kept"
+        warnings.append(f"the verdict holds for these test images alone: {kept}")
+    if baseline is not None and found is None:
+        warnings.append(f"the baseline {baseline} has no finished seed, so nothing was compared with it")
     return DatasetVerdict(
         dataset=group[0].dataset,
         metric=metric,
         selection=selection,
         verdict=_overall(ranked, comparisons),
-        standings=tuple(_standing(one, rank, metric, selection) for rank, one in enumerate(ranked, start=1)),
+        candidates=tuple(replace(one, metric=metric, selection=selection) for one in ranked),
         comparisons=comparisons,
-        warnings=(*_missing_seeds(group), *_without_images(lacking, len(ranked)), *_missing_baseline(baseline, found)),
+        warnings=tuple(warnings),
         level=level,
         decided_by="seeds_and_images" if decided_by_images else "seeds",
         images=ranked[0].image_runs().shape[1] if decided_by_images else None,
@@ -124,11 +120,11 @@ def judge(
     )
 
 
-def _check(candidate: Candidate, needed: Sequence[str]) -> None:
-    """Refuse metrics that are missing or not finite, naming candidate and seed."""
+def _check(candidate: Candidate, metric: str, selection: str) -> None:
+    """Refuse metrics that are missing or not finite, and values of images whose mean is not the metric."""
     for seed, metrics in candidate.values.items():
         where = f"{candidate.dataset}, {candidate.label!r}, seed {seed}"
-        for name in needed:
+        for name in (metric, selection):
             if name not in metrics:
                 raise ConfigError(f"{where}: has no {name}; there are {', '.join(sorted(metrics))}")
         for name, value in metrics.items():
@@ -136,15 +132,10 @@ def _check(candidate: Candidate, needed: Sequence[str]) -> None:
                 raise ValueError(f"{where}: {name} must be finite, got {value}")
         if seed in candidate.missing:
             raise ValueError(f"{where}: both has metrics and is missing ({candidate.missing[seed]})")
-
-
-def _check_images(candidate: Candidate, metric: str) -> None:
-    """Refuse values of images whose mean is not the metric."""
-    for seed, values in candidate.images.items():
-        told, made = candidate.values[seed][metric], float(values.mean())
-        if abs(told - made) > SAME_METRIC * max(1.0, abs(told)):
-            where = f"{candidate.dataset}, {candidate.label!r}, seed {seed}"
-            raise ValueError(f"{where}: {metric} is {told}, but its images have the mean {made}")
+        value = metrics[metric]
+        mean = float(candidate.images[seed].mean()) if candidate.images else value
+        if abs(value - mean) > SAME_METRIC * max(1.0, abs(value)):
+            raise ValueError(f"{where}: {metric} is {value}, but its images have the mean {mean}")
 
 
 def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
@@ -159,19 +150,6 @@ def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
     return ranked if winner is None else [winner, *(one for one in ranked if one is not winner)]
 
 
-def _standing(candidate: Candidate, rank: int, metric: str, selection: str) -> Standing:
-    values = candidate.sample(metric)
-    student = t_interval(values)
-    return Standing(
-        candidate=candidate,
-        rank=rank,
-        selected_by=float(candidate.sample(selection).mean()),
-        result=measure(values),
-        student=None if student is None else student.within(*range_of(metric)),
-        measures=candidate.measures(),
-    )
-
-
 def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> Verdict:
     """Return the weakest verdict of the comparisons; a winner that lost a seed, as all did, beats nobody."""
     decisive = weakest(comparisons)
@@ -180,16 +158,6 @@ def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> 
     if ranked[0].missing and decisive.verdict is not Verdict.WORSE:
         return Verdict.UNTESTED
     return decisive.verdict
-
-
-def _without_images(lacking: Sequence[str], candidates: int) -> list[str]:
-    """Say that the seeds alone decide although seeds and images were to decide, and why."""
-    if not lacking:
-        return []
-    return [
-        f"the verdict holds for these test images alone: the ranks of {len(lacking)} of {candidates} candidates were "
-        f"not kept"
-    ]
 
 
 def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
@@ -208,33 +176,20 @@ def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
     return sentences
 
 
-def _missing_baseline(baseline: str | None, found: Candidate | None) -> list[str]:
-    if baseline is None or found is not None:
-        return []
-    return [f"the baseline {baseline} has no finished seed, so nothing was compared with it"]
-
-
 def compare(
     ranked: Sequence[Candidate], metric: str, baseline: str | None, level: float, *, over_images: bool
 ) -> tuple[Comparison, ...]:
-    """Compare the winner with every other candidate that can be tested.
+    """Compare the winner, the first candidate, with every other candidate that can be tested; see ``judge``.
 
     Runner-up, rival and baseline have roles, and so has the closest of the other candidates unless all are beaten; the
-    p-values of the others are not corrected.
-
-    Args:
-        ranked: Candidates, the winner first; with values of images for every seed where ``over_images`` is set.
-        metric: The metric that decides.
-        baseline: Label or loss of the baseline; ``None`` without a baseline.
-        level: A corrected p-value up to this level counts as a difference.
-        over_images: Whether seeds and images decide instead of the seeds alone.
-
-    Returns:
-        The comparisons with roles, runner-up first, then the others in the order of the ranking.
+    p-values of the others are not corrected. The comparisons with roles come first.
     """
     opponents = find_opponents(ranked, baseline)
     named = [other.label for other, _ in opponents]
-    others = [one for one in ranked[1:] if one.label in named or _is_testable(one)]
+    # Of a candidate that lost seeds and cannot win, one seed may be left, which the winner need not beat.
+    others = [
+        one for one in ranked[1:] if one.label in named or not (one.has_seeds and one.missing and len(one.values) < 2)
+    ]
     on_test_set = {
         one.label: welch_test(
             ranked[0].sample(metric), one.sample(metric), (not ranked[0].has_seeds, not one.has_seeds)
@@ -266,11 +221,6 @@ def compare(
     return tuple(comparison(other, roles) for other, roles in [*opponents, *without_role])
 
 
-def _is_testable(other: Candidate) -> bool:
-    """Whether the winner must beat a candidate; of a candidate that lost seeds and cannot win, one seed may be left."""
-    return not (other.has_seeds and other.missing and len(other.values) < 2)
-
-
 def _lead_p(winner: Candidate, other: Candidate, test: DifferenceTest | None, metric: str) -> float:
     """Return the p-value with which the winner leads; 0 and 1 where a comparison needs no test or cannot have one."""
     if test is not None:
@@ -282,15 +232,7 @@ def _lead_p(winner: Candidate, other: Candidate, test: DifferenceTest | None, me
 def _corrected(
     ranked: Sequence[Candidate], tests: _Tests, chances: Mapping[str, int], metric: str, level: float
 ) -> dict[str, float]:
-    """Return the corrected p-value of each test that could be made.
-
-    Args:
-        ranked: Candidates, the winner first.
-        tests: Tests of the winner against every other candidate.
-        chances: Label of each shown opponent -> from how many candidates the winner was chosen; 0 of the closest.
-        metric: The metric that decides.
-        level: A corrected p-value up to this level counts as a difference.
-    """
+    """Return the corrected p-value of each test that could be made; ``chances`` see ``_could_have_won``."""
     made = {label: test for label, test in tests.items() if test is not None}
     shown = [label for label in chances if label in made and chances[label]]
     after_holm = dict(zip(shown, holm([made[label].p for label in shown]), strict=True))
@@ -325,10 +267,7 @@ def _crossed_tests(winner: Candidate, others: Sequence[Candidate]) -> dict[str, 
 
 
 def _could_have_won(ranked: Sequence[Candidate], roles: Collection[str]) -> int:
-    """Return from how many candidates the winner was chosen, as the correction of a comparison counts them.
-
-    The closest of the others is 0: it is compared at its own p-value.
-    """
+    """Return from how many candidates the winner was chosen; 0 of the closest, compared at its own p-value."""
     if "closest" in roles:
         return 0
     if "baseline" in roles:
@@ -344,27 +283,22 @@ def find_opponents(ranked: Sequence[Candidate], baseline: str | None) -> list[tu
 
     Where the runner-up has the winner's model and loss, the rival is the best candidate of another model or loss.
     """
+    kinds = [(one.model, one.loss) for one in ranked]
+    others = (one for one, kind in zip(ranked, kinds, strict=True) if kind != kinds[0])
     holders = {
         "runner_up": ranked[1] if len(ranked) > 1 else None,
-        "rival": _rival(ranked),
+        "rival": next(others, None) if kinds[1:2] == kinds[:1] else None,
         "baseline": find_candidate(ranked, baseline),
     }
     named = {role: one for role, one in holders.items() if one is not None and one is not ranked[0]}
-    others = {one.label: one for one in named.values()}
-    return [(other, tuple(role for role in named if named[role] is other)) for other in others.values()]
+    by_label = {one.label: one for one in named.values()}
+    return [(other, tuple(role for role in named if named[role] is other)) for other in by_label.values()]
 
 
 def find_candidate(ranked: Sequence[Candidate], baseline: str | None) -> Candidate | None:
     """Return the candidate with a label, or else the best candidate of a loss."""
     by_loss = next((one for one in ranked if one.loss == baseline), None)
     return next((one for one in ranked if one.label == baseline), by_loss)
-
-
-def _rival(ranked: Sequence[Candidate]) -> Candidate | None:
-    kinds = [(one.model, one.loss) for one in ranked]
-    if len(kinds) < 2 or kinds[1] != kinds[0]:
-        return None
-    return next((one for one, kind in zip(ranked, kinds, strict=True) if kind != kinds[0]), None)
 
 
 def _decide(difference: float, p: float, level: float) -> Verdict:
@@ -376,17 +310,13 @@ def _decide(difference: float, p: float, level: float) -> Verdict:
 def _without_test(pair: tuple[Candidate, Candidate], first: Sample, second: Sample) -> tuple[Verdict, str]:
     """Return the verdict on two samples that can't be tested, and why; equal samples without spread are a tie."""
     if not any(one.has_seeds for one in pair):
-        return _as_it_is(float(first.mean() - second.mean()))
+        difference = float(first.mean() - second.mean())
+        if abs(difference) < 1e-9:
+            return Verdict.TIE, "neither candidate has seeds, and both have the same value"
+        reason = "neither candidate has seeds, so the difference is exact on these test images"
+        return _decide(difference, 0.0, 0.0), reason
     if any(one.has_seeds and len(one.values) < 2 for one in pair):
         return Verdict.UNTESTED, "a test needs at least two seeds of each candidate"
     if not has_spread(np.concatenate([first, second])):
         return Verdict.TIE, "all seeds of both candidates have the same value"
     return Verdict.UNTESTED, "no candidate varies over its seeds, so there is no spread to test against"
-
-
-def _as_it_is(difference: float) -> tuple[Verdict, str]:
-    """Return the verdict on two candidates without seeds, whose values on this test set cannot vary."""
-    if abs(difference) < 1e-9:
-        return Verdict.TIE, "neither candidate has seeds, and both have the same value"
-    better = Verdict.BETTER if difference > 0 else Verdict.WORSE
-    return better, "neither candidate has seeds, so the difference is exact on these test images"

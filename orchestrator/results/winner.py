@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.results.confirmation import Confirmation, confirmations
+from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ def _unconfirmed(point: Point, history: History) -> Winner:
 
 def _confirmed(confirmation: Confirmation, champion: Trial) -> Winner:
     """Return a confirmed winner; its metrics are means over the seeds."""
-    history, winner = confirmation.history, confirmation.verdict.standings[0]
-    means = {name: value.mean for name, value in winner.measures.items()}
+    history, winner = confirmation.history, confirmation.verdict.candidates[0]
+    means = {name: value.mean for name, value in winner.measures().items()}
     return Winner(
-        trial=winner.candidate.label,
-        setting=history.trials[winner.candidate.label],
+        trial=winner.label,
+        setting=history.trials[winner.label],
         model=champion,
         confirmed=True,
         seeds=winner.result.seeds,
@@ -136,12 +136,3 @@ def identity_of(trial: Trial) -> dict[str, Any]:
         "parameters": trial.parameters,
         "seed": config.seed,
     }
-
-
-def best_metrics(trial: Trial, prefix: str) -> Mapping[str, float]:
-    """Return the metrics of the best epoch whose names begin with a prefix, which is removed, except running bests."""
-    if trial.best_epoch is None:
-        return {}
-    metrics = trial.epochs[trial.best_epoch]
-    names = [name for name in metrics if name.startswith(prefix) and not name.endswith("_best")]
-    return {name.removeprefix(prefix): metrics[name] for name in names}

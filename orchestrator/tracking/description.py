@@ -16,7 +16,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.reference.published import study_dataset
 from orchestrator.results.answers import Summary, dataset_answers, outcomes_of
-from orchestrator.results.candidates import DatasetVerdict, Standing
+from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
 
 if TYPE_CHECKING:
@@ -231,29 +231,28 @@ def confirmed_candidates(history: History) -> Iterator[ConfirmedCandidate]:
     for dataset, verdict in summary.verdicts.items():
         answers = dataset_answers(summary, dataset)
         outcomes = outcomes_of(answers)
-        for standing in verdict.standings:
-            outcome = outcomes.get(standing.candidate.label, "not compared")
-            said = {"verdict": outcome}
-            if standing.rank == 1:
-                said = {"verdict": f"winner: {answers[0].verdict}", **_note(history, standing, answers[0].headline)}
-            yield _described(history, verdict, standing, said)
+        for rank, candidate in enumerate(verdict.candidates, start=1):
+            said = {"verdict": outcomes.get(candidate.label, "not compared")}
+            if rank == 1:
+                said = {"verdict": f"winner: {answers[0].verdict}", **_note(history, candidate, answers[0].headline)}
+            yield _described(history, verdict, candidate, {**said, "rank": str(rank)})
 
 
-def _note(history: History, standing: Standing, headline: str) -> dict[str, str]:
+def _note(history: History, candidate: Candidate, headline: str) -> dict[str, str]:
     """Return the description of the winner's run: its setting, and the answer in a sentence."""
-    setting = note_of(history.trials[standing.candidate.label])["mlflow.note.content"]
+    setting = note_of(history.trials[candidate.label])["mlflow.note.content"]
     return {"mlflow.note.content": f"{setting}\n\n{markdown(headline)}"}
 
 
 def _described(
-    history: History, verdict: DatasetVerdict, standing: Standing, said: Mapping[str, str]
+    history: History, verdict: DatasetVerdict, candidate: Candidate, tags: Mapping[str, str]
 ) -> ConfirmedCandidate:
-    label, result = standing.candidate.label, standing.result
-    means = {name: measure.mean for name, measure in standing.measures.items() if not name.endswith("_std")}
-    ends = {} if standing.student is None else {"low": standing.student.low, "high": standing.student.high}
+    label, result, student = candidate.label, candidate.result, candidate.student
+    means = {name: measure.mean for name, measure in candidate.measures().items() if not name.endswith("_std")}
+    ends = {} if student is None else {"low": student.low, "high": student.high}
     spread = {
         # The selection metric under the name by which MLflow's table of trials is sorted.
-        f"{verdict.selection}_best": standing.selected_by,
+        f"{verdict.selection}_best": candidate.selected_by,
         **({} if result.sample_std is None else {f"{verdict.metric}_sd": result.sample_std}),
         **{f"{verdict.metric}_{end}": value for end, value in ends.items()},
     }
@@ -261,7 +260,7 @@ def _described(
     return ConfirmedCandidate(
         trial=history.trials[label],
         metrics={**spread, **means, **best_of(means), "seeds": float(result.seeds)},
-        tags={**said, "rank": str(standing.rank)},
+        tags=tags,
         seeds=result.seeds,
         ended=max(trial.ended or 0.0 for trial in repeats),
     )

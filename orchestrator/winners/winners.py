@@ -197,6 +197,6 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
         parameters=values_text(winner.setting.parameters),
         verdict="" if verdict is None else headline_of(summary, dataset).headline,
         test=(winner.test or {}).get(name),
-        std=None if best is None else best.measures[metric].std,
+        std=None if best is None else best.measures()[metric].std,
         seeds=winner.seeds,
     )

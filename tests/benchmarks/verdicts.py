@@ -173,7 +173,7 @@ def trust_row(spread: float, studies: int) -> Row:
         runs = [[one + better for one, better in zip(split, worth, strict=True)] for split in (val, test)]
         verdict = judged(candidates_of(*runs, (5,) * 4), over_images=True)
         assert verdict.winner is not None
-        winner, second = (int(one.candidate.label[1:]) for one in verdict.standings[:2])
+        winner, second = (int(one.label[1:]) for one in verdict.candidates[:2])
         found = verdict.comparisons[0].over_images
         assert found is not None
         told.append(found.probability_beyond(0.0))

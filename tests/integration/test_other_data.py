@@ -78,7 +78,7 @@ def test_images_with_classes_are_searched_confirmed_and_summarised(root: Path) -
     )
     result = Summary(read_history(folder))
     (verdict,) = result.verdicts.values()
-    assert len(verdict.standings) >= 2
+    assert len(verdict.candidates) >= 2
     retrieval, classes, *_ = tables_of([result], cocos=True)
     assert (retrieval.key, classes.key) == ("retrieval", "classes")
     assert classes.table is not None
@@ -104,7 +104,7 @@ def test_zero_shot_is_the_baseline_of_a_verdict(root: Path) -> None:
         confirm={"top": 1, "seeds": 2, "baseline": "triplet"},
     )
     (verdict,) = Summary(read_history(folder)).verdicts.values()
-    zero_shot = next(one for one in verdict.standings if one.candidate.loss == "triplet")
+    zero_shot = next(one for one in verdict.candidates if one.loss == "triplet")
     assert zero_shot.result.std == 0.0
-    assert zero_shot.result.mean < verdict.standings[0].result.mean
+    assert zero_shot.result.mean < verdict.candidates[0].result.mean
     assert "baseline" in {role for one in verdict.comparisons for role in one.roles}

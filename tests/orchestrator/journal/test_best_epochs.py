@@ -120,7 +120,7 @@ def test_a_confirmed_trial_counts_with_its_best_epoch(tmp_path: Path) -> None:
     assert metrics_of(fades, ledger.history) == {"val/rsum": 90.0, "test/rsum": 90.0}
     confirmation = confirmations(ledger.history)["pets"]
     assert confirmation.champion == fades
-    assert confirmation.verdict.standings[0].selected_by == 85.0
+    assert confirmation.verdict.candidates[0].selected_by == 85.0
     ledger.close()
 
 

@@ -252,7 +252,7 @@ def test_the_seeds_decide_and_not_the_search(ledger: Ledger) -> None:
     first, second = searched(ledger, [10.0, 40.0])
     confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [20.0, 21.0, 22.0]})
     (verdict,) = verdicts_of(ledger.history).values()
-    assert (verdict.winner.candidate.label, verdict.verdict) == (first.id, Verdict.BETTER)
+    assert (verdict.winner.label, verdict.verdict) == (first.id, Verdict.BETTER)
     assert [one.roles for one in verdict.comparisons] == [("runner_up",)], "the winner is the baseline itself"
     champion = confirmations(ledger.history)["pets"].champion
     assert champion.id == f"{first.id}-seed2"
@@ -276,7 +276,7 @@ def test_val_selects_and_test_alone_decides(ledger: Ledger) -> None:
     ]
     open_test(ledger, repeats, values=[70.0, 71.0, 72.0, 50.0, 51.0, 52.0])
     (verdict,) = verdicts_of(ledger.history).values()
-    assert verdict.winner.candidate.label == second.id
+    assert verdict.winner.label == second.id
     assert (verdict.selection, verdict.winner.selected_by) == ("val/rsum", 31.0)
     assert (verdict.metric, verdict.winner.result.mean) == ("test/rsum", 51.0)
     assert (verdict.verdict, verdict.comparisons[0].difference) == (Verdict.WORSE, -20.0)
@@ -293,7 +293,7 @@ def test_a_candidate_that_diverges_with_another_seed_does_not_win_silently(ledge
     searched(ledger, [10.0, 40.0])
     confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [50.0, None, 52.0]})
     (verdict,) = verdicts_of(ledger.history).values()
-    assert verdict.winner.candidate.label.endswith("0000")
+    assert verdict.winner.label.endswith("0000")
     assert "pets-vsepp-nt_xent-0001 has 2 of 3 seeds: seed 101 diverged" in verdict.warnings[0]
 
 

@@ -118,8 +118,8 @@ def test_a_race_gives_its_later_trainings_to_the_two_in_front(tmp_path: Path) ->
     look(ledger)
     (verdict,) = verdicts_of(ledger.history).values()
     assert verdict.level == RACE_LEVEL
-    assert {one.candidate.label: one.result.seeds for one in verdict.standings} == dict(race.seeds)
-    assert verdict.standings[-1].candidate.label == far_behind
+    assert {one.label: one.result.seeds for one in verdict.candidates} == dict(race.seeds)
+    assert verdict.candidates[-1].label == far_behind
     # Fewer seeds are what a race is for; what is said is that the fake evaluation keeps no ranks.
     assert [warning for warning in verdict.warnings if "ranks" not in warning] == []
 
@@ -254,9 +254,9 @@ def test_a_finished_race_of_an_older_version_is_judged_again_and_the_other_verdi
     open_test(ledger, ledger.history.stage(Stage.CONFIRM))
     (verdict,) = verdicts_of(ledger.history).values()
     assert verdict.winner is not None
-    assert verdict.winner.candidate.label.endswith("0000"), "a candidate that had left cannot win"
-    assert verdict.standings[1].candidate.label.endswith("0003")
-    assert verdict.standings[1].selected_by > verdict.winner.selected_by
+    assert verdict.winner.label.endswith("0000"), "a candidate that had left cannot win"
+    assert verdict.candidates[1].label.endswith("0003")
+    assert verdict.candidates[1].selected_by > verdict.winner.selected_by
     assert verdict.verdict is Verdict.TIE
     assert OLDER_RULE in verdict.warnings
     assert (verdict.level, races_of(ledger.history)["pets"].older) == (RACE_LEVEL, True)

@@ -119,7 +119,7 @@ def test_the_arrays_that_rates_are_simulated_with_follow_the_race(lead: float) -
         ]
         verdict = judge(rows, metric=METRIC, level=LEVEL)
         assert verdict.winner is not None
-        assert verdict.winner.candidate.label == f"c{outcome.winner[number]}"
+        assert verdict.winner.label == f"c{outcome.winner[number]}"
         assert (verdict.verdict is Verdict.BETTER) == outcome.better[number]
         assert verdict.warnings == ()
 

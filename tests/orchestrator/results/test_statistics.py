@@ -148,10 +148,10 @@ def test_no_interval_leaves_the_range_of_its_metric(metric: str, data: st.DataOb
         for loss in ("nt_xent", "triplet_sh")
     ]
     verdict = judge(candidates, metric=metric, selection=metric)
-    for standing in verdict.standings:
-        assert standing.student is not None
-        assert low <= standing.student.low <= standing.student.high <= high
-        assert standing.student.low - 1e-9 <= standing.result.mean <= standing.student.high + 1e-9
+    for candidate in verdict.candidates:
+        assert candidate.student is not None
+        assert low <= candidate.student.low <= candidate.student.high <= high
+        assert candidate.student.low - 1e-9 <= candidate.result.mean <= candidate.student.high + 1e-9
     for comparison in verdict.comparisons:
         if comparison.interval is not None:
             assert low - high <= comparison.interval.low <= comparison.interval.high <= high - low

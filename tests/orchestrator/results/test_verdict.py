@@ -114,7 +114,7 @@ def test_a_clear_study():
         baseline="old",
     )
     assert verdict.verdict is Verdict.BETTER
-    assert verdict.winner.candidate.label == "a"
+    assert verdict.winner.label == "a"
     assert verdict.winner.selected_by == 301
     assert verdict.winner.result.mean == 351
     assert verdict.winner.result.std == pytest.approx((2 / 3) ** 0.5)
@@ -130,7 +130,7 @@ def test_selection_looks_at_val_alone():
     lucky = candidate("lucky on test", [390.0, 391.0, 392.0], [300.0, 301.0, 302.0])
     chosen = candidate("best on val", [350.0, 351.0, 352.0], [310.0, 311.0, 312.0])
     verdict = judge_one(lucky, chosen)
-    assert verdict.winner.candidate.label == "best on val"
+    assert verdict.winner.label == "best on val"
     assert verdict.verdict is Verdict.WORSE
     assert "worse on test than lucky on test" in said(verdict)
 
@@ -239,13 +239,13 @@ def test_seeds_that_are_gone_are_named():
     unstable = candidate("unstable", {0: 360.0, 4: 361.0}, missing={2: "diverged", 1: "failed"})
     short = candidate("short", [340.0, 341.0])
     verdict = judge_one(A, unstable, short)
-    assert [one.candidate.label for one in verdict.standings] == ["a", "unstable", "short"]
+    assert [one.label for one in verdict.candidates] == ["a", "unstable", "short"]
     assert verdict.warnings == (
         "short has 2 of 5 seeds: 3 not run",
         "unstable has 2 of 5 seeds: seed 1 failed, seed 2 diverged, 1 not run; "
         "candidates with all seeds rank before it",
     )
-    assert verdict.standings[1].to_dict()["missing"] == {"1": "failed", "2": "diverged"}
+    assert verdict.candidates[1].to_dict(2)["missing"] == {"1": "failed", "2": "diverged"}
 
 
 def test_runner_up_that_is_the_baseline_is_tested_once():
@@ -304,7 +304,7 @@ def test_a_metric_that_some_seeds_lack_counts_the_seeds_it_has():
     values = {seed: dict(metrics) for seed, metrics in A.values.items()}
     values[0]["cocos/i2t_negatives_per_query"] = 6.0
     values[3]["cocos/i2t_negatives_per_query"] = 8.0
-    measured = judge_one(replace(A, values=values)).winner.measures["cocos/i2t_negatives_per_query"]
+    measured = judge_one(replace(A, values=values)).winner.measures()["cocos/i2t_negatives_per_query"]
     assert (measured.mean, measured.std, measured.seeds) == (7, 1, 2)
 
 
@@ -342,5 +342,5 @@ def test_a_worse_candidate_changes_neither_winner_nor_runner_up(candidates):
 def test_verdicts_survive_json_and_one_seed_never_wins(candidates):
     verdict = judge_one(*candidates)
     assert json.loads(json.dumps(verdict.to_dict(), allow_nan=False))["verdict"] == verdict.verdict
-    if any(len(one.candidate.values) == 1 for one in verdict.standings[:2]):
+    if any(len(one.values) == 1 for one in verdict.candidates[:2]):
         assert verdict.verdict is not Verdict.BETTER

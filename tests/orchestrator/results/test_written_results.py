@@ -11,31 +11,34 @@ from hypothesis import strategies as st
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.answers import summarise
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict
 from orchestrator.results.judged import judged_answer
 from orchestrator.results.race import Race, Round
-from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Variances
+from orchestrator.results.statistics import DifferenceTest, Variances, around
 from orchestrator.results.winner import find_winners
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
 from tests.support.unwritten_ledger import UnwrittenLedger
 
 IMAGES = DifferenceTest(2.0, Variances((0.0, 0.0), (0.0, 0.0), (2, 2), 1.0, 100))
+WINNER = Candidate(
+    dataset="pets",
+    model="vsepp",
+    loss="warp",
+    parameters={"margin": 0.2},
+    label="a",
+    values={7: {"test/rsum": 1.0, "val/rsum": 5.0}, 3: {"test/rsum": 3.0, "val/rsum": 3.0}},
+    missing={9: "failed"},
+    left=True,
+    metric="test/rsum",
+    selection="val/rsum",
+)
 ANSWERED = DatasetVerdict(
     dataset="pets",
     metric="test/rsum",
     selection="val/rsum",
     verdict=Verdict.BETTER,
-    standings=(
-        Standing(
-            Candidate("pets", "vsepp", "warp", {"margin": 0.2}, "a", {7: {}, 3: {}}, {9: "failed"}, True),
-            rank=1,
-            selected_by=4.0,
-            result=Measure(2.0, 1.0, 2),
-            student=Interval(1.0, 3.0),
-            measures={"val/rsum": Measure(4.0, None, 1)},
-        ),
-    ),
+    candidates=(WINNER,),
     comparisons=(
         Comparison(
             "test/rsum", "b", ("runner_up", "baseline"), 2.0, None, IMAGES, 0.2, Verdict.BETTER, "", Verdict.TIE, 0.2
@@ -91,8 +94,11 @@ WRITTEN_ANSWER: dict[str, Any] = {
             "rank": 1,
             "selected_by": 4.0,
             "result": {"mean": 2.0, "std": 1.0, "seeds": 2, "sample_std": 2**0.5},
-            "student": {"low": 1.0, "high": 3.0},
-            "measures": {"val/rsum": {"mean": 4.0, "std": None, "seeds": 1}},
+            "student": {"low": 0.0, "high": around(2.0, 1.0, 1).high},
+            "measures": {
+                "test/rsum": {"mean": 2.0, "std": 1.0, "seeds": 2},
+                "val/rsum": {"mean": 4.0, "std": 1.0, "seeds": 2},
+            },
         }
     ],
     "warnings": ["beware"],

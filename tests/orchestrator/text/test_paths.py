@@ -7,23 +7,16 @@ import pytest
 from orchestrator.text.terminal import path_text
 
 
-@pytest.fixture
-def deep_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("runs/flickr8k", "runs/flickr8k"), ("../runs", "../runs"), ("/runs", "/runs")],
+    ids=["below the working directory", "beside it", "far away"],
+)
+def test_a_path_is_relative_where_that_is_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, shown: str
+) -> None:
     folder = tmp_path / "home" / "researcher"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
-    return folder
-
-
-def test_a_path_below_the_working_directory_is_relative(deep_folder: Path) -> None:
-    assert path_text(deep_folder / "runs" / "flickr8k") == "runs/flickr8k"
+    assert path_text((folder / path).resolve()) == shown
     assert path_text(Path("runs")) == "runs"
-
-
-def test_the_parent_of_the_working_directory_is_relative(deep_folder: Path) -> None:
-    assert path_text(deep_folder.parent / "runs") == "../runs"
-
-
-@pytest.mark.usefixtures("deep_folder")
-def test_a_folder_far_away_is_absolute() -> None:
-    assert path_text(Path("/runs")) == "/runs"
