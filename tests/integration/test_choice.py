@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.report.experiment_report import report_experiment
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment

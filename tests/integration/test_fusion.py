@@ -10,7 +10,7 @@ import ray
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from orchestrator.workload.training import TrainablesWorkload
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_tracked_once

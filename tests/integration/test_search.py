@@ -19,7 +19,7 @@ from mlflow import MlflowClient
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.search.search import SearchResult, run_search
+from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.tracking.address import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
 from tests.support import fake_workload

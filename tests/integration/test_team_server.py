@@ -16,7 +16,7 @@ from orchestrator.cli import main
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.server import DRIVER, DRIVER_PASSWORD
 from tests.faults.invariants import assert_tracked_once

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tuner import scheduler
 from orchestrator.tuner.tune_patches import forget_ended
 from tests.support import fake_workload

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.machines.cluster import WAITING
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tuner.tune_patches import fits
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment

@@ -15,9 +15,9 @@ from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.lock import hold
 from orchestrator.journal.records import EpochEnded
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.search import display
-from orchestrator.search.display import EvaluationProgress, Progress, evaluation_displayed
-from orchestrator.search.status import Followed, read_status
+from orchestrator.searches import display
+from orchestrator.searches.display import EvaluationProgress, Progress, evaluation_displayed
+from orchestrator.searches.status import Followed, read_status
 from orchestrator.text.values import clock_text
 from orchestrator.watch.experiments import stages_of
 from tests.support.experiments import add_trial, make_experiment, open_test, start

@@ -14,8 +14,8 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import Record
 from orchestrator.journal.trial import TrialState
-from orchestrator.search import budget
-from orchestrator.search.budget import BudgetMeter
+from orchestrator.searches import budget
+from orchestrator.searches.budget import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import event
 

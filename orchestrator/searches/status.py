@@ -15,9 +15,9 @@ from orchestrator.journal.lock import Holder, find_holder
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import current_plans, most_trainings, races_of
-from orchestrator.search.budget import BudgetMeter
-from orchestrator.search.display import EvaluationProgress
-from orchestrator.search.resuming import command_to_resume
+from orchestrator.searches.budget import BudgetMeter
+from orchestrator.searches.display import EvaluationProgress
+from orchestrator.searches.resuming import command_to_resume
 from orchestrator.storage.set_aside import NOTHING_UNKNOWN, Unknown, find_unknown
 
 

@@ -37,7 +37,7 @@ from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.answers import Summary, chance_of, dataset_answers, over_datasets
 from orchestrator.results.confirmation import race_names, races_of
 from orchestrator.results.race import describe_race, describe_round
-from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
+from orchestrator.searches.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import clock_text, count_text
 from orchestrator.text.wording import metric_meaning, number_text, printed, setting_text

@@ -19,10 +19,10 @@ from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.answers import summarise
 from orchestrator.results.bands import setting_to_use
 from orchestrator.results.confirmation import current_plans, most_trainings, trainings_of
-from orchestrator.search.budget import SPENT, BudgetMeter
-from orchestrator.search.display import Progress, evaluation_displayed
-from orchestrator.search.preparation import check_unchanged, displayed, open_checkpoints, opened, start, tracked
-from orchestrator.search.resuming import SearchInterruptedError, answered, how_to_resume
+from orchestrator.searches.budget import SPENT, BudgetMeter
+from orchestrator.searches.display import Progress, evaluation_displayed
+from orchestrator.searches.preparation import check_unchanged, displayed, open_checkpoints, opened, start, tracked
+from orchestrator.searches.resuming import SearchInterruptedError, answered, how_to_resume
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.prior import read_prior, start_from_prior
 from orchestrator.studies.source import PlannedTrials

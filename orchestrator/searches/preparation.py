@@ -19,7 +19,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.records import ExperimentStarted
 from orchestrator.machines.cluster import Cluster, describe_environment
-from orchestrator.search.display import Progress, make_display
+from orchestrator.searches.display import Progress, make_display
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import set_summary_aside
 from orchestrator.text.terminal import say

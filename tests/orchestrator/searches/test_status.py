@@ -12,8 +12,8 @@ from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
-from orchestrator.search.resuming import extend_experiment
-from orchestrator.search.status import Followed, read_status
+from orchestrator.searches.resuming import extend_experiment
+from orchestrator.searches.status import Followed, read_status
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 

@@ -16,8 +16,8 @@ from orchestrator.forecast.dry_run import sample_points
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.machines.cluster import Cluster
-from orchestrator.search.begin import make_workload
-from orchestrator.search.preparation import open_checkpoints
+from orchestrator.searches.begin import make_workload
+from orchestrator.searches.preparation import open_checkpoints
 from orchestrator.studies.study import Studies
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.bucket import CREDENTIALS

@@ -11,8 +11,8 @@ from rich.live import Live
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.search import display
-from orchestrator.search.display import (
+from orchestrator.searches import display
+from orchestrator.searches.display import (
     EpochClock,
     Heartbeat,
     LiveDisplay,
@@ -22,7 +22,7 @@ from orchestrator.search.display import (
     print_summary,
     trials_table,
 )
-from orchestrator.search.trial_table import ROWS
+from orchestrator.searches.trial_table import ROWS
 from orchestrator.text.values import format_parameters
 from tests.support.experiments import add_trial
 from tests.support.records import append
