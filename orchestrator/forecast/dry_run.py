@@ -27,9 +27,6 @@ from trainables.config import TrialConfig
 if TYPE_CHECKING:
     from trainables.cost import Pace
 
-NO_PRIOR: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({})
-
-
 POINTS = 10
 """Most points of each study that are shown."""
 
@@ -197,7 +194,9 @@ class DryRun:
 
 
 def dry_run(
-    experiment: Experiment, workload: TrainablesWorkload, prior: Mapping[str, Sequence[PriorPoint]] = NO_PRIOR
+    experiment: Experiment,
+    workload: TrainablesWorkload,
+    prior: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({}),
 ) -> DryRun:
     """Describe a search without running it.
 
@@ -214,10 +213,12 @@ def dry_run(
     machine, wanted = _machine(), experiment.resources
     gpus_at_least = 0.0 if wanted.gpus == "auto" else wanted.gpus
     check_fits(wanted.cpus, gpus_at_least, [Node(platform.node(), machine["CPU"], machine["GPU"])])
+    from trainables.cost import choose_fusion
+
     cells = experiment.cells()
     paces = [_paces(experiment, cell, workload.pace) for cell in cells]
     rates = _rates(experiment, workload)
-    fusions = _fusions(rates)
+    fusions = {study: choose_fusion(found) for study, found in rates.items()}
     fuse = min(fusions.values()) if wanted.fuse == "auto" else wanted.fuse
     gpus = _gpus(experiment, workload, machine, fuse)
     trials = sum(experiment.trials_in(cell) for cell in cells)
@@ -228,6 +229,7 @@ def dry_run(
         _plan(experiment, cell, timed, factor, points)
         for cell, timed, factor, points in zip(cells, paces, slower, priors, strict=True)
     )
+    limits = describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)
     # The queries of val are ranked as well.
     evaluation = fmean(2 * max(pace.evaluation_seconds for pace in timed) for timed in paces)
     return DryRun(
@@ -237,7 +239,7 @@ def dry_run(
         forecast=forecast(experiment, {plan.study: plan.epoch_seconds for plan in plans}, evaluation, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
-        notes=_notes(experiment, describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)),
+        notes=(*filter(None, limits), *_describe_race(experiment), *overlaps(experiment)),
     )
 
 
@@ -305,13 +307,6 @@ def _rates(experiment: Experiment, workload: TrainablesWorkload) -> dict[str, Ma
     return {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in experiment.cells()}
 
 
-def _fusions(rates: Mapping[str, Mapping[int, float]]) -> dict[str, int]:
-    """Return how many trials of each study train fastest at once."""
-    from trainables.cost import choose_fusion
-
-    return {study: choose_fusion(found) for study, found in rates.items()}
-
-
 def _slower(
     experiment: Experiment, workload: TrainablesWorkload, rates: Mapping[str, Mapping[int, float]], together: int
 ) -> list[float]:
@@ -337,10 +332,6 @@ def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping
         return 1.0
     cells = experiment.cells() if machine["GPU"] else []
     return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in cells) if cells else 0.0
-
-
-def _notes(experiment: Experiment, *limits: str | None) -> tuple[str, ...]:
-    return (*filter(None, limits), *_describe_race(experiment), *overlaps(experiment))
 
 
 def _describe_race(experiment: Experiment) -> list[str]:

@@ -120,11 +120,7 @@ class Progress:
 
 
 class Heartbeat:
-    """A line that rich redraws by itself several times a second, whatever the search is doing.
-
-    Attributes:
-        doing: Work before the first epoch, and after a signal.
-    """
+    """A line that rich redraws by itself; ``doing`` is the work before the first epoch, and after a signal."""
 
     def __init__(self) -> None:
         self.doing = "starting"
@@ -148,9 +144,6 @@ class EpochClock:
 
     The estimate is the time since the epoch began as a share of the usual length: the length of the trial's newest
     epoch or, before its first, the mean over the trials of its study.
-
-    Args:
-        history: History of the experiment, which others keep up to date.
     """
 
     def __init__(self, history: History) -> None:
@@ -243,13 +236,7 @@ class PlainDisplay(Display):
 
 
 class LiveDisplay(Display):
-    """A table that is redrawn in place, with a clock that runs even while no record comes.
-
-    Args:
-        progress: Progress of the stage that is shown.
-        live: Draws; where it refreshes by itself, it also redraws the clock.
-        title: Title above the table.
-    """
+    """A table that is redrawn in place, with a clock that ``live`` redraws even while no record comes."""
 
     def __init__(self, progress: Progress, live: Live, title: str) -> None:
         self._progress, self._live, self._title = progress, live, title
@@ -310,12 +297,7 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
 
 
 class EvaluationProgress:
-    """How far the evaluation on the test split is.
-
-    Args:
-        history: History of the experiment, which others keep up to date.
-        trials: Ids of the trials whose models are evaluated.
-    """
+    """How far the evaluation on the test split is of the models of some trials, given by their ids."""
 
     def __init__(self, history: History, trials: Collection[str]) -> None:
         self._history, self._trials = history, trials

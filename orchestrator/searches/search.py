@@ -45,12 +45,8 @@ class SearchResult:
     """Result of a search.
 
     Attributes:
-        history: The content of the experiment's journal.
-        directory: The experiment's directory.
-        tracking_uri: Address of the MLflow store.
         tracking_problem: What is missing in the MLflow store and why, or ``None``.
         ended_by: What ended the search: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
-        registered: The winners' versions in the model registry.
         unregistered: Why winners were not registered, or models not packed; a sentence each.
     """
 

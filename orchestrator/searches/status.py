@@ -74,7 +74,6 @@ class StageStatus:
     """The state of one stage.
 
     Attributes:
-        stage: ``search`` or ``confirm``.
         total: Its trials in all, as far as is known now.
         states: How many trials stand how, see ``History.standing``.
     """
@@ -103,9 +102,7 @@ class Status:
     """The state of an experiment.
 
     Attributes:
-        directory: The experiment's directory.
         holder: Process and host that run it; ``None`` where nobody does.
-        history: What its journal says.
         stages: Those that have begun, or are certain to come.
         budget: What of each limit is used: name -> (used, limit).
         command: The command that resumes it; ``None`` where it runs, or where nothing is left to do.

@@ -73,8 +73,8 @@ MUTATIONS = (
     Mutation(
         name="a restart asks the sampler without what it knew",
         file="orchestrator/studies/study.py",
-        old="        self._asked += 1\n        self.add(trial)",
-        new="        self._asked += 1",
+        old="        self.asked += 1\n        self.add(trial)",
+        new="        self.asked += 1",
         tests=KILLED,
     ),
     Mutation(
