@@ -3,9 +3,11 @@
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
@@ -42,6 +44,9 @@ from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import clock_text, count_text
 from orchestrator.text.wording import metric_meaning, number_text, printed, setting_text
 from orchestrator.views.terminal import screen
+
+if TYPE_CHECKING:
+    from orchestrator.tuner.session import Session
 
 PROGRESS_SECONDS, MOST_PROGRESS_SECONDS = 30.0, 300.0
 """Seconds between two lines of plain output about the progress of the search: at first, and after 100 minutes."""
@@ -283,17 +288,24 @@ class LiveDisplay(Display):
 
 
 @contextmanager
-def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Display]:
-    """Show a search for the length of a ``with`` block: nothing, plain lines, or a live table on a terminal."""
-    if quiet:
-        yield Display()
-    elif sys.stdout.isatty():
-        with Live(console=make_console(), refresh_per_second=4) as live:
+def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool) -> Iterator["Session"]:
+    """Show the trials of a stage during a ``with`` block, which gets the session that draws them."""
+    listeners = session.ledger.listeners
+    with ExitStack() as stack:
+        if quiet:
+            display = Display()
+        elif sys.stdout.isatty():
+            live = stack.enter_context(Live(console=make_console(), refresh_per_second=4))
             display = LiveDisplay(progress, live, title)
-            yield display
+        else:
+            display = PlainDisplay(progress)
+        listeners.append(display.listen)
+        try:
+            yield replace(session, on_step=display.refresh, announce=display.announce)
+        finally:
+            listeners.remove(display.listen)
+        if isinstance(display, LiveDisplay):
             display.refresh()
-    else:
-        yield PlainDisplay(progress)
 
 
 class EvaluationProgress:

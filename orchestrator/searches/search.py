@@ -20,8 +20,8 @@ from orchestrator.results.answers import summarise
 from orchestrator.results.bands import setting_to_use
 from orchestrator.results.confirmation import current_plans, most_trainings, trainings_of
 from orchestrator.searches.budget import SPENT, BudgetMeter
-from orchestrator.searches.display import Progress, evaluation_displayed
-from orchestrator.searches.preparation import check_unchanged, displayed, open_checkpoints, opened, start, tracked
+from orchestrator.searches.display import Progress, displayed, evaluation_displayed
+from orchestrator.searches.preparation import check_unchanged, open_checkpoints, opened, start, tracked
 from orchestrator.searches.resuming import SearchInterruptedError, answered, how_to_resume
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.prior import read_prior, start_from_prior

@@ -192,11 +192,12 @@ def status_of(followed: Followed) -> Status:
     if not history.experiment:
         return Status(directory, holder, history, (), {}, unknown=unknown)
     experiment = experiment_of(history)
-    stages = [_stage(history, Stage.SEARCH, sum(experiment.trials_in(cell) for cell in experiment.cells()))]
+    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
+    stages = [StageStatus(Stage.SEARCH, total, history.count(Stage.SEARCH, total))]
     repeats = history.stage(Stage.CONFIRM)
     if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):
         total = most_trainings(current_plans(experiment, history), history)
-        stages.append(_stage(history, Stage.CONFIRM, total))
+        stages.append(StageStatus(Stage.CONFIRM, total, history.count(Stage.CONFIRM, total)))
     command = command_to_resume(directory, history) if holder is None else None
     test = EvaluationProgress.of(history)
     left = None if holder is None else _left(experiment, followed, stages, test)
@@ -213,10 +214,6 @@ def _left(
     if trainings is None and test is not None and not test.has_ended:
         trainings = 0
     return PlannedWork(experiment).left(followed.history, followed.pace.rate, trainings=trainings)
-
-
-def _stage(history: History, stage: Stage, total: int) -> StageStatus:
-    return StageStatus(stage, total, history.count(stage, total))
 
 
 def _used(budget: Budget, followed: Followed) -> dict[str, tuple[float, float]]:

@@ -182,8 +182,7 @@ class TrainablesWorkload:
 
     def _description(self, config: TrialConfig, kind: str) -> Mapping[str, Any] | None:
         """Return the description that lies beside features of a kind; ``None`` if there is none."""
-        source = find_source(config.dataset, _root(self.data_root, config.dataset))
-        description = sidecars(source.feature_files(kind)["test"])[0]
+        description = sidecars(self._feature_file(config, kind))[0]
         return read_json(description) if description.exists() else None
 
     def _tokenizer(self, config: TrialConfig) -> str | None:
@@ -199,8 +198,11 @@ class TrainablesWorkload:
         """Return the file of the extractor of the captions' features; ``None`` if there is none."""
         if not config.reads_text_features:
             return None
+        return extractor_file(self._feature_file(config, TEXT))
+
+    def _feature_file(self, config: TrialConfig, kind: str) -> Path:
         source = find_source(config.dataset, _root(self.data_root, config.dataset))
-        return extractor_file(source.feature_files(TEXT)["test"])
+        return source.feature_files(kind)["test"]
 
     def open_data(self, config: TrialConfig) -> Any:
         """Return a trial's dataset.

@@ -1,6 +1,5 @@
 """What a person sees: every end of a trial, the best so far, the time left, and the winners."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
@@ -26,13 +25,6 @@ from orchestrator.searches.trial_table import ROWS
 from orchestrator.text.values import format_parameters
 from tests.support.experiments import add_trial
 from tests.support.records import append
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    now = [100.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
-    yield now
 
 
 def rendered(what: object) -> str:

@@ -283,6 +283,7 @@ def test_a_damaged_journal_is_named(root: Path, capsys: pytest.CaptureFixture[st
         ["search", "scenes-smoke", "--set", "datasets=[nowhere]"],
         ["search", "nothing"],
         ["status", "nowhere"],
+        ["summarise", "nowhere"],
         ["ui", "--output", "nowhere"],
         ["train", "--set", "dataset=pets", "--set", "loss=tripelt"],
         ["train", "--set", "dataset=pest", "--set", "loss=nt_xent"],
@@ -292,7 +293,7 @@ def test_a_damaged_journal_is_named(root: Path, capsys: pytest.CaptureFixture[st
 def test_help_and_refusals_load_nothing_heavy(arguments: list[str], root: Path) -> None:
     code = (
         "import sys, atexit\n"
-        "heavy = {'torch', 'ray', 'optuna', 'mlflow', 'pandas'}\n"
+        "heavy = {'torch', 'ray', 'optuna', 'mlflow', 'pandas', 'scipy'}\n"
         "atexit.register(lambda: print('loaded:', sorted(heavy & set(sys.modules))))\n"
         "from orchestrator.cli import main\n"
         "main(sys.argv[1:])"
