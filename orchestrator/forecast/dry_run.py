@@ -36,8 +36,6 @@ class StudyPlan:
     """A study as it would be searched.
 
     Attributes:
-        study: Name of the study.
-        trials: Number of trials of the study.
         epochs: Epochs of a whole trial.
         space: Parameter -> its bounds, in words.
         points: The first points, suggested without any results, see ``sample_points``.
@@ -110,12 +108,7 @@ def forecast(
     """Add up the studies; trainings that confirm are never stopped early, and no budget ends the search.
 
     Hours assume that trials side by side are as fast as a trial alone, and leave out the start of trials (0.2 s each).
-
-    Args:
-        experiment: The experiment.
-        lengths: Study -> seconds of an epoch.
-        evaluation: Seconds of the evaluation of a model on test.
-        concurrency: How many trials run at once.
+    ``lengths`` are the seconds of an epoch by study, ``evaluation`` those of the evaluation of a model on test.
     """
     unlimited, gpus = experiment.model_copy(update={"budget": Budget()}), concurrency.gpus * concurrency.trials
     usual, most = (PlannedWork(unlimited, lengths, evaluation, at_most=at_most) for at_most in (False, True))
@@ -198,12 +191,7 @@ def dry_run(
     workload: TrainablesWorkload,
     prior: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({}),
 ) -> DryRun:
-    """Describe a search without running it.
-
-    Args:
-        experiment: The experiment.
-        workload: Code that its trials run.
-        prior: Study -> settings from elsewhere that it tries first, see ``studies.prior``.
+    """Describe a search without running it; ``prior`` is that of ``studies.prior.read_prior``.
 
     Raises:
         ConfigError: If a trial asks for more than this machine has.

@@ -76,10 +76,8 @@ class Progress:
     """Progress of a stage, and how long the rest of the experiment may take.
 
     Args:
-        history: History of the experiment, which others keep up to date.
         total: Trials of the stage in all.
         epochs: Epochs of a whole trial.
-        stage: Stage whose trials are counted.
         work: What the whole experiment trains and evaluates; ``None`` where this stage is all.
     """
 
@@ -400,10 +398,7 @@ def describe_end(trial: Trial) -> str:
 def print_summary(history: History, commands: Sequence[str] = (), width: int | None = None) -> None:
     """Print the end of a search: over the datasets, or the losses of a single dataset, with two answers.
 
-    Args:
-        history: History of the experiment.
-        commands: Lines at the end, such as the next command.
-        width: Columns for which the lines are made; ``None`` takes those of the terminal, or all that a pipe needs.
+    ``commands`` are lines at the end. The ``width`` is by default that of the terminal, or all that a pipe needs.
     """
     summary = Summary(history)
     console = make_console(plain_width=WIDEST)

@@ -40,7 +40,6 @@ class Opened:
         cluster: Where trials run; a named cluster has answered.
         digests: Dataset -> digest of its data.
         tokenizers: Dataset -> what cuts its captions into tokens.
-        directory: The experiment's directory.
         scratch: A temporary directory of this process, which is removed in the end.
     """
 

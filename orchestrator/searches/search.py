@@ -75,17 +75,10 @@ def run_search(
     data_root: str | None = None,
     confirm_alone: bool = False,
 ) -> SearchResult:
-    """Search and confirm an experiment, or resume one that was interrupted or extended.
+    """Search and confirm an experiment, or resume one that was interrupted or extended; see ``begin.search``.
 
-    Args:
-        experiment: The experiment to search.
-        workload: Code that its trials run.
-        output: Folder under which everything is written; the experiment gets a folder of its own there.
-        tracking_uri: MLflow's store; by default a database under ``output``.
-        quiet: Print nothing.
-        cluster: Where trials run, and where their checkpoints are kept.
-        data_root: Where the workload's data lie, for the command line that resumes; ``None`` where unknown.
-        confirm_alone: Confirm the best trials so far, and do not resume the search.
+    ``data_root`` is where the data of the workload lie, for the command line that resumes. ``confirm_alone`` confirms
+    the best trials so far, and does not resume the search.
 
     Raises:
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.

@@ -219,11 +219,7 @@ class Study:
         return self.asked == self.size - 1
 
     def ask(self, setting: Mapping[str, Any] | None = None) -> tuple[Mapping[str, Any], Suggestion]:
-        """Return the next suggestion: its parameters, and their setting.
-
-        Args:
-            setting: The parameters to suggest; ``None`` leaves the choice to the sampler.
-        """
+        """Return the next suggestion: its parameters, which are ``setting`` where it is given, and their setting."""
         number = self.asked
         self.asked += 1
         self._drawn = []
@@ -236,8 +232,7 @@ class Study:
     def ask_again(self, attempt: int) -> tuple[Mapping[str, Any], Suggestion]:
         """Return another suggestion in place of the newest, which repeats a setting that was trained often enough.
 
-        Args:
-            attempt: Number of suggestions drawn for this trial so far, >= 1.
+        ``attempt`` is the number of suggestions drawn for this trial so far, >= 1.
         """
         # A sampler that has converged to a setting suggests the setting again and again, and a Sobol sequence has one
         # point for each number: from half of the attempts on, or at once, the suggestion is drawn at random.
@@ -375,11 +370,8 @@ class Studies:
     ) -> None:
         """Rebuild the studies from the journal.
 
-        Args:
-            experiment: The experiment that is searched.
-            ledger: Ledger that has the trials so far, and records the new trials.
-            is_closed: Returns whether a study, given by its name, gets no new trials for now.
-            setting_of: Returns the setting to use by the surface of a study so far, for ``confirm.surface``.
+        ``is_closed`` returns whether a study, given by its name, gets no new trials for now. ``setting_of`` returns the
+        setting to use by the surface of a study so far, for ``confirm.surface``.
         """
         search, history = experiment.search, ledger.history
         priors = history.prior or {}
