@@ -5,7 +5,7 @@
     regression/   reruns of baselines beside accepted results
     claims/       claims of a paper, and which of them hold
     watch/        pages about experiments while they run
-    search/       an experiment from its start to its winners, its state and progress
+    searches/     an experiment from its start to its winners, its state and progress
     doctor/       problems of a machine, or of an experiment
     extraction/   features from pictures, here or on Ray workers
     tracking/     MLflow, kept in step with the journal
@@ -40,23 +40,22 @@ from typing import Any
 
 _NAMES = {
     "Experiment": "orchestrator.experiment.experiment",
-    "LoadedExperiment": "orchestrator.search.loaded",
+    "LoadedExperiment": "orchestrator.searches.loaded",
     "TrialConfig": "trainables.config",
     "evaluate": "orchestrator.workload.evaluation",
-    "load": "orchestrator.search.loaded",
+    "load": "orchestrator.searches.loaded",
     "load_plugins": "orchestrator.experiment.plugins",
-    "make_experiment": "orchestrator.search.begin",
+    "make_experiment": "orchestrator.searches.begin",
+    "search": "orchestrator.searches.begin",
     "train": "orchestrator.workload.single",
 }
 """Name -> its module; ``__init__.pyi`` has the names for editors and type checkers."""
 
-__all__ = [*sorted(_NAMES), "search"]
+__all__ = sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used, so that ``orchestrator --help`` waits for no name."""
-    if name == "search":
-        return import_module("orchestrator.search")
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_NAMES[name]), name)

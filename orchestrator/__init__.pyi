@@ -1,9 +1,9 @@
 from orchestrator.experiment.experiment import Experiment as Experiment
 from orchestrator.experiment.plugins import load_plugins as load_plugins
-from orchestrator.search.begin import make_experiment as make_experiment
-from orchestrator.search.begin import search as search
-from orchestrator.search.loaded import LoadedExperiment as LoadedExperiment
-from orchestrator.search.loaded import load as load
+from orchestrator.searches.begin import make_experiment as make_experiment
+from orchestrator.searches.begin import search as search
+from orchestrator.searches.loaded import LoadedExperiment as LoadedExperiment
+from orchestrator.searches.loaded import load as load
 from orchestrator.workload.evaluation import evaluate as evaluate
 from orchestrator.workload.single import train as train
 from trainables.config import TrialConfig as TrialConfig

@@ -39,8 +39,8 @@ RUN = FOLDER / "proofs.run.json"
 """What a run of pytest with ``-p tests.proofs`` is to do, as ``Run`` has it."""
 
 PROOFS = {
-    "tests/faults/test_drivers.py": ("orchestrator/journal/", "orchestrator/search/", "orchestrator/storage/"),
-    "tests/faults/test_every_record.py": ("orchestrator/journal/", "orchestrator/studies/", "orchestrator/search/"),
+    "tests/faults/test_drivers.py": ("orchestrator/journal/", "orchestrator/searches/", "orchestrator/storage/"),
+    "tests/faults/test_every_record.py": ("orchestrator/journal/", "orchestrator/studies/", "orchestrator/searches/"),
     "tests/faults/test_trials.py": ("orchestrator/tuner/callback.py",),
     "tests/faults/test_engines.py": ("orchestrator/tuner/engines.py", "orchestrator/tuner/lockstep.py"),
     "tests/faults/test_spot_machines.py": ("orchestrator/tuner/callback.py",),
@@ -101,7 +101,7 @@ PROOFS = {
         "orchestrator/tracking/server.py",
         "orchestrator/machines/processes.py",
     ),
-    "tests/integration/test_notebook.py": ("orchestrator/tuner/run.py", "orchestrator/search/__init__.py"),
+    "tests/integration/test_notebook.py": ("orchestrator/tuner/run.py", "orchestrator/searches/begin.py"),
     "tests/integration/test_light_core.py": ("pyproject.toml", "trainables/extras.py"),
     "tests/integration/test_examples.py": (),
 }

@@ -28,7 +28,7 @@ MAY_IMPORT = {
         "regression",
         "report",
         "results",
-        "search",
+        "searches",
         "studies",
         "tracking",
         "views",
@@ -40,7 +40,7 @@ MAY_IMPORT = {
         "experiment",
         "machines",
         "results",
-        "search",
+        "searches",
         "studies",
         "tracking",
         "tuner",
@@ -49,8 +49,8 @@ MAY_IMPORT = {
         "workload",
     },
     "claims": {"experiment", "machines", "results", "views"},
-    "watch": {"machines", "report", "results", "search", "views"},
-    "search": {
+    "watch": {"machines", "report", "results", "searches", "views"},
+    "searches": {
         "experiment",
         "forecast",
         "machines",

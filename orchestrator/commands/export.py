@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.commands.options import ExperimentName, Output
 from orchestrator.exports.trial_run import WRITERS
-from orchestrator.search.loaded import load
+from orchestrator.searches.loaded import load
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 from trainables.extras import require

@@ -27,7 +27,7 @@ from orchestrator.regression.rerun import accept as write
 from orchestrator.regression.rerun import rerun
 from orchestrator.regression.reruns import SUMMARY, Request, Rerun, past_reruns
 from orchestrator.regression.suite import load_suite, shipped_suites
-from orchestrator.search.begin import make_workload
+from orchestrator.searches.begin import make_workload
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
 from orchestrator.views.terminal import show

@@ -19,18 +19,18 @@ from orchestrator.forecast.terminal import print_dry_run
 from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.machines.cluster import StartOptions
 from orchestrator.results.winner import find_champions
-from orchestrator.search.begin import make_workload, run_experiment
-from orchestrator.search.budget import SPENT
-from orchestrator.search.display import print_summary
-from orchestrator.search.preparation import check_cpus
-from orchestrator.search.resuming import (
+from orchestrator.searches.begin import make_workload, run_experiment
+from orchestrator.searches.budget import SPENT
+from orchestrator.searches.display import print_summary
+from orchestrator.searches.preparation import check_cpus
+from orchestrator.searches.resuming import (
     check_folder,
     command_for,
     confirm_experiment,
     extend_experiment,
     read_experiment,
 )
-from orchestrator.search.search import SearchResult
+from orchestrator.searches.search import SearchResult
 from orchestrator.studies.prior import read_prior
 from orchestrator.studies.warm_start import read_sources
 from orchestrator.text.terminal import path_text, say

@@ -15,10 +15,10 @@ from orchestrator.commands.options import ExperimentName, Json, Output
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.trial import Stage
 from orchestrator.results.answers import Summary, headline_of, summarise
-from orchestrator.search.display import race_lines
-from orchestrator.search.resuming import command_for
-from orchestrator.search.status import Followed, Status, read_status
-from orchestrator.search.trial_table import ROWS, count_words, trials_table
+from orchestrator.searches.display import race_lines
+from orchestrator.searches.resuming import command_for
+from orchestrator.searches.status import Followed, Status, read_status
+from orchestrator.searches.trial_table import ROWS, count_words, trials_table
 from orchestrator.text.terminal import make_console
 from trainables.extras import require
 

@@ -27,9 +27,6 @@ from trainables.config import TrialConfig
 if TYPE_CHECKING:
     from trainables.cost import Pace
 
-NO_PRIOR: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({})
-
-
 POINTS = 10
 """Most points of each study that are shown."""
 
@@ -39,8 +36,6 @@ class StudyPlan:
     """A study as it would be searched.
 
     Attributes:
-        study: Name of the study.
-        trials: Number of trials of the study.
         epochs: Epochs of a whole trial.
         space: Parameter -> its bounds, in words.
         points: The first points, suggested without any results, see ``sample_points``.
@@ -113,12 +108,7 @@ def forecast(
     """Add up the studies; trainings that confirm are never stopped early, and no budget ends the search.
 
     Hours assume that trials side by side are as fast as a trial alone, and leave out the start of trials (0.2 s each).
-
-    Args:
-        experiment: The experiment.
-        lengths: Study -> seconds of an epoch.
-        evaluation: Seconds of the evaluation of a model on test.
-        concurrency: How many trials run at once.
+    ``lengths`` are the seconds of an epoch by study, ``evaluation`` those of the evaluation of a model on test.
     """
     unlimited, gpus = experiment.model_copy(update={"budget": Budget()}), concurrency.gpus * concurrency.trials
     usual, most = (PlannedWork(unlimited, lengths, evaluation, at_most=at_most) for at_most in (False, True))
@@ -197,14 +187,11 @@ class DryRun:
 
 
 def dry_run(
-    experiment: Experiment, workload: TrainablesWorkload, prior: Mapping[str, Sequence[PriorPoint]] = NO_PRIOR
+    experiment: Experiment,
+    workload: TrainablesWorkload,
+    prior: Mapping[str, Sequence[PriorPoint]] = MappingProxyType({}),
 ) -> DryRun:
-    """Describe a search without running it.
-
-    Args:
-        experiment: The experiment.
-        workload: Code that its trials run.
-        prior: Study -> settings from elsewhere that it tries first, see ``studies.prior``.
+    """Describe a search without running it; ``prior`` is that of ``studies.prior.read_prior``.
 
     Raises:
         ConfigError: If a trial asks for more than this machine has.
@@ -214,10 +201,12 @@ def dry_run(
     machine, wanted = _machine(), experiment.resources
     gpus_at_least = 0.0 if wanted.gpus == "auto" else wanted.gpus
     check_fits(wanted.cpus, gpus_at_least, [Node(platform.node(), machine["CPU"], machine["GPU"])])
+    from trainables.cost import choose_fusion
+
     cells = experiment.cells()
     paces = [_paces(experiment, cell, workload.pace) for cell in cells]
     rates = _rates(experiment, workload)
-    fusions = _fusions(rates)
+    fusions = {study: choose_fusion(found) for study, found in rates.items()}
     fuse = min(fusions.values()) if wanted.fuse == "auto" else wanted.fuse
     gpus = _gpus(experiment, workload, machine, fuse)
     trials = sum(experiment.trials_in(cell) for cell in cells)
@@ -228,6 +217,7 @@ def dry_run(
         _plan(experiment, cell, timed, factor, points)
         for cell, timed, factor, points in zip(cells, paces, slower, priors, strict=True)
     )
+    limits = describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)
     # The queries of val are ranked as well.
     evaluation = fmean(2 * max(pace.evaluation_seconds for pace in timed) for timed in paces)
     return DryRun(
@@ -237,7 +227,7 @@ def dry_run(
         forecast=forecast(experiment, {plan.study: plan.epoch_seconds for plan in plans}, evaluation, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
-        notes=_notes(experiment, describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)),
+        notes=(*filter(None, limits), *_describe_race(experiment), *overlaps(experiment)),
     )
 
 
@@ -305,13 +295,6 @@ def _rates(experiment: Experiment, workload: TrainablesWorkload) -> dict[str, Ma
     return {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in experiment.cells()}
 
 
-def _fusions(rates: Mapping[str, Mapping[int, float]]) -> dict[str, int]:
-    """Return how many trials of each study train fastest at once."""
-    from trainables.cost import choose_fusion
-
-    return {study: choose_fusion(found) for study, found in rates.items()}
-
-
 def _slower(
     experiment: Experiment, workload: TrainablesWorkload, rates: Mapping[str, Mapping[int, float]], together: int
 ) -> list[float]:
@@ -337,10 +320,6 @@ def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping
         return 1.0
     cells = experiment.cells() if machine["GPU"] else []
     return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in cells) if cells else 0.0
-
-
-def _notes(experiment: Experiment, *limits: str | None) -> tuple[str, ...]:
-    return (*filter(None, limits), *_describe_race(experiment), *overlaps(experiment))
 
 
 def _describe_race(experiment: Experiment) -> list[str]:

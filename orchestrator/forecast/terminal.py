@@ -1,6 +1,6 @@
 """A dry run as tables and sentences for a terminal."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
@@ -11,9 +11,9 @@ from orchestrator.text.terminal import make_console, make_table
 from orchestrator.text.values import count_text, format_parameters
 
 
-def print_dry_run(found: DryRun, show: Callable[..., None] | None = None) -> None:
+def print_dry_run(found: DryRun) -> None:
     """Print spaces, first points and the forecast."""
-    show = show or make_console(plain_width=160).print
+    show = make_console(plain_width=160).print
     for study in found.studies:
         show(_space(study))
         show(_points(study))

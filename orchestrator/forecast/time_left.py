@@ -120,12 +120,9 @@ class PlannedWork:
         return sum(self.confirmations.values()) if is_confirmed else len(self._experiment.datasets)
 
     def left(self, history: History, rate: float, *, trainings: int | None = None) -> TimeLeft:
-        """Return the time left.
+        """Return the time left, if the seconds of epochs that are trained in a second are ``rate``, > 0.
 
-        Args:
-            history: History of the experiment.
-            rate: Seconds of epochs that are trained in a second, > 0.
-            trainings: Trainings of the confirmation in all, once they are known: the search is over then.
+        ``trainings`` are those of the confirmation in all, once they are known: the search is over then.
         """
         lengths = self._lengths or epoch_lengths(history)
         hours, is_confirmed = self._experiment.budget.hours, self._experiment.confirm is not None
@@ -214,12 +211,9 @@ def epoch_seconds(metrics: Mapping[str, float]) -> float:
 
 
 def work_left(trials: Sequence[Trial], total: int, whole: float) -> float:
-    """Return the work left of trials that may be stopped early, if new trials are as long as ended trials.
+    """Return the work left of ``total`` trials that may be stopped early, if new trials are as long as ended trials.
 
-    Args:
-        trials: The trials so far.
-        total: Trials in all, >= 0.
-        whole: Work of a whole trial, used before a trial has ended.
+    Before a trial has ended, new trials take ``whole``, the work of a whole trial.
     """
     ended = [work_of(trial) for trial in trials if trial.state is not TrialState.RUNNING]
     usual = fmean(ended) if ended else whole

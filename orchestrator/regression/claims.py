@@ -50,7 +50,7 @@ def train_cells(claims: Claims, experiment: Experiment, options: StartOptions) -
     Raises:
         UserError: If questions, data, output or cluster are refused, or the experiment is running already.
     """
-    from orchestrator.search.begin import run_experiment
+    from orchestrator.searches.begin import run_experiment
 
     folder = options.output / experiment.name
     ready = fix_questions(claims, experiment, folder)

@@ -46,9 +46,9 @@ from orchestrator.regression.reruns import (
 )
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import Nights, SuiteResult, judge_suite
-from orchestrator.search.display import Progress, evaluation_displayed
-from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
-from orchestrator.search.resuming import SearchInterruptedError, answered
+from orchestrator.searches.display import Progress, displayed, evaluation_displayed
+from orchestrator.searches.preparation import open_checkpoints, opened, start, tracked
+from orchestrator.searches.resuming import SearchInterruptedError, answered
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.winners.winners import evaluate_on_test

@@ -30,11 +30,7 @@ def write_storage(history: History, experiment: Experiment, path: Path) -> int:
     and has its last intermediate value, as Optuna keeps pruned trials; a trial that diverged or failed is *failed*; a
     trial that has not ended is *running*. Id, seed, best epoch and error are user attributes. Optuna allows no
     intermediate values with several objectives. Trials of a confirmation, which repeat others, are left out.
-
-    Args:
-        history: History of the experiment.
-        experiment: The experiment that was searched.
-        path: The file to write; an existing file is replaced.
+    An existing file is replaced.
 
     Raises:
         OSError: If the file cannot be written, e.g. because the disk is full; nothing is left of the export.
@@ -75,7 +71,6 @@ def _frozen(trial: Trial, cell: Cell, metrics: list[str]) -> FrozenTrial:
     values = None
     if state is OptunaState.COMPLETE and trial.best_epoch is not None:
         values = [trial.epochs[trial.best_epoch][metric] for metric in metrics]
-    # Optuna allows no intermediate values with several objectives.
     curve = {epoch: row[trial.metric] for epoch, row in trial.epochs.items()} if len(metrics) == 1 else {}
     if state is OptunaState.PRUNED and curve:
         values = [curve[trial.last_epoch]]

@@ -53,12 +53,7 @@ class Checked(BaseSampler):
     """A sampler whose points are checked against the bounds of a study."""
 
     def __init__(self, space: StudySpace, place: str) -> None:
-        """Keep the bounds.
-
-        Args:
-            space: Search space of the study.
-            place: Beginning of a message about a wrong point.
-        """
+        """Keep the bounds of the study; ``place`` begins a message about a wrong point."""
         self._bounds, self._place = space.bounds(), place
 
     def _within(self, point: Any) -> dict[str, Any]:
@@ -84,16 +79,7 @@ class ByFunction(Checked):
     def __init__(
         self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int, place: str = "sampler"
     ) -> None:
-        """Prepare one suggestion.
-
-        Args:
-            suggest: The function.
-            space: Search space of the study.
-            seed: Seed of the study.
-            number: Number of the suggestion, from 0.
-            trials: Trials that the study has in the end, >= 1.
-            place: Beginning of a message about a wrong point.
-        """
+        """Prepare one suggestion, see ``make_sampler``; ``place`` begins a message about a wrong point."""
         super().__init__(space, place)
         self._suggest, self._seed, self._number, self._size = suggest, seed, number, trials
         self._random = RandomSampler(seed=derive(seed, number))
@@ -159,15 +145,7 @@ class OptunaClass(Checked):
 
 
 def sampler_of(offer: Offer, place: str, space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
-    """Return a plug-in's sampler for one suggestion.
-
-    Args:
-        offer: The plug-in's offer of the sampler.
-        place: ``FILE:LINE`` where the plug-in defines the sampler.
-        space: Search space of the study.
-        seed: Seed of the study.
-        number: Number of the suggestion, from 0.
-        trials: Trials that the study has in the end, >= 1.
+    """Return a plug-in's sampler for one suggestion, see ``make_sampler``; its definition is at ``place``, FILE:LINE.
 
     Raises:
         PluginError: If the plug-in's code raises.
@@ -204,7 +182,8 @@ def plain_value(bound: Range | Values, value: Any) -> Any:
             if _is_same(listed, given):
                 return listed
         raise ValueError(f"{value!r} is not in {bound}")
-    if not _is_number(value) or not bound.contains(value) or (bound.whole and not float(value).is_integer()):
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not bound.contains(value) or (bound.whole and not float(value).is_integer()):
         raise ValueError(f"{value!r} is not in {bound}")
     return int(value) if bound.whole else float(value)
 
@@ -212,10 +191,6 @@ def plain_value(bound: Range | Values, value: Any) -> Any:
 def _is_same(listed: Any, given: Any) -> bool:
     # ``True`` equals 1 in Python, but the two are different values of a list.
     return isinstance(listed, bool) == isinstance(given, bool) and bool(listed == given)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _past(trial: FrozenTrial) -> PastTrial:

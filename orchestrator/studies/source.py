@@ -37,13 +37,7 @@ class PlannedTrials:
     """
 
     def __init__(self, plan: Callable[[], Iterable[PlannedTrial]], stage: Stage, ledger: Ledger) -> None:
-        """Read the plan.
-
-        Args:
-            plan: Returns all trials that are known by now, issued trials included.
-            stage: Stage of the trials.
-            ledger: Records the trials.
-        """
+        """Read the plan, which returns all trials that are known by now, issued trials included."""
         self._plan, self._stage, self._ledger = plan, stage, ledger
         self._issued: set[str] = set()
         self._left = self._ask()

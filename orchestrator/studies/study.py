@@ -182,6 +182,7 @@ class Study:
     Attributes:
         cell: Dataset, model, loss and search space.
         size: Number of trials that the study has in the end.
+        asked: Number of trials that the study has so far.
     """
 
     def __init__(
@@ -195,7 +196,7 @@ class Study:
             if search.sampler == "grid"
             else [*cell.space.first_points(), *cell.enqueued, *(point.params for point in prior)]
         )
-        self._asked = 0
+        self.asked = 0
         self._warm = len(warm)
         self._directions = [goal.direction for goal in search.goals]
         self._known = Known(self._directions, [_warm(cell, trial, place) for place, trial in enumerate(warm, start=1)])
@@ -204,11 +205,6 @@ class Study:
         self._changed: set[str] = set()
         self._drawn: list[FrozenTrial] = []
         self._distributions: dict[tuple[tuple[str, BaseDistribution], ...], dict[str, BaseDistribution]] = {}
-
-    @property
-    def asked(self) -> int:
-        """Number of trials that the study has so far."""
-        return self._asked
 
     def known(self) -> Known:
         """Return the points so far as Optuna's trials, with their present values."""
@@ -220,16 +216,12 @@ class Study:
     @property
     def is_at_last(self) -> bool:
         """Whether the next trial is the last."""
-        return self._asked == self.size - 1
+        return self.asked == self.size - 1
 
     def ask(self, setting: Mapping[str, Any] | None = None) -> tuple[Mapping[str, Any], Suggestion]:
-        """Return the next suggestion: its parameters, and their setting.
-
-        Args:
-            setting: The parameters to suggest; ``None`` leaves the choice to the sampler.
-        """
-        number = self._asked
-        self._asked += 1
+        """Return the next suggestion: its parameters, which are ``setting`` where it is given, and their setting."""
+        number = self.asked
+        self.asked += 1
         self._drawn = []
         if setting is not None:
             return self._ask_for(setting)
@@ -240,19 +232,18 @@ class Study:
     def ask_again(self, attempt: int) -> tuple[Mapping[str, Any], Suggestion]:
         """Return another suggestion in place of the newest, which repeats a setting that was trained often enough.
 
-        Args:
-            attempt: Number of suggestions drawn for this trial so far, >= 1.
+        ``attempt`` is the number of suggestions drawn for this trial so far, >= 1.
         """
         # A sampler that has converged to a setting suggests the setting again and again, and a Sobol sequence has one
         # point for each number: from half of the attempts on, or at once, the suggestion is drawn at random.
         is_asked = attempt < DRAWS / 2 and self._search.sampler != "qmc"
         name = self._search.sampler if is_asked else "random"
-        return self._suggest(name, derive_seed(self.cell.seed, "again", attempt, bits=32), self._asked - 1)
+        return self._suggest(name, derive_seed(self.cell.seed, "again", attempt, bits=32), self.asked - 1)
 
     def may_repeat(self, config: TrialConfig) -> bool:
         """Say whether the newest trial may train a setting: not trained too often, or requested by a person."""
         _, trainings = self.first_with(config)
-        return trainings <= self._search.replicates or self._asked <= len(self._first_points)
+        return trainings <= self._search.replicates or self.asked <= len(self._first_points)
 
     def first_with(self, config: TrialConfig) -> tuple[str | None, int]:
         """Return the id of the first trial with a setting, and how often the study has trained the setting so far."""
@@ -272,7 +263,7 @@ class Study:
 
     def replay(self, trial: Trial) -> None:
         """Add a trial of the journal; trials must come in the order of their numbers."""
-        self._asked += 1
+        self.asked += 1
         self.add(trial)
 
     def observe(self, trial: Trial) -> None:
@@ -325,8 +316,7 @@ class Study:
         """Return a suggestion with given parameters; all other parameters are drawn at random."""
         study = optuna.create_study(directions=self._directions, sampler=RandomSampler(seed=0))
         study.enqueue_trial(dict(params))
-        trial = study.ask()
-        return self._suggested_by(trial)
+        return self._suggested_by(study.ask())
 
     def _suggest(self, name: str, seed: int, number: int) -> tuple[Mapping[str, Any], Suggestion]:
         """Let a sampler make a suggestion, in an Optuna study that is made for this suggestion alone."""
@@ -341,7 +331,7 @@ class Study:
 
     def _suggested_by(self, trial: optuna.Trial) -> tuple[Mapping[str, Any], Suggestion]:
         suggestion = self.cell.space.suggest(trial)
-        number = 1 + self._warm + self._asked + len(self._drawn)
+        number = 1 + self._warm + self.asked + len(self._drawn)
         self._drawn.append(self._frozen(number, trial.params, trial.distributions))
         return trial.params, suggestion
 
@@ -365,11 +355,6 @@ def _warm(cell: Cell, trial: WarmTrial, number: int) -> FrozenTrial:
     return made
 
 
-def replicate_seed(seed: int, trainings: int) -> int:
-    """Return the seed of the next training of a setting that a search has trained ``trainings`` times before, >= 1."""
-    return derive_seed(seed, "replicate", trainings)
-
-
 class Studies:
     """The source of a search's trials: all studies of the experiment get new trials in turn.
 
@@ -385,11 +370,8 @@ class Studies:
     ) -> None:
         """Rebuild the studies from the journal.
 
-        Args:
-            experiment: The experiment that is searched.
-            ledger: Ledger that has the trials so far, and records the new trials.
-            is_closed: Returns whether a study, given by its name, gets no new trials for now.
-            setting_of: Returns the setting to use by the surface of a study so far, for ``confirm.surface``.
+        ``is_closed`` returns whether a study, given by its name, gets no new trials for now. ``setting_of`` returns the
+        setting to use by the surface of a study so far, for ``confirm.surface``.
         """
         search, history = experiment.search, ledger.history
         priors = history.prior or {}
@@ -440,7 +422,9 @@ class Studies:
             params, suggestion = study.ask_again(attempt)
             config = self._experiment.suggested(study.cell, suggestion)
         first, trainings = study.first_with(config)
-        return params, config if first is None else replace(config, seed=replicate_seed(config.seed, trainings)), first
+        if first is not None:
+            config = replace(config, seed=derive_seed(config.seed, "replicate", trainings))
+        return params, config, first
 
     def _ends_at_surface(self, study: Study) -> bool:
         return self._experiment.ends_at_surface and study.is_at_last

@@ -65,13 +65,10 @@ def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: L
             passed_over += len(points) - len(fitting)
         ledger.append(WarmStarted(source=name, studies=studies, passed_over=passed_over))
         taken = sum(map(len, studies.values()))
-        sentences.append(f"search.warm_start_from: {name}: {taken} trials taken{_passed_over(passed_over)}")
+        why = "whose data, training or model settings, metric or parameters are not those of the study"
+        others = f", {passed_over} passed over {why}" if passed_over else ""
+        sentences.append(f"search.warm_start_from: {name}: {taken} trials taken{others}")
     return sentences
-
-
-def _passed_over(trials: int) -> str:
-    why = "whose data, training or model settings, metric or parameters are not those of the study"
-    return f", {trials} passed over {why}" if trials else ""
 
 
 def _ended(history: History, cell: Cell) -> Iterator[Point]:
@@ -87,12 +84,8 @@ def _ended(history: History, cell: Cell) -> Iterator[Point]:
 def is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
     """Whether a trial was trained and rated like the trials of a study, apart from the searched settings.
 
-    For example, a value after 3 epochs says nothing about the point after 30 epochs.
-
-    Args:
-        trial: Trial of another experiment.
-        config: Config of any trial of the study.
-        cell: The study.
+    For example, a value after 3 epochs says nothing about the point after 30 epochs. ``config`` is that of any trial of
+    the study.
     """
     theirs = trial.config
     training = {name: getattr(config.training, name) for name in (*cell.space.training, *UNSEEN)}

@@ -32,10 +32,6 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
 
     The journal gets a note for people about the limit of trials at a time.
 
-    Args:
-        session: Shared objects of this start of the experiment.
-        nodes: The machines on which trials can run.
-
     Raises:
         ConfigError: If no machine has the resources of a trial.
     """
@@ -164,7 +160,7 @@ def _wait(resources: dict[str, float], shape: str, is_over: Callable[[], bool]) 
     began = time.monotonic()
     while not is_over():
         nodes = alive(ray.nodes())
-        if _any_fits(resources, nodes):
+        if any(node.cpus >= resources["CPU"] and node.gpus >= resources.get("GPU", 0) for node in nodes):
             return nodes
         if time.monotonic() - began > LONGEST_SECONDS:
             raise ClusterError(
@@ -173,7 +169,3 @@ def _wait(resources: dict[str, float], shape: str, is_over: Callable[[], bool]) 
             )
         time.sleep(LOOK_SECONDS)
     return []
-
-
-def _any_fits(resources: dict[str, float], nodes: Sequence[Node]) -> bool:
-    return any(node.cpus >= resources["CPU"] and node.gpus >= resources.get("GPU", 0) for node in nodes)

@@ -58,12 +58,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure of a trial.
-
-    Attributes:
-        cause: Decides whether the trial is tried again.
-        message: Message for people, in one line.
-    """
+    """One failure of a trial; ``message`` is for people, in one line."""
 
     cause: Cause
     message: str
@@ -178,8 +173,8 @@ class TrialCallback(NotPickled, TrialProgressCallback):
             keep_error(self._ledger.path.parent, recorded.id, recorded.retries + 1, _error(trial) or failure.message)
         reason = give_up(recorded, failure, self._patience)
         # The limit falls before the trial is issued again, because it must not start beside as many trials as before.
-        if failure.cause is Cause.MEMORY:
-            self._run_fewer(trial)
+        if failure.cause is Cause.MEMORY and (limit := self._issuer.run_fewer(trial.trial_id)) is not None:
+            self._ledger.append(ConcurrencyLowered(trials=limit))
         # Each record comes first: a new driver repeats all that follows from a record, while a retry without its record
         # would not count.
         if reason is None:
@@ -229,11 +224,6 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         # which Ray's error file says nothing. A trial without a counted failure is here only if its actor had not
         # started yet; for a running trial Ray calls ``on_trial_recover``.
         return Failure.of(_error(trial)) if trial.run_metadata.num_failures else Failure.preempted()
-
-    def _run_fewer(self, trial: RayTrial) -> None:
-        limit = self._issuer.run_fewer(trial.trial_id)
-        if limit is not None:
-            self._ledger.append(ConcurrencyLowered(trials=limit))
 
 
 def _error(trial: RayTrial) -> str:

@@ -47,9 +47,7 @@ class EngineAnswer:
 
     Attributes:
         epoch: Epochs trained so far; 0 without ``metrics``.
-        metrics: The numbers of that epoch.
         is_best: Whether the epoch is the trial's best so far.
-        error: Why the trial has ended.
     """
 
     epoch: int = 0
@@ -62,7 +60,6 @@ class FusedEngine:
     """Trains the trials of one device; a Ray actor with several threads per trial.
 
     Args:
-        workload: Makes the group of trials that is trained.
         gpus: The numbers of the GPUs on which the trials train, as ``CUDA_VISIBLE_DEVICES`` wants them.
     """
 
@@ -119,7 +116,6 @@ class EngineDirectory:
     """Knows the engines and starts them; a Ray actor, one per experiment.
 
     Args:
-        workload: Makes the group of trials that an engine trains.
         fuse: The number of trials in an engine, >= 2.
         share: The CPUs (``cpu``) and GPUs (``gpu``) that an engine with all its trials takes.
     """
@@ -189,13 +185,10 @@ def engines_that_fit(share: Mapping[str, float], cpus: float, gpus: int) -> int:
 
 @dataclass(frozen=True)
 class FusedTraining:
-    """Trains a trial in an engine, in the place of the workload that an actor would otherwise run itself.
-
-    Attributes:
-        engine_directory: Ray's handle of the ``EngineDirectory``.
-    """
+    """Trains a trial in an engine, in the place of the workload that an actor would otherwise run itself."""
 
     engine_directory: Any
+    """Ray's handle of the ``EngineDirectory``."""
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Yield a report after each epoch, as ``Workload.train`` does."""

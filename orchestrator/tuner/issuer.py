@@ -42,12 +42,9 @@ class Issuer(NotPickled, Searcher):
     ) -> None:
         """Begin with the first trial.
 
-        Args:
-            source: Decides which trials there are.
-            at_a_time: How many trials may run at once, >= 1; ``None``: as many as the resources allow.
-            halvings: How often ``at_a_time`` was halved already for want of memory.
-            wants_another: Returns whether one more trial is to wait for an actor, beside the running trials.
-            announce: Gets a sentence when the source has failed.
+        ``at_a_time`` trials may run at once, >= 1; ``None``: as many as the resources allow. For want of memory, it was
+        halved ``halvings`` times already. ``wants_another`` returns whether one more trial is to wait for an actor,
+        beside the running trials. ``announce`` gets a sentence when the source has failed.
         """
         super().__init__()
         self._source, self._at_a_time, self._halvings = source, at_a_time, halvings

@@ -35,11 +35,7 @@ WAITING_SHARE = 0.1
 class _Arrival:
     """A trial that the worker has still to take in.
 
-    Attributes:
-        name: Name of the trial.
-        config: Config of the trial.
-        resume: The checkpoint from which the trial resumes, or ``None``.
-        report: Gets the report of the checkpoint, or the error, once the worker has taken the trial in.
+    Then ``report`` gets the report of the checkpoint ``resume``, if there is one, or the error.
     """
 
     name: str

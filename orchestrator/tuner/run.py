@@ -83,11 +83,6 @@ STOPPING = "stopping; every finished epoch is kept"
 def run_trials(session: Session, source: TrialSource, scheduler: RecordingScheduler) -> int | None:
     """Run the remaining trials of a source until the last has ended, a limit is reached or a signal comes.
 
-    Args:
-        session: Shared objects of this start of the experiment.
-        source: Decides which trials there are.
-        scheduler: Judges every epoch and writes the epoch into the journal.
-
     Returns:
         The number of the signal that ended the stage, or ``None``.
 
@@ -123,10 +118,11 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         stop=interruption,
         verbose=0,
     )
-    session.announce(_beginning(session))
+    address = session.cluster.address
+    session.announce("starting Ray on this machine" if address is None else f"joining the Ray cluster at {address}")
     work = RayWork(partial(_tune, session, tune_config, run_config, interruption.stop_all))
     # In this order, because a signal while Ray starts is to end the search at once: Ray's start takes seconds.
-    with ray_runtime(session.scratch, session.cluster.address) as runtime, interruption.listening():
+    with ray_runtime(session.scratch, address) as runtime, interruption.listening():
         lost = work.finish(runtime, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:
         raise RayLostError(session.ledger.path.parent, lost, "the epochs under way are lost, nothing else")
@@ -144,11 +140,6 @@ def no_further_trial(session: Session, problem: PluginError) -> PluginError:
         f"{session.experiment.name}` shows it, and a new experiment with another sampler takes it over with "
         f"search.warm_start_from"
     )
-
-
-def _beginning(session: Session) -> str:
-    address = session.cluster.address
-    return "starting Ray on this machine" if address is None else f"joining the Ray cluster at {address}"
 
 
 def _tune(

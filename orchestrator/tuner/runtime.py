@@ -31,7 +31,6 @@ from trainables.errors import UserError
 CONNECT_SECONDS = 1.0
 """Seconds to wait for the head to take a connection."""
 
-
 CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
 """The processes without which Ray cannot work: name -> message to the user when the process is gone."""
 
@@ -141,11 +140,7 @@ class JoinedRay:
 
 
 class OwnRay:
-    """A Ray that this process has started, so that no other process uses it.
-
-    Args:
-        processes: The processes that ``ray.init`` has started directly.
-    """
+    """A Ray that this process has started, so that no other uses it; ``ray.init`` has started ``processes``."""
 
     is_ours = True
 
@@ -204,9 +199,7 @@ class RayWork(threading.Thread):
         except BaseException as error:  # noqa: BLE001  # ``finish`` raises it
             self._error = error
 
-    def finish(
-        self, ray: JoinedRay | OwnRay, abandon: Callable[[], None], is_told: Callable[[], bool] = lambda: False
-    ) -> list[str]:
+    def finish(self, ray: Ray, abandon: Callable[[], None], is_told: Callable[[], bool] = lambda: False) -> list[str]:
         """Start the work and wait for its end, for the end of Ray, or for a signal.
 
         A Ray of our own is killed as soon as a signal has come: nothing that counts is in Ray, for an epoch counts once

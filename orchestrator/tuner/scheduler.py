@@ -30,9 +30,7 @@ class Halving:
 
     Of several brackets each begins to judge a rung later, so that slow starters may run for longer [Li2018].
 
-    Args:
-        epochs: Epochs of a whole trial.
-        rules: ``asha``, which has one bracket, or ``hyperband``.
+    The rules are ``asha``, which has one bracket, or ``hyperband``.
     """
 
     def __init__(self, epochs: int, rules: Scheduler) -> None:

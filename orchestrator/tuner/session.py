@@ -16,17 +16,12 @@ class Session:
     """The objects that the stages of one start of an experiment share.
 
     Attributes:
-        experiment: The experiment that is run.
-        ledger: Writes the journal, and holds its content.
-        workload: Trains a trial.
-        checkpoints: Finds and saves the trials' checkpoints.
         scratch: Directory of this process alone; a short path, because Ray makes sockets under it.
         on_step: Draws the display; called several times a second.
         announce: Gets a sentence about work that brings no record for a while, e.g. that Ray starts. It may be called
             in the handler of a signal, while another thread works.
         limit: Called as often as ``on_step``; a text (the reason) ends the stage, and the running trials stay
             resumable.
-        cluster: Where trials run.
     """
 
     experiment: Experiment

@@ -16,8 +16,8 @@ from orchestrator.report.leaderboard import TrialRow
 from orchestrator.report.page import Page, build_page
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, headline_of
-from orchestrator.search.status import Followed, Status, status_of
-from orchestrator.search.trial_table import count_words
+from orchestrator.searches.status import Followed, Status, status_of
+from orchestrator.searches.trial_table import count_words
 from orchestrator.text.wording import metric_text, setting_text
 from trainables.errors import UserError
 

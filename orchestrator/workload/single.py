@@ -120,7 +120,7 @@ def train(
         output: Root of all written files; the training gets ``output/train/name``.
         name: Name of the training's folder; by default made of dataset, model, loss and seed.
         resume: Resume from the last good checkpoint.
-        device: See ``trainables.devices``.
+        device: See ``trainables.seeding``.
         plugins: Python files or installed distributions, as with ``--plugin``.
         on_report: Called after each epoch.
         on_start: Called once, before the first step.
@@ -167,7 +167,8 @@ def train(
 
 def directory_of(config: TrialConfig, output: Path, name: str | None) -> Path:
     """Return the folder of a training."""
-    return output / "train" / (name or default_name(config))
+    default = f"{Path(config.dataset).name}-{config.model}-{config.loss}-seed{config.seed}"
+    return output / "train" / (name or default)
 
 
 class _TrialFile(BaseModel):
@@ -212,8 +213,3 @@ def _check_loss(document: Document) -> None:
     if isinstance(loss, str) and loss not in SPACES:
         text = f"loss: unknown name {loss[:60]!r}; {suggestion(loss, list(SPACES), 'losses')}"
         raise ConfigError(document.lines([text]))
-
-
-def default_name(config: TrialConfig) -> str:
-    """Return the default name of a training's folder."""
-    return f"{Path(config.dataset).name}-{config.model}-{config.loss}-seed{config.seed}"

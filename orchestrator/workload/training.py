@@ -32,6 +32,8 @@ from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
 
 if TYPE_CHECKING:
+    import torch
+
     from trainables.cost import Pace
 
 
@@ -117,13 +119,9 @@ class TrainablesWorkload:
 
     def rates(self, config: TrialConfig, sizes: tuple[int, ...] | None = None) -> Mapping[int, float]:
         """Time fused trials; ``sizes`` are the numbers of trials to time, by default those of ``cost``."""
-        import torch
-
         from trainables.cost import SIZES, measure_rates
-        from trainables.seeding import choose_device
 
-        torch.set_num_threads(self.threads)
-        return measure_rates(config, self.open_data(config), choose_device(self.device), sizes or SIZES)
+        return measure_rates(config, self.open_data(config), self._choose_device(), sizes or SIZES)
 
     def together(self) -> TrialGroup:
         """Return an empty group of fused trials."""
@@ -131,13 +129,18 @@ class TrainablesWorkload:
 
     def pace(self, config: TrialConfig) -> "Pace":
         """Return how fast a training is, after a few of its steps."""
+        from trainables.cost import measure_pace
+
+        return measure_pace(config, self.open_data(config), self._choose_device())
+
+    def _choose_device(self) -> "torch.device":
+        """Return the device of trainings, whose threads are set first."""
         import torch
 
-        from trainables.cost import measure_pace
         from trainables.seeding import choose_device
 
         torch.set_num_threads(self.threads)
-        return measure_pace(config, self.open_data(config), choose_device(self.device))
+        return choose_device(self.device)
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Train, and yield a report an epoch."""
@@ -169,19 +172,17 @@ class TrainablesWorkload:
         write_retriever(folder, checkpoint, data, "test", origin=self._origin(config), text_extractor=kept)
 
     def write_weights(self, checkpoint: Path, path: Path) -> None:
-        """Write the best model with ``trainables.serving.packed``."""
+        """Write the best model as safetensors."""
         from trainables.serving.packed import write_weights
 
         write_weights(checkpoint, path)
 
     def _origin(self, config: TrialConfig) -> Mapping[str, Any] | None:
-        """Return the description that lies beside the features of images; ``None`` if there is none."""
         return None if config.features == PIXELS else self._description(config, config.features)
 
     def _description(self, config: TrialConfig, kind: str) -> Mapping[str, Any] | None:
         """Return the description that lies beside features of a kind; ``None`` if there is none."""
-        source = find_source(config.dataset, _root(self.data_root, config.dataset))
-        description = sidecars(source.feature_files(kind)["test"])[0]
+        description = sidecars(self._feature_file(config, kind))[0]
         return read_json(description) if description.exists() else None
 
     def _tokenizer(self, config: TrialConfig) -> str | None:
@@ -197,8 +198,11 @@ class TrainablesWorkload:
         """Return the file of the extractor of the captions' features; ``None`` if there is none."""
         if not config.reads_text_features:
             return None
+        return extractor_file(self._feature_file(config, TEXT))
+
+    def _feature_file(self, config: TrialConfig, kind: str) -> Path:
         source = find_source(config.dataset, _root(self.data_root, config.dataset))
-        return extractor_file(source.feature_files(TEXT)["test"])
+        return source.feature_files(kind)["test"]
 
     def open_data(self, config: TrialConfig) -> Any:
         """Return a trial's dataset.
@@ -217,7 +221,7 @@ class TrainablesWorkload:
 
 
 class _Fused:
-    """Fused trials, each with its dataset."""
+    """Fused trials, each with its dataset, which trials of one dataset share."""
 
     def __init__(self, training: TrainablesWorkload) -> None:
         import torch
@@ -228,15 +232,12 @@ class _Fused:
         self._training, self._trials = training, FusedTrials(training.device)
 
     def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
-        """Take a trial in with its dataset, which fused trials of one dataset share."""
         return self._trials.add(name, config, self._training.open_data(config), resume)
 
     def remove(self, name: str) -> None:
-        """Remove a trial from the group, if it is there."""
         self._trials.remove(name)
 
     def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
-        """Train the named trials for their next epoch."""
         return self._trials.run_epoch(names)
 
 

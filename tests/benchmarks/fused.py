@@ -28,7 +28,7 @@ import torch
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import read_journal
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.workload.training import TrainablesWorkload
 from tests.benchmarks.command import main
 from tests.benchmarks.flickr8k import NAME, SHARED, load_flickr8k

@@ -201,7 +201,7 @@ class Load:
 
 
 def _drive_ours(load: Load, folder: Path, tracking_uri: str | None) -> None:
-    from orchestrator.search.search import run_search
+    from orchestrator.searches.search import run_search
 
     experiment = make_experiment(
         losses=["nt_xent"],

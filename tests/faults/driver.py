@@ -12,7 +12,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import read_record
-from orchestrator.search import preparation, search
+from orchestrator.searches import preparation, search
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support import fake_workload

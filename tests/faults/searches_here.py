@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from tests.faults.driver import Death
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.in_process import without_ray

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.search.status import Followed, read_status
+from orchestrator.searches.status import Followed, read_status
 from orchestrator.tracking.address import default_uri
 from tests.faults.driver import Death, Tracking
 from tests.faults.invariants import assert_invariants

@@ -24,7 +24,7 @@ from orchestrator.journal.records import Record
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.results.winner import find_winners
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from tests.faults.invariants import assert_ended_once, assert_kept, assert_sound, assert_tidy
 from tests.faults.troubled_workload import Trouble, TroubledWorkload, read_log
 from tests.support.experiments import make_experiment, start

@@ -7,9 +7,13 @@ import pytest
 
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
-    """One Ray for all searches of this process: to start one takes 6 to 11 s."""
+    """One Ray for all searches of this process: to start one takes 6 to 11 s. Its actors do not know the tests."""
+    from ray import cloudpickle
+
+    from tests.support import fake_workload
     from tests.support.shared_ray import shared_ray
 
+    cloudpickle.register_pickle_by_value(fake_workload)
     with shared_ray():
         yield
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import orchestrator as icr
-from orchestrator.search import begin
-from orchestrator.search.resuming import SearchInterruptedError
+from orchestrator.searches import begin
+from orchestrator.searches.resuming import SearchInterruptedError
 from tests.support import fake_workload
 from tests.support.fake_workload import FakeWorkload
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.cli import end
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.machines.cluster import Cluster
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from tests.support import fake_workload
 from trainables.errors import UserError
 

@@ -3,21 +3,18 @@
 from collections import Counter
 from pathlib import Path
 
-import ray
 from mlflow import MlflowClient
 
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.report.experiment_report import report_experiment
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
-from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 
 
 def test_the_loss_is_searched_from_the_first_trial_to_the_report(output: Path, trials_run: None) -> None:
-    ray.cloudpickle.register_pickle_by_value(fake_workload)
     experiment = make_experiment(search={"loss": "choose", "sampler": "tpe", "trials": 10})
     result = run_search(experiment, FakeWorkload(), output, quiet=True)
     history = History.of(read_journal(output / "tiny" / "journal.jsonl"))

@@ -14,11 +14,10 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation_plan import fresh_seeds
 from orchestrator.results.race import LEVEL
-from orchestrator.search.resuming import confirm_experiment
-from orchestrator.search.search import SearchResult, run_search
+from orchestrator.searches.resuming import confirm_experiment
+from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.tracking.address import default_uri
 from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for
-from tests.support import fake_workload
 from tests.support.fake_workload import FakeWorkload
 
 STUDY = "pets-vsepp-nt_xent"
@@ -33,9 +32,6 @@ def confirming(**confirm: int) -> Experiment:
 def run(
     experiment: Experiment, output: Path, workload: FakeWorkload = NOISY, *, confirm_alone: bool = False
 ) -> SearchResult:
-    import ray
-
-    ray.cloudpickle.register_pickle_by_value(fake_workload)
     return run_search(experiment, workload, output, quiet=True, confirm_alone=confirm_alone)
 
 

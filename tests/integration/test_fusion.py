@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from orchestrator.workload.training import TrainablesWorkload
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_tracked_once
-from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve
 from tests.support.in_process import without_ray
@@ -25,7 +23,6 @@ TEMPERATURES = [0.05, 0.1, 0.3, 0.45, 0.006, 0.02]
 
 def run(output: Path, experiment: Experiment, workload: Any) -> dict[str, Any]:
     """Run a search, see that nothing of it is left, and return its summary."""
-    ray.cloudpickle.register_pickle_by_value(fake_workload)
     result = run_search(experiment, workload, output, quiet=True)
     assert result.tracking_problem is None
     records = read_journal(output / "tiny" / "journal.jsonl")

@@ -13,7 +13,7 @@ from ray import cloudpickle
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.records import Record
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from tests.integration.search_process import command
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
@@ -43,7 +43,7 @@ output, experiment, scratch = sys.argv[1:]
 ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False,
          object_store_memory=runtime.OBJECT_STORE_BYTES, _temp_dir=scratch)
 from orchestrator.experiment.experiment import load_experiment
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from tests.faults import troubled_workload
 from tests.support import fake_workload
 for module in (fake_workload, troubled_workload):

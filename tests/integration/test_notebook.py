@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import orchestrator as icr
-from orchestrator.search import begin
-from orchestrator.search.resuming import SearchInterruptedError
+from orchestrator.searches import begin
+from orchestrator.searches.resuming import SearchInterruptedError
 from tests.integration.notebook_process import Cells, keys
 from tests.support.in_process import without_ray
 from tests.support.installed import ROOT

@@ -12,7 +12,7 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import read_history
 from orchestrator.results.answers import Summary
 from orchestrator.results.tables import tables_of
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.in_process import without_ray
 

@@ -19,10 +19,9 @@ from mlflow import MlflowClient
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.search.search import SearchResult, run_search
+from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.tracking.address import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
-from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve
 from trainables.errors import ConfigError
@@ -38,9 +37,6 @@ def grid(values: list[float], **changes: Any) -> Experiment:
 
 
 def search(experiment: Experiment, output: Path, workload: FakeWorkload) -> SearchResult:
-    import ray
-
-    ray.cloudpickle.register_pickle_by_value(fake_workload)
     return run_search(experiment, workload, output, quiet=True)
 
 

@@ -67,7 +67,7 @@ def place(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(output.parent / "cache"))
-    monkeypatch.setattr("orchestrator.search.preparation.TRACKING_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.searches.preparation.TRACKING_SECONDS", 0.1)
     monkeypatch.chdir(output.parent)
     write_precomputed(output.parent / "data" / "pets")
     for name, content in (("pets", SETTINGS), ("quick", SUITE)):

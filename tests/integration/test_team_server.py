@@ -16,13 +16,12 @@ from orchestrator.cli import main
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.server import DRIVER, DRIVER_PASSWORD
 from tests.faults.invariants import assert_tracked_once
 from tests.servers.mlflow_server import MlflowServer, mlflow_server
 from tests.servers.postgres import postgres_server
-from tests.support import fake_workload
 from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import FakeWorkload
@@ -65,9 +64,6 @@ def experiment_of(uri: str, name: str) -> str:
 def test_search_sync_and_compare_on_postgresql_with_artifacts_in_a_bucket(
     server: MlflowServer, bucket: str, ray_session: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import ray
-
-    ray.cloudpickle.register_pickle_by_value(fake_workload)
     output, uri = tmp_path / "runs", server.uri
     experiment = make_experiment(search={"sampler": "random", "trials": 2}, training={"epochs": 3})
     result = run_search(experiment, FakeWorkload(), output, tracking_uri=uri, quiet=True)

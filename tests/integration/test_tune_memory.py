@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tuner import scheduler
 from orchestrator.tuner.tune_patches import forget_ended
-from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 
@@ -20,9 +19,6 @@ TRIALS = 12
 
 
 def test_an_ended_trial_leaves_nothing_in_ray(ray_session: None, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ray
-
-    ray.cloudpickle.register_pickle_by_value(fake_workload)
     living: weakref.WeakSet[Any] = weakref.WeakSet()
     names: set[str] = set()
     tasks: list[int] = []

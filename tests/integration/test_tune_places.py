@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from orchestrator.machines.cluster import WAITING
-from orchestrator.search.search import run_search
+from orchestrator.searches.search import run_search
 from orchestrator.tuner.tune_patches import fits
-from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 from trainables.checkpoint import EpochReport
@@ -79,8 +78,7 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
 ) -> None:
     import ray
 
-    for module in (fake_workload, sys.modules[__name__]):
-        ray.cloudpickle.register_pickle_by_value(module)
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     resources: dict[str, Any] = {"cpus": 1, "gpus": 0, "max_concurrent": limit}
     experiment = make_experiment(
         losses=["nt_xent"],
@@ -129,8 +127,7 @@ def test_so_many_trials_wait_for_nodes(
 ) -> None:
     import ray
 
-    for module in (fake_workload, sys.modules[__name__]):
-        ray.cloudpickle.register_pickle_by_value(module)
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     if said is None:
         monkeypatch.delenv(WAITING, raising=False)
     else:

@@ -12,7 +12,7 @@ MUTATIONS = (
         file="orchestrator/storage/checkpoints.py",
         old="                moved.append(self.store.set_aside(place, occasion))",
         new="                self.store.delete(entry)",
-        tests="tests/orchestrator/search/test_preparation.py::test_a_start_with_a_cut_journal_moves_what_the_journal_does_not_know",
+        tests="tests/orchestrator/searches/test_preparation.py::test_a_start_with_a_cut_journal_moves_what_the_journal_does_not_know",
     ),
     Mutation(
         name="two deliveries of an experiment run at once",
@@ -33,14 +33,14 @@ MUTATIONS = (
         file="trainables/files.py",
         old='    with tempfile.TemporaryFile(dir=directory, prefix=".writable-"):\n        pass',
         new='    write_whole(directory / ".writable", "")\n    (directory / ".writable").unlink()',
-        tests="tests/orchestrator/search/test_preparation.py::test_many_starts_at_once_share_an_output_folder",
+        tests="tests/orchestrator/searches/test_preparation.py::test_many_starts_at_once_share_an_output_folder",
     ),
     Mutation(
         name="the reader of a status takes the actors from the history",
-        file="orchestrator/search/status.py",
+        file="orchestrator/searches/status.py",
         old="        history = history.without_actors()",
         new="        history.actors.clear()",
-        tests="tests/orchestrator/search/test_status.py::test_what_waits_for_room_or_for_the_next_start_is_to_come",
+        tests="tests/orchestrator/searches/test_status.py::test_what_waits_for_room_or_for_the_next_start_is_to_come",
     ),
     Mutation(
         name="the second process in between does not end what is bound",
@@ -73,8 +73,8 @@ MUTATIONS = (
     Mutation(
         name="a restart asks the sampler without what it knew",
         file="orchestrator/studies/study.py",
-        old="        self._asked += 1\n        self.add(trial)",
-        new="        self._asked += 1",
+        old="        self.asked += 1\n        self.add(trial)",
+        new="        self.asked += 1",
         tests=KILLED,
     ),
     Mutation(
@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a restart forgets how long there has been nothing better",
-        file="orchestrator/search/budget.py",
+        file="orchestrator/searches/budget.py",
         old="self._counted = 0",
         new="self._counted = len(history.ended)",
         tests=KILLED,

@@ -131,14 +131,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="a target is a value of the metric of a study",
-        file="orchestrator/search/budget.py",
+        file="orchestrator/searches/budget.py",
         old="point.mean(self._history.metric)",
         new="point.value",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_target_is_a_value_of_the_metric_of_the_experiment",
     ),
     Mutation(
         name="a confirmation reaches the target of a search",
-        file="orchestrator/search/budget.py",
+        file="orchestrator/searches/budget.py",
         old="if trial.stage is Stage.SEARCH:",
         new="if True:",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_confirmation_neither_reaches_a_target_nor_fills_a_plateau",

@@ -14,3 +14,11 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     start(made, make_experiment())
     yield made
     made.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of ``time.monotonic``, which a test moves."""
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now

@@ -1,6 +1,7 @@
 """The names of the package, as docs/python.md shows them: light to import, and the same numbers as the summary's."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.report.plotly_figures import light_colours
 from orchestrator.results.answers import summarise
-from orchestrator.search.loaded import LoadedExperiment
+from orchestrator.searches.loaded import LoadedExperiment
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from trainables.errors import ConfigError
@@ -53,14 +54,13 @@ def test_every_name_is_there_and_the_stub_says_the_same() -> None:
     told = {alias.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert sorted(told, key=str) == sorted(icr.__all__)
     for name in icr.__all__:
-        assert callable(getattr(icr, name))
-        if name != "search":
-            assert getattr(icr, name).__module__ == told[name]
+        assert callable(getattr(icr, name)) and getattr(icr, name).__module__ == told[name]
     with pytest.raises(AttributeError, match="has no attribute 'serach'"):
         icr.serach  # noqa: B018
 
 
-def test_the_room_of_searches_can_be_called() -> None:
+def test_the_search_of_the_package_is_a_function_also_after_its_modules_are_imported() -> None:
+    assert inspect.isfunction(icr.search)
     with pytest.raises(ConfigError, match="nope: no file, and no experiment of that name ships"):
         icr.search("nope")
 

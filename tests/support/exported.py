@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.search.loaded import LoadedExperiment, load
+from orchestrator.searches.loaded import LoadedExperiment, load
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 
 

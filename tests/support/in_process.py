@@ -20,7 +20,7 @@ from ray.tune import PlacementGroupFactory
 
 from orchestrator.machines.cluster import Node
 from orchestrator.regression import rerun
-from orchestrator.search import search
+from orchestrator.searches import search
 from orchestrator.studies.source import TrialSource
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.tuner import allocation, run

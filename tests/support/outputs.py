@@ -16,7 +16,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.report.page import Page, build_page
 from orchestrator.results.answers import summarise
 from orchestrator.results.winner import find_champions
-from orchestrator.search.display import PlainDisplay, Progress, print_summary, trials_table
+from orchestrator.searches.display import PlainDisplay, Progress, print_summary, trials_table
 from orchestrator.text.terminal import make_console
 from orchestrator.tracking.description import note_of
 from orchestrator.tracking.registry import about_version

@@ -10,7 +10,7 @@ import orchestrator as icr
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.experiment.plugins import load_plugins
-from orchestrator.search.begin import with_formats
+from orchestrator.searches.begin import with_formats
 from orchestrator.workload.single import read_config
 from search_spaces import SPACES
 from tests.support.plugins import lay_out_package, plugins_gone_afterwards

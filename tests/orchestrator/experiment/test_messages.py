@@ -11,7 +11,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.regression.suite import load_suite
-from orchestrator.search.preparation import check_unchanged
+from orchestrator.searches.preparation import check_unchanged
 from orchestrator.workload.single import read_config
 from tests.support.experiments import add_trial, make_experiment, start
 from trainables.errors import ConfigError

@@ -15,7 +15,7 @@ from orchestrator.experiment.plugins import changed_plugins, load_plugins
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.search.preparation import check_unchanged
+from orchestrator.searches.preparation import check_unchanged
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import SPACES
 from tests.support.experiments import start

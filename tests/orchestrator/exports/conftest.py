@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.search.loaded import LoadedExperiment
+from orchestrator.searches.loaded import LoadedExperiment
 from tests.support.exported import write_experiment
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.search.loaded import LoadedExperiment
+from orchestrator.searches.loaded import LoadedExperiment
 
 pytest.importorskip("wandb", reason="wandb is not installed: pip install 'icr-orchestrator[wandb]'")
 

@@ -10,7 +10,7 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
 from orchestrator.exports.tensorboard import write_events
-from orchestrator.search.loaded import LoadedExperiment
+from orchestrator.searches.loaded import LoadedExperiment
 
 GOOD = "pets-vsepp-nt_xent-0000"
 

@@ -1,7 +1,6 @@
 """The time left of a whole experiment against what it then takes, on a clock of the test's own."""
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,8 @@ from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.lock import hold
 from orchestrator.journal.records import EpochEnded
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.search import display
-from orchestrator.search.display import EvaluationProgress, Progress, evaluation_displayed
-from orchestrator.search.status import Followed, read_status
+from orchestrator.searches.display import EvaluationProgress, Progress, evaluation_displayed
+from orchestrator.searches.status import Followed, read_status
 from orchestrator.text.values import clock_text
 from orchestrator.watch.experiments import stages_of
 from tests.support.experiments import add_trial, make_experiment, open_test, start
@@ -32,13 +30,6 @@ EXPERIMENT = make_experiment(
     scheduler={"name": "none"},
     confirm={"top": 1, "seeds": 2, "published": "best"},
 )
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    now = [100.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
-    yield now
 
 
 class Run:

@@ -11,7 +11,7 @@ from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import confirmations, metrics_of
 from orchestrator.results.winner import find_winners
-from orchestrator.search.budget import BudgetMeter
+from orchestrator.searches.budget import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append
 from trainables.config import TrialConfig

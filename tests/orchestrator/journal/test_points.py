@@ -12,7 +12,7 @@ from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import caveats, seed_noise
 from orchestrator.results.confirmation_plan import choose_candidates, published_default
 from orchestrator.results.winner import find_winners
-from orchestrator.search.budget import BudgetMeter
+from orchestrator.searches.budget import BudgetMeter
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
 from tests.support.experiments import make_experiment, start

@@ -36,9 +36,9 @@ from orchestrator.results.confirmation_plan import RESERVE, fresh_seeds, level_o
 from orchestrator.results.race import LEVEL as RACE_LEVEL
 from orchestrator.results.race import first_seeds, race_outcome, run_race
 from orchestrator.results.verdict import LEVEL, judge
-from orchestrator.search.display import PlainDisplay, Progress, race_lines
-from orchestrator.search.resuming import confirm_experiment
-from orchestrator.search.status import Followed, read_status
+from orchestrator.searches.display import PlainDisplay, Progress, race_lines
+from orchestrator.searches.resuming import confirm_experiment
+from orchestrator.searches.status import Followed, read_status
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.winners.winners import selected
 from orchestrator.workload.training import TrainablesWorkload

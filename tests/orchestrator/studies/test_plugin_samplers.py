@@ -15,7 +15,7 @@ from orchestrator.experiment.values import SAMPLERS
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.search import begin
+from orchestrator.searches import begin
 from orchestrator.studies.sampler_contract import CHECKS, check_sampler
 from orchestrator.studies.samplers import plain_value
 from orchestrator.studies.study import Studies

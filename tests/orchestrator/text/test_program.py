@@ -25,9 +25,9 @@ def test_the_path_that_was_typed_is_printed_where_the_name_is_not_found(
     script: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert typed_program() == ".venv/bin/orchestrator"
-    say("resume it: `orchestrator resume tiny`, or read `orchestrator/search/search.py`", error=True)
+    say("resume it: `orchestrator resume tiny`, or read `orchestrator/searches/search.py`", error=True)
     assert capsys.readouterr().err == (
-        "resume it: `.venv/bin/orchestrator resume tiny`, or read `orchestrator/search/search.py`\n"
+        "resume it: `.venv/bin/orchestrator resume tiny`, or read `orchestrator/searches/search.py`\n"
     )
     say("`orchestrator sync` brings it")
     assert capsys.readouterr().out == "`.venv/bin/orchestrator sync` brings it\n"

@@ -28,7 +28,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.regression.answers import answers_of as answers_of_suite
 from orchestrator.regression.comparison import Finding as Slip
 from orchestrator.regression.verdict import CellResult, SuiteResult
-from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress
+from orchestrator.searches.display import LiveDisplay, PlainDisplay, Progress
 from orchestrator.text.terminal import make_console
 from orchestrator.views.terminal import show
 from tests.support.experiments import add_trial, make_experiment, start

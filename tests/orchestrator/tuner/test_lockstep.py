@@ -22,10 +22,12 @@ def config(temperature: float = 0.1) -> TrialConfig:
 class Table:
     """EpochBarrier, with a thread for each trial that asks."""
 
-    def __init__(self, workload: FakeWorkload, patience: float, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, workload: FakeWorkload, patience: float, pool: ThreadPoolExecutor, members: str) -> None:
         self.together = FakeTogether(workload)
         self.rounds, self.pool = EpochBarrier(lambda: self.together, patience), pool
         self.dead: set[str] = set()
+        for name in members:
+            self.start(name, config(), None)
 
     def reserve(self, name: str) -> None:
         self.rounds.reserve(name, lambda: name not in self.dead)
@@ -45,7 +47,7 @@ class Table:
 @pytest.fixture
 def table() -> Iterator[Callable[..., Table]]:
     with ThreadPoolExecutor(8) as pool:
-        yield lambda workload=FakeWorkload(), patience=60.0: Table(workload, patience, pool)
+        yield lambda workload=FakeWorkload(), patience=60.0, members="": Table(workload, patience, pool, members)
 
 
 def test_all_members_train_together(table: Callable[..., Table]) -> None:
@@ -59,9 +61,7 @@ def test_all_members_train_together(table: Callable[..., Table]) -> None:
 
 
 def test_one_that_leaves_makes_room_for_the_next_and_stops_nobody(table: Callable[..., Table]) -> None:
-    made = table()
-    for name in "ab":
-        made.start(name, config(), None)
+    made = table(members="ab")
     made.epochs("a", "b")
     waiting = made.ask("a")
     made.rounds.leave("b")
@@ -75,9 +75,7 @@ def test_one_that_leaves_makes_room_for_the_next_and_stops_nobody(table: Callabl
 
 
 def test_one_that_says_nothing_is_waited_for_once_and_may_come_back(table: Callable[..., Table]) -> None:
-    made = table(patience=0.2)
-    for name in "ab":
-        made.start(name, config(), None)
+    made = table(patience=0.2, members="ab")
     assert made.epochs("a") == [1]
     made.rounds._patience = 60.0
     assert made.epochs("a") == [2]
@@ -88,9 +86,7 @@ def test_one_that_says_nothing_is_waited_for_once_and_may_come_back(table: Calla
 
 
 def test_one_whose_process_died_is_let_go(table: Callable[..., Table]) -> None:
-    made = table()
-    for name in "ab":
-        made.start(name, config(), None)
+    made = table(members="ab")
     made.epochs("a", "b")
     made.dead.add("b")
     assert made.rounds.members == 1
@@ -101,9 +97,7 @@ def test_one_whose_process_died_is_let_go(table: Callable[..., Table]) -> None:
 
 
 def test_one_that_died_while_it_asked_is_not_trained(table: Callable[..., Table]) -> None:
-    made = table()
-    for name in "ab":
-        made.start(name, config(), None)
+    made = table(members="ab")
     asked = made.ask("b")
     made.dead.add("b")
     assert made.epochs("a") == [1]

@@ -1,6 +1,5 @@
 """What a person sees: every end of a trial, the best so far, the time left, and the winners."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
@@ -11,8 +10,8 @@ from rich.live import Live
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.search import display
-from orchestrator.search.display import (
+from orchestrator.searches import display
+from orchestrator.searches.display import (
     EpochClock,
     Heartbeat,
     LiveDisplay,
@@ -22,17 +21,10 @@ from orchestrator.search.display import (
     print_summary,
     trials_table,
 )
-from orchestrator.search.trial_table import ROWS
+from orchestrator.searches.trial_table import ROWS
 from orchestrator.text.values import format_parameters
 from tests.support.experiments import add_trial
 from tests.support.records import append
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    now = [100.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
-    yield now
 
 
 def rendered(what: object) -> str:

@@ -15,9 +15,9 @@ from orchestrator.journal.lock import Holder, find_holder
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import current_plans, most_trainings, races_of
-from orchestrator.search.budget import BudgetMeter
-from orchestrator.search.display import EvaluationProgress
-from orchestrator.search.resuming import command_to_resume
+from orchestrator.searches.budget import BudgetMeter
+from orchestrator.searches.display import EvaluationProgress
+from orchestrator.searches.resuming import command_to_resume
 from orchestrator.storage.set_aside import NOTHING_UNKNOWN, Unknown, find_unknown
 
 
@@ -74,7 +74,6 @@ class StageStatus:
     """The state of one stage.
 
     Attributes:
-        stage: ``search`` or ``confirm``.
         total: Its trials in all, as far as is known now.
         states: How many trials stand how, see ``History.standing``.
     """
@@ -103,9 +102,7 @@ class Status:
     """The state of an experiment.
 
     Attributes:
-        directory: The experiment's directory.
         holder: Process and host that run it; ``None`` where nobody does.
-        history: What its journal says.
         stages: Those that have begun, or are certain to come.
         budget: What of each limit is used: name -> (used, limit).
         command: The command that resumes it; ``None`` where it runs, or where nothing is left to do.
@@ -195,11 +192,12 @@ def status_of(followed: Followed) -> Status:
     if not history.experiment:
         return Status(directory, holder, history, (), {}, unknown=unknown)
     experiment = experiment_of(history)
-    stages = [_stage(history, Stage.SEARCH, sum(experiment.trials_in(cell) for cell in experiment.cells()))]
+    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
+    stages = [StageStatus(Stage.SEARCH, total, history.count(Stage.SEARCH, total))]
     repeats = history.stage(Stage.CONFIRM)
     if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):
         total = most_trainings(current_plans(experiment, history), history)
-        stages.append(_stage(history, Stage.CONFIRM, total))
+        stages.append(StageStatus(Stage.CONFIRM, total, history.count(Stage.CONFIRM, total)))
     command = command_to_resume(directory, history) if holder is None else None
     test = EvaluationProgress.of(history)
     left = None if holder is None else _left(experiment, followed, stages, test)
@@ -216,10 +214,6 @@ def _left(
     if trainings is None and test is not None and not test.has_ended:
         trainings = 0
     return PlannedWork(experiment).left(followed.history, followed.pace.rate, trainings=trainings)
-
-
-def _stage(history: History, stage: Stage, total: int) -> StageStatus:
-    return StageStatus(stage, total, history.count(stage, total))
 
 
 def _used(budget: Budget, followed: Followed) -> dict[str, tuple[float, float]]:

@@ -3,9 +3,11 @@
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
@@ -37,11 +39,14 @@ from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.answers import Summary, chance_of, dataset_answers, over_datasets
 from orchestrator.results.confirmation import race_names, races_of
 from orchestrator.results.race import describe_race, describe_round
-from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
+from orchestrator.searches.trial_table import FEWEST_ROWS, ROWS, WORDS, count_words, trials_table
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import clock_text, count_text
 from orchestrator.text.wording import metric_meaning, number_text, printed, setting_text
 from orchestrator.views.terminal import screen
+
+if TYPE_CHECKING:
+    from orchestrator.tuner.session import Session
 
 PROGRESS_SECONDS, MOST_PROGRESS_SECONDS = 30.0, 300.0
 """Seconds between two lines of plain output about the progress of the search: at first, and after 100 minutes."""
@@ -71,10 +76,8 @@ class Progress:
     """Progress of a stage, and how long the rest of the experiment may take.
 
     Args:
-        history: History of the experiment, which others keep up to date.
         total: Trials of the stage in all.
         epochs: Epochs of a whole trial.
-        stage: Stage whose trials are counted.
         work: What the whole experiment trains and evaluates; ``None`` where this stage is all.
     """
 
@@ -120,11 +123,7 @@ class Progress:
 
 
 class Heartbeat:
-    """A line that rich redraws by itself several times a second, whatever the search is doing.
-
-    Attributes:
-        doing: Work before the first epoch, and after a signal.
-    """
+    """A line that rich redraws by itself; ``doing`` is the work before the first epoch, and after a signal."""
 
     def __init__(self) -> None:
         self.doing = "starting"
@@ -148,9 +147,6 @@ class EpochClock:
 
     The estimate is the time since the epoch began as a share of the usual length: the length of the trial's newest
     epoch or, before its first, the mean over the trials of its study.
-
-    Args:
-        history: History of the experiment, which others keep up to date.
     """
 
     def __init__(self, history: History) -> None:
@@ -243,13 +239,7 @@ class PlainDisplay(Display):
 
 
 class LiveDisplay(Display):
-    """A table that is redrawn in place, with a clock that runs even while no record comes.
-
-    Args:
-        progress: Progress of the stage that is shown.
-        live: Draws; where it refreshes by itself, it also redraws the clock.
-        title: Title above the table.
-    """
+    """A table that is redrawn in place, with a clock that ``live`` redraws even while no record comes."""
 
     def __init__(self, progress: Progress, live: Live, title: str) -> None:
         self._progress, self._live, self._title = progress, live, title
@@ -296,26 +286,28 @@ class LiveDisplay(Display):
 
 
 @contextmanager
-def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Display]:
-    """Show a search for the length of a ``with`` block: nothing, plain lines, or a live table on a terminal."""
-    if quiet:
-        yield Display()
-    elif sys.stdout.isatty():
-        with Live(console=make_console(), refresh_per_second=4) as live:
+def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool) -> Iterator["Session"]:
+    """Show the trials of a stage during a ``with`` block, which gets the session that draws them."""
+    listeners = session.ledger.listeners
+    with ExitStack() as stack:
+        if quiet:
+            display = Display()
+        elif sys.stdout.isatty():
+            live = stack.enter_context(Live(console=make_console(), refresh_per_second=4))
             display = LiveDisplay(progress, live, title)
-            yield display
+        else:
+            display = PlainDisplay(progress)
+        listeners.append(display.listen)
+        try:
+            yield replace(session, on_step=display.refresh, announce=display.announce)
+        finally:
+            listeners.remove(display.listen)
+        if isinstance(display, LiveDisplay):
             display.refresh()
-    else:
-        yield PlainDisplay(progress)
 
 
 class EvaluationProgress:
-    """How far the evaluation on the test split is.
-
-    Args:
-        history: History of the experiment, which others keep up to date.
-        trials: Ids of the trials whose models are evaluated.
-    """
+    """How far the evaluation on the test split is of the models of some trials, given by their ids."""
 
     def __init__(self, history: History, trials: Collection[str]) -> None:
         self._history, self._trials = history, trials
@@ -406,10 +398,7 @@ def describe_end(trial: Trial) -> str:
 def print_summary(history: History, commands: Sequence[str] = (), width: int | None = None) -> None:
     """Print the end of a search: over the datasets, or the losses of a single dataset, with two answers.
 
-    Args:
-        history: History of the experiment.
-        commands: Lines at the end, such as the next command.
-        width: Columns for which the lines are made; ``None`` takes those of the terminal, or all that a pipe needs.
+    ``commands`` are lines at the end. The ``width`` is by default that of the terminal, or all that a pipe needs.
     """
     summary = Summary(history)
     console = make_console(plain_width=WIDEST)

@@ -18,12 +18,7 @@ SPENT = ("hours", "gpu_hours")
 
 
 class BudgetMeter:
-    """Compares a search with its budget; the ledger keeps it up to date.
-
-    Args:
-        budget: The limits.
-        history: History of the search, which is updated before this object hears of a record.
-    """
+    """Compares a search with its budget; the history is updated before this object hears of a record."""
 
     def __init__(self, budget: Budget, history: History) -> None:
         self._budget, self._history = budget, history

@@ -9,8 +9,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage
 from orchestrator.results.bands import setting_to_use
 from orchestrator.results.confirmation_plan import surface_trials
-from orchestrator.search.resuming import confirm_experiment
-from orchestrator.search.search import run_search
+from orchestrator.searches.resuming import confirm_experiment
+from orchestrator.searches.search import run_search
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
 from tests.support.in_process import without_ray

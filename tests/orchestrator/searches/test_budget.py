@@ -1,6 +1,6 @@
 """Budgets: what was spent is read from the journal, whatever was killed meanwhile, and each limit is found."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import Record
 from orchestrator.journal.trial import TrialState
-from orchestrator.search import budget
-from orchestrator.search.budget import BudgetMeter
+from orchestrator.searches.budget import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import event
 
@@ -113,13 +112,6 @@ RUNS_A, RUNS_B = {"trial": "a", "gpus": 0.5}, {"trial": "b", "gpus": 2.0}
 def test_what_was_spent_is_added_up(records: list[Record], seconds: float, gpu_seconds: float) -> None:
     spending = spent(records)
     assert (spending.seconds, spending.gpu_seconds) == (seconds, gpu_seconds)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    now = [1000.0]
-    monkeypatch.setattr(budget.time, "monotonic", lambda: now[0])
-    yield now
 
 
 def meter(history: History, **limits: float) -> BudgetMeter:

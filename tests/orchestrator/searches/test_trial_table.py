@@ -7,7 +7,7 @@ from rich.console import Console
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.search.trial_table import brief_names, trials_table
+from orchestrator.searches.trial_table import brief_names, trials_table
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 
 WIDTHS = (80, 100, 160)

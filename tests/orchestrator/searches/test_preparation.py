@@ -9,7 +9,7 @@ import pytest
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.machines.cluster import Cluster
-from orchestrator.search.preparation import open_checkpoints, open_directory
+from orchestrator.searches.preparation import open_checkpoints, open_directory
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import report
 from trainables.checkpoint import find_damage, save_epoch

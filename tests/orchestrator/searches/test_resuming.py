@@ -13,7 +13,7 @@ from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage
-from orchestrator.search.resuming import answered, check_folder, extend_experiment, how_to_resume, read_experiment
+from orchestrator.searches.resuming import answered, check_folder, extend_experiment, how_to_resume, read_experiment
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
 from trainables.errors import ConfigError, UserError

@@ -1,8 +1,6 @@
 """The state of an experiment, from another terminal: both stages, the budget, and what came of it in the end."""
 
 import json
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +10,8 @@ from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
-from orchestrator.search.resuming import extend_experiment
-from orchestrator.search.status import Followed, read_status
+from orchestrator.searches.resuming import extend_experiment
+from orchestrator.searches.status import Followed, read_status
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 
@@ -155,13 +153,3 @@ def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[s
             assert "confirm: 2 finished of 2" in shown
             assert "budget.hours: " in shown
             assert "pets: Only one candidate was confirmed, so nothing was compared." in shown
-
-
-@pytest.mark.proof
-def test_looking_at_an_experiment_loads_no_torch() -> None:
-    script = (
-        "import sys, orchestrator.commands.status, orchestrator.commands.results\n"
-        "print([name for name in ('torch', 'ray', 'mlflow', 'optuna', 'pandas', 'scipy') if name in sys.modules])"
-    )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert result.stdout == "[]\n"

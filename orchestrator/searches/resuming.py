@@ -53,13 +53,8 @@ def check_folder(directory: Path, experiment: Experiment) -> None:
 def command_to_resume(directory: Path, history: History, verb: str | None = None) -> str | None:
     """Return the command line that resumes an experiment that no process runs, ready to be pasted.
 
-    A limit of the budget that was reached is doubled.
-
-    Args:
-        directory: The experiment's directory.
-        history: The experiment's history.
-        verb: The command, where the history cannot tell which command was interrupted; ``None`` is ``resume`` or
-            ``extend``.
+    A limit of the budget that was reached is doubled. ``verb`` is the command, where the history cannot tell which
+    command was interrupted.
 
     Returns:
         The command; ``None`` where the newest start came to its end, or where the experiment never began.
@@ -126,9 +121,7 @@ def extend_experiment(directory: Path, trials: int | None, hours: float | None, 
 def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experiment:
     """Return an experiment whose best trials are to be confirmed.
 
-    Args:
-        directory: The experiment's directory.
-        changes: Keys of ``confirm`` -> values; ``None`` leaves a key as it is.
+    ``changes`` has keys of ``confirm`` and their values; ``None`` leaves a key as it is.
 
     Raises:
         ConfigError: If no trial of the search has finished, or a value is refused.
@@ -155,11 +148,8 @@ class SearchInterruptedError(UserError):
 def answered(interrupted: Callable[[], UserError]) -> Iterator[None]:
     """Answer a signal inside a ``with`` block as it is answered while trials run, see ``orchestrator.tuner.run``.
 
-    Args:
-        interrupted: Returns the error that says how to resume.
-
     Raises:
-        UserError: That error, in place of ``KeyboardInterrupt``.
+        UserError: The error that ``interrupted`` returns, in place of ``KeyboardInterrupt``.
     """
     try:
         with sigterm_as_ctrl_c():

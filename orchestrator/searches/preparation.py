@@ -4,9 +4,8 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
@@ -19,7 +18,6 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.records import ExperimentStarted
 from orchestrator.machines.cluster import Cluster, describe_environment
-from orchestrator.search.display import Progress, make_display
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import set_summary_aside
 from orchestrator.text.terminal import say
@@ -28,9 +26,6 @@ from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.workload.workload import Workload
 from trainables.errors import ConfigError
 from trainables.files import make_writable, write_whole
-
-if TYPE_CHECKING:
-    from orchestrator.tuner.session import Session
 
 TRACKING_SECONDS = 30.0
 """Seconds that the end of a search waits for a tracking store that is behind."""
@@ -45,7 +40,6 @@ class Opened:
         cluster: Where trials run; a named cluster has answered.
         digests: Dataset -> digest of its data.
         tokenizers: Dataset -> what cuts its captions into tokens.
-        directory: The experiment's directory.
         scratch: A temporary directory of this process, which is removed in the end.
     """
 
@@ -75,17 +69,6 @@ def opened(
     directory = open_directory(output, experiment.name)
     with make_scratch() as scratch, hold(directory, scratch):
         yield Opened(uri, cluster, digests, tokenizers, directory, scratch)
-
-
-@contextmanager
-def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool) -> Iterator["Session"]:
-    """Show the trials of a stage during a ``with`` block, which gets the session that draws them."""
-    with make_display(progress, title, quiet=quiet) as display:
-        session.ledger.listeners.append(display.listen)
-        try:
-            yield replace(session, on_step=display.refresh, announce=display.announce)
-        finally:
-            session.ledger.listeners.remove(display.listen)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from orchestrator.results import frames
 from orchestrator.results.answers import summarise
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.winner import Winner, winners_of
-from orchestrator.search.resuming import read_experiment
+from orchestrator.searches.resuming import read_experiment
 from orchestrator.winners.winners import packed_champions
 from trainables.errors import ConfigError
 from trainables.extras import require

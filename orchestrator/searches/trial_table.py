@@ -71,12 +71,8 @@ def trials_table(
 ) -> Group:
     """Return a table of the trials of a stage, with a title above, and below a count of the trials that it leaves out.
 
-    Args:
-        history: History of the experiment.
-        title: Title above the table.
-        rows: Trials in the table at most; ``None`` is all. Trials that have not ended come first, then the best.
-        stage: Stage whose trials are shown.
-        progress: Returns a text about the epoch that a trial trains now, which may be empty.
+    Trials that have not ended come first, then the best; ``rows=None`` shows all. ``progress`` returns a text about the
+    epoch that a trial trains now, which may be empty.
     """
     trials = history.stage(stage)
     shown = _chosen(trials, len(trials) if rows is None else rows)

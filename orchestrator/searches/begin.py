@@ -17,8 +17,8 @@ from orchestrator.experiment.plugins import with_plugins
 from orchestrator.experiment.sections import Resources
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.machines.cluster import Cluster, StartOptions, ignored_address
-from orchestrator.search.loaded import LoadedExperiment, load
-from orchestrator.search.search import SearchResult, run_search
+from orchestrator.searches.loaded import LoadedExperiment, load
+from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.text.terminal import say
 from orchestrator.workload.training import TrainablesWorkload

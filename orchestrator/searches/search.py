@@ -19,10 +19,10 @@ from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.answers import summarise
 from orchestrator.results.bands import setting_to_use
 from orchestrator.results.confirmation import current_plans, most_trainings, trainings_of
-from orchestrator.search.budget import SPENT, BudgetMeter
-from orchestrator.search.display import Progress, evaluation_displayed
-from orchestrator.search.preparation import check_unchanged, displayed, open_checkpoints, opened, start, tracked
-from orchestrator.search.resuming import SearchInterruptedError, answered, how_to_resume
+from orchestrator.searches.budget import SPENT, BudgetMeter
+from orchestrator.searches.display import Progress, displayed, evaluation_displayed
+from orchestrator.searches.preparation import check_unchanged, open_checkpoints, opened, start, tracked
+from orchestrator.searches.resuming import SearchInterruptedError, answered, how_to_resume
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.prior import read_prior, start_from_prior
 from orchestrator.studies.source import PlannedTrials
@@ -45,12 +45,8 @@ class SearchResult:
     """Result of a search.
 
     Attributes:
-        history: The content of the experiment's journal.
-        directory: The experiment's directory.
-        tracking_uri: Address of the MLflow store.
         tracking_problem: What is missing in the MLflow store and why, or ``None``.
         ended_by: What ended the search: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
-        registered: The winners' versions in the model registry.
         unregistered: Why winners were not registered, or models not packed; a sentence each.
     """
 
@@ -79,17 +75,10 @@ def run_search(
     data_root: str | None = None,
     confirm_alone: bool = False,
 ) -> SearchResult:
-    """Search and confirm an experiment, or resume one that was interrupted or extended.
+    """Search and confirm an experiment, or resume one that was interrupted or extended; see ``begin.search``.
 
-    Args:
-        experiment: The experiment to search.
-        workload: Code that its trials run.
-        output: Folder under which everything is written; the experiment gets a folder of its own there.
-        tracking_uri: MLflow's store; by default a database under ``output``.
-        quiet: Print nothing.
-        cluster: Where trials run, and where their checkpoints are kept.
-        data_root: Where the workload's data lie, for the command line that resumes; ``None`` where unknown.
-        confirm_alone: Confirm the best trials so far, and do not resume the search.
+    ``data_root`` is where the data of the workload lie, for the command line that resumes. ``confirm_alone`` confirms
+    the best trials so far, and does not resume the search.
 
     Raises:
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.

@@ -1,0 +1,1 @@
+"""An experiment from its start to its winners, and its state."""
