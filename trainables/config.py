@@ -252,9 +252,13 @@ RANGES: Mapping[str, Allowed] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """New values of the loss's hyper-parameters, and of settings of ``CHANGEABLE``, from an epoch >= 2 on.
+    """Hyper-parameters that change from an epoch on.
 
-    Others stay as they were.
+    Attributes:
+        epoch: The first epoch with the new values, >= 2.
+        loss_parameters: New values of the loss's hyper-parameters; others stay as they were.
+        training: New values of settings of ``training`` that can change midway, such as ``learning_rate`` or
+            ``batch_size``; others stay as they were.
     """
 
     epoch: int
@@ -327,7 +331,11 @@ class TrialConfig:
             self.at(epoch)
 
     def check_weights(self) -> None:
-        """Refuse weights without a file (``ConfigError``), which a new training needs: a checkpoint has its own."""
+        """Refuse a weights file that is not there, which only a new training needs: a checkpoint has its own.
+
+        Raises:
+            ConfigError: If ``model_parameters.weights`` names no file.
+        """
         check_weights(str(self.model_parameters.get("weights", "DEFAULT")), "model_parameters.weights")
 
     def _check_pixels(self) -> None:

@@ -29,7 +29,9 @@ claims:
 
 
 @pytest.fixture
-def call(output: Path, tmp_path: Path, trials_run: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def call(
+    own_folders: None, output: Path, tmp_path: Path, trials_run: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., int]:
     write_precomputed(tmp_path / "data" / "pets")
     (tmp_path / "tiny.yaml").write_text(FILE)
     monkeypatch.chdir(tmp_path)

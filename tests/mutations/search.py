@@ -146,8 +146,8 @@ MUTATIONS = (
     Mutation(
         name="a confirmed trial counts with its last epoch",
         file="orchestrator/results/confirmation.py",
-        old="else _at_best(trial)",
-        new="else trial.epochs[trial.last_epoch]",
+        old="value in trial.at_best.items()",
+        new="value in trial.epochs[trial.last_epoch].items()",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_confirmed_trial_counts_with_its_best_epoch",
     ),
     Mutation(
@@ -188,7 +188,7 @@ MUTATIONS = (
     Mutation(
         name="further objectives are those of the last epoch",
         file="orchestrator/journal/points.py",
-        old="trial.epochs[trial.best_epoch or 0][metric]",
+        old="trial.at_best[metric]",
         new="trial.epochs[trial.last_epoch][metric]",
         tests="tests/orchestrator/studies/test_what_samplers_learn.py::test_further_objectives_are_those_of_the_best_epoch",
     ),
