@@ -35,17 +35,16 @@ def use_plugins(plugins: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
     return plugins
 
 
-def load_plugins(sources: Sequence[str], folder: Path | None = None) -> tuple[Plugin, ...]:
+def load_plugins(sources: Sequence[str]) -> tuple[Plugin, ...]:
     """Read and run plug-ins once, and register their names.
 
     Args:
         sources: Python files, or names of installed distributions.
-        folder: Folder in which files are looked for first.
 
     Raises:
         ConfigError: If a plug-in cannot be used.
     """
-    return use_plugins(tuple(find_plugin(source, folder) for source in sources))
+    return use_plugins(tuple(find_plugin(source) for source in sources))
 
 
 def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Document:
