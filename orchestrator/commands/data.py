@@ -146,16 +146,12 @@ def _shards_shown(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     if quiet:
         yield lambda done, total: None
     elif sys.stdout.isatty():
-        yield from _image_bar()
+        bar = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        with Progress(*bar, console=make_console()) as progress:
+            task = progress.add_task("images", total=None)
+            yield lambda done, total: progress.update(task, completed=done, total=total)
     else:
         yield lambda done, total: say(f"{done}/{total} images")
-
-
-def _image_bar() -> Iterator[Callable[[int, int], None]]:
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=make_console()) as progress:
-        task = progress.add_task("images", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 app = typer.Typer(add_completion=False, help="Make, describe and check datasets.", no_args_is_help=True)
@@ -209,8 +205,10 @@ def describe(
 ) -> None:
     """Describe a dataset in numbers, and name every problem found; exit code 2 if there is a problem."""
     load_plugins(plugins or [])
+    if vocabulary not in ("train", "published"):
+        raise ConfigError(f"--vocabulary must be train or published, got {vocabulary!r}")
     told = describe_dataset(
-        name, data_root, vocabulary=_known(vocabulary), tokenizer=tokenizer, decode_images=decode_images
+        name, data_root, vocabulary=cast("VocabularyName", vocabulary), tokenizer=tokenizer, decode_images=decode_images
     )
     if as_json:
         print(json.dumps(told.to_dict(), indent=2))
@@ -218,12 +216,6 @@ def describe(
         show_description(told, vocabulary)
     if told.problems:
         raise typer.Exit(2)
-
-
-def _known(vocabulary: str) -> "VocabularyName":
-    if vocabulary not in ("train", "published"):
-        raise ConfigError(f"--vocabulary must be train or published, got {vocabulary!r}")
-    return cast("VocabularyName", vocabulary)
 
 
 @contextmanager
@@ -238,13 +230,12 @@ def _pictures_shown(total: int, *, quiet: bool) -> Iterator[Callable[[int], None
         yield lambda done: bar.update(task, completed=done)
 
 
-def show_description(told: "Description", vocabulary: str) -> None:
+def show_description(told: Description, vocabulary: str) -> None:
     """Print a dataset in numbers, with every problem that was found."""
     say(*_lines(told, vocabulary))
 
 
-def _lines(told: "Description", vocabulary: str) -> Iterator[str]:
-    """Yield the lines of a description."""
+def _lines(told: Description, vocabulary: str) -> Iterator[str]:
     yield f"{told.name}: {told.format}, in {told.folder}"
     yield from _split_lines(told)
     if told.tokenizer:
@@ -269,7 +260,7 @@ def _lines(told: "Description", vocabulary: str) -> Iterator[str]:
     yield ", ".join(named) or "no problems found"
 
 
-def _split_lines(told: "Description") -> Iterator[str]:
+def _split_lines(told: Description) -> Iterator[str]:
     """Yield the table of the splits."""
     if not told.splits:
         return

@@ -2,17 +2,16 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from orchestrator.commands.options import Address, Json, Output, SharedDataRoot, Storage, TrackingUri
+from orchestrator.commands.options import with_start_options
 from orchestrator.doctor.experiment import check_experiment
 from orchestrator.doctor.machine import Check, examine
 from orchestrator.journal.directory import find_directory
-from orchestrator.machines.cluster import Cluster
+from orchestrator.machines.cluster import StartOptions
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import make_console
 from orchestrator.tracking.address import choose_uri
@@ -20,6 +19,7 @@ from trainables.errors import ConfigError
 from trainables.extras import require
 
 
+@with_start_options
 def doctor(
     experiment: Annotated[
         str | None,
@@ -28,23 +28,21 @@ def doctor(
         ),
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair files of EXPERIMENT where possible.")] = False,
-    data_root: SharedDataRoot = "data",
-    output: Output = Path("runs"),
-    tracking_uri: TrackingUri = None,
-    address: Address = None,
-    storage: Storage = None,
-    as_json: Json = False,
+    *,
+    options: StartOptions,
 ) -> None:
     """Check this machine and the services that a search uses, or an experiment. Exit code 1: a problem."""
     if experiment is not None:
-        findings = _check(experiment, output, tracking_uri, repair=repair)
+        require("report", "`orchestrator doctor EXPERIMENT`")
+        directory = find_directory(experiment, options.output).resolve()
+        findings = check_experiment(directory, choose_uri(options.tracking_uri, directory.parent), repair=repair)
     elif repair:
         raise ConfigError("--repair: name the experiment to repair, e.g. orchestrator doctor NAME --repair")
     else:
-        findings = examine(data_root, output, tracking_uri, Cluster(address, storage))
+        findings = examine(options.data_root, options.output, options.tracking_uri, options.cluster)
     # Findings quote folders and addresses of the command line, which may contain a password.
     findings = [replace(finding, found=without_password(finding.found)) for finding in findings]
-    if as_json:
+    if options.quiet:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:
         show_findings(findings)
@@ -52,14 +50,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: bool) -> "list[Check]":
-    require("report", "`orchestrator doctor EXPERIMENT`")
-
-    directory = find_directory(experiment, output).resolve()
-    return check_experiment(directory, choose_uri(tracking_uri, directory.parent), repair=repair)
-
-
-def show_findings(findings: "list[Check]") -> None:
+def show_findings(findings: list[Check]) -> None:
     """Print each finding on a line, with its remedy below."""
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     console = make_console(soft_wrap=True)

@@ -92,18 +92,9 @@ def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
         renamed = re.sub(r"^datasets: .*$", lambda _: f"datasets: [{shown}]", renamed, flags=re.M)
     told = "# All other keys, with their defaults; a key with a dot goes into its section (budget.hours)."
     lines = [renamed.rstrip("\n"), "", told]
+    _, places = parse_yaml(text)
     for key in list_keys("experiment"):
-        if "[]" in key.name or key.default == "see below" or _is_set(text, key.name):
+        if "[]" in key.name or key.default == "see below" or key.name in places:
             continue
         lines.append(f"# {key.name}: {key.default}  # {key.meaning.replace('`', '')}")
     return "\n".join(lines) + "\n"
-
-
-def _is_set(text: str, name: str) -> bool:
-    """Say whether the text of an experiment sets a key, which may be in a section."""
-    values, _ = parse_yaml(text)
-    for part in name.split("."):
-        if not isinstance(values, dict) or part not in values:
-            return False
-        values = values[part]
-    return True

@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from orchestrator.commands.config_schema import list_keys, make_schema, write_reference
+from orchestrator.commands.config_schema import Key, list_keys, make_schema, write_reference
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.commands.references import (
+    Command,
     list_commands,
     list_fields,
     meaning_of,
@@ -47,16 +49,6 @@ class ListedName:
     name: str
     meaning: str
     details: Mapping[str, str] = field(default_factory=dict)
-
-
-def list_experiments() -> list[ListedName]:
-    """Return the shipped experiments."""
-    return _described(shipped_experiments())
-
-
-def list_suites() -> list[ListedName]:
-    """Return the shipped suites."""
-    return _described(shipped_suites())
 
 
 def list_losses() -> list[ListedName]:
@@ -136,8 +128,8 @@ def list_records() -> list[ListedName]:
 
 
 LISTS: dict[str, Callable[[], list[ListedName]]] = {
-    "experiments": list_experiments,
-    "suites": list_suites,
+    "experiments": lambda: _described(shipped_experiments()),
+    "suites": lambda: _described(shipped_suites()),
     "losses": list_losses,
     "models": list_models,
     "samplers": list_samplers,
@@ -200,18 +192,30 @@ def list_names(
 ) -> None:
     """List experiments, suites, losses, models, samplers, metrics, keys, records, commands."""
     _check(what, name, schema, markdown)
-    if what == "commands":
-        _list_commands(context, markdown, as_json)
-        return
-    if what == "keys":
-        _list_keys(of, schema, markdown, as_json)
-        return
-    if markdown:
-        say(*write_record_reference().splitlines(), verbatim=True)
-        return
+    group = context.find_root().command
+    if schema:
+        print(json.dumps(make_schema(of), indent=2))
+    elif markdown:
+        pages: dict[str, Callable[[], str]] = {
+            "keys": write_reference,
+            "records": write_record_reference,
+            "commands": partial(write_command_reference, group),
+        }
+        say(*pages[what]().splitlines(), verbatim=True)
+    elif what == "commands":
+        commands = list_commands(group)
+        _print_described(commands, ["command", "meaning"], [[one.usage, one.meaning] for one in commands], as_json)
+    elif what == "keys":
+        keys = list_keys(of)
+        rows = [list(asdict(key).values()) for key in keys]
+        _print_described(keys, ["key", "type", "default", "meaning"], rows, as_json)
+    else:
+        load_plugins(plugins or [])
+        _load_installed(what)
+        _list_offered(what, name, as_json)
 
-    load_plugins(plugins or [])
-    _load_installed(what)
+
+def _list_offered(what: str, name: str | None, as_json: bool) -> None:
     entries = LISTS[what]() if name is None else [_named(name, what, LISTS[what]())]
     if as_json:
         print(json.dumps([{"name": one.name, "meaning": one.meaning, **one.details} for one in entries], indent=2))
@@ -231,7 +235,7 @@ def _check(what: str, name: str | None, schema: bool, markdown: bool) -> None:
         raise UserError(f"`list {what}` takes no name, got {name!r}")
 
 
-def _print_all(what: str, entries: "Sequence[ListedName]") -> None:
+def _print_all(what: str, entries: Sequence[ListedName]) -> None:
     shown = [key for key in entries[0].details if key not in ("file", *(HIDDEN if what == "losses" else ()))]
     rows = [[entry.name, entry.meaning, *(entry.details[key] for key in shown)] for entry in entries]
     if what == "losses":
@@ -243,7 +247,7 @@ def _print_all(what: str, entries: "Sequence[ListedName]") -> None:
         say(f"{typed_program()} list losses NAME: formula, parameters, searched ranges and source")
 
 
-def _named(name: str, what: str, entries: "Sequence[ListedName]") -> "ListedName":
+def _named(name: str, what: str, entries: Sequence[ListedName]) -> ListedName:
     by_name = {entry.name: entry for entry in entries}
     if name not in by_name:
         near = get_close_matches(name, by_name, n=1)
@@ -252,7 +256,7 @@ def _named(name: str, what: str, entries: "Sequence[ListedName]") -> "ListedName
     return by_name[name]
 
 
-def _show(entry: "ListedName") -> None:
+def _show(entry: ListedName) -> None:
     """Print an entry with all of its details, each under its heading."""
     say(f"{entry.name}: {entry.meaning}")
     for heading, text in entry.details.items():
@@ -260,15 +264,13 @@ def _show(entry: "ListedName") -> None:
             say("", f"{heading}:", *(f"  {line}" for line in text.splitlines()))
 
 
-def _list_commands(context: typer.Context, markdown: bool, as_json: bool) -> None:
-    group = context.find_root().command
-    if markdown:
-        say(*write_command_reference(group).splitlines(), verbatim=True)
-    elif as_json:
-        print(json.dumps([asdict(command) for command in list_commands(group)], indent=2))
+def _print_described(
+    described: Sequence[Command] | Sequence[Key], headings: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool
+) -> None:
+    if as_json:
+        print(json.dumps([asdict(one) for one in described], indent=2))
     else:
-        rows = [[command.usage, command.meaning] for command in list_commands(group)]
-        make_console(plain_width=WIDTH).print(make_table(["command", "meaning"], rows))
+        make_console(plain_width=WIDTH).print(make_table(headings, rows))
 
 
 def _load_installed(kind: str) -> None:
@@ -278,15 +280,3 @@ def _load_installed(kind: str) -> None:
             load_plugins([name] if kind in offers else [])
         except ConfigError as error:
             say(f"warning: the plug-in {name} is left out: {error}", error=True)
-
-
-def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
-    if schema:
-        print(json.dumps(make_schema(of), indent=2))
-    elif markdown:
-        say(*write_reference().splitlines(), verbatim=True)
-    elif as_json:
-        print(json.dumps([asdict(key) for key in list_keys(of)], indent=2))
-    else:
-        rows = [list(asdict(key).values()) for key in list_keys(of)]
-        make_console(plain_width=WIDTH).print(make_table(["key", "type", "default", "meaning"], rows))

@@ -27,8 +27,15 @@ EXIT_CODES = (
 )
 """Exit code of every command -> its meaning."""
 
-WORDS: dict[Any, str] = {str: "text", int: "whole number", float: "number", Path: "path"}
-"""Type of a parameter -> what is typed."""
+WORDS: dict[Any, str] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    Path: "path",
+    Any: "any value",
+    NoneType: "null",
+}
+"""Type of a parameter or of a field -> the type in words."""
 
 
 @dataclass(frozen=True)
@@ -168,10 +175,6 @@ def _markdown(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\[bold\](.*?)\[/bold\]", r"`\1`", text)).strip()
 
 
-JSON_TYPES: dict[Any, str] = {str: "text", int: "whole number", float: "number", Any: "any value", NoneType: "null"}
-"""Type of a field -> name of its JSON type."""
-
-
 def list_fields(kind: type[Record]) -> list[Key]:
     """Return the fields of a kind of record in the order of the journal, without the fields that all records have."""
     return _described_fields(kind, kind.__struct_fields__[len(SHARED) :])
@@ -224,7 +227,7 @@ def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
         return f"list of {_type_in_words(get_args(annotation)[0])}"
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return "text"
-    return JSON_TYPES.get(annotation, "section")
+    return WORDS.get(annotation, "section")
 
 
 def _field_table(listed: Sequence[Key]) -> list[str]:

@@ -7,9 +7,10 @@ A repair deletes no result: a file that the journal does not know, or contradict
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -180,21 +181,23 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         damage = find_damage(path)
         if damage is not None:
             way_out = "--repair sets it aside, so that the one before is used"
-            yield Breach(Check("checkpoint", "fail", damage, way_out), _set_aside(path))
+            yield Breach(Check("checkpoint", "fail", damage, way_out), partial(_set_aside, path))
     for trial in history.trials.values():
         yield from _check_kept(trials / trial.id, trial)
     if not runs:
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
         store = FolderStore(trials)
         checkpoints = Checkpoints(store)
-        if partial := store.partial():
-            found = f"half written when its process was killed: {_some(map(str, partial))}"
+        if halves := store.partial():
+            found = f"half written when its process was killed: {_some(map(str, halves))}"
             way_out = "--repair, or the next start, removes it; its epoch is trained again"
-            yield Breach(Check("checkpoint", "fail", found, way_out), _remove_partial(store))
+            yield Breach(Check("checkpoint", "fail", found, way_out), partial(_remove_partial, store))
         if beyond := checkpoints.ahead(epochs):
             found = f"beyond what the journal knows: {_some(entry.address for entry in beyond)}"
             way_out = f"--repair, or the next start, moves it to {trials.parent / FOLDER}"
-            yield Breach(Check("checkpoint", "fail", found, way_out), _rewind(checkpoints, epochs))
+            yield Breach(
+                Check("checkpoint", "fail", found, way_out), lambda: f"moved to {_some(checkpoints.rewind(epochs))}"
+            )
 
 
 def check_passed_over(history: History) -> Iterator[Breach]:
@@ -220,7 +223,7 @@ def check_unknown(directory: Path, history: History) -> Iterator[Breach]:
     if unknown.summarised:
         found = f"{directory / SUMMARY}: has {len(unknown.summarised)} trials that the journal does not know"
         way_out = f"--repair, or the next start, moves it to {directory / FOLDER}"
-        yield Breach(Check("file", "fail", found, way_out), _set_summary_aside(directory, history))
+        yield Breach(Check("file", "fail", found, way_out), lambda: f"moved to {set_summary_aside(directory, history)}")
 
 
 def check_derived(directory: Path, history: History) -> Iterator[Breach]:
@@ -241,7 +244,7 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
         if _read(directory / name, parse) != value:
             found = f"{directory / name}: missing, damaged, or not what the journal says"
             way_out = f"--repair writes it again from the journal, and keeps a former file in {directory / FOLDER}"
-            yield Breach(Check("file", "fail", found, way_out), _write(directory / name, text))
+            yield Breach(Check("file", "fail", found, way_out), partial(_write, directory / name, text))
 
 
 def check_tracking(directory: Path, history: History, uri: str) -> Iterator[Breach]:
@@ -252,7 +255,7 @@ def check_tracking(directory: Path, history: History, uri: str) -> Iterator[Brea
         yield Breach(Check("tracking", "warn", found, way_out))
         return
 
-    shown, mend = without_password(uri), _deliver(directory.resolve(), uri)
+    shown, mend = without_password(uri), partial(_deliver, directory.resolve(), uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
     except ExperimentDeletedError as error:
@@ -315,40 +318,23 @@ def _salvaged(path: Path, error: JournalError) -> Breach:
     return Breach(Check("journal", "fail", found.statement, found.way_out), write, hides=True)
 
 
-def _set_aside(path: Path) -> Callable[[], str]:
-    def set_aside() -> str:
-        target = path.with_name(f"damaged_{path.name}")
-        if target.exists():
-            target = path.with_name(f"{target.name}-{name_occasion()}")
-        path.rename(target)
-        return f"renamed to {target}"
-
-    return set_aside
+def _set_aside(path: Path) -> str:
+    target = path.with_name(f"damaged_{path.name}")
+    if target.exists():
+        target = path.with_name(f"{target.name}-{name_occasion()}")
+    path.rename(target)
+    return f"renamed to {target}"
 
 
-def _remove_partial(store: FolderStore) -> Callable[[], str]:
-    def remove() -> str:
-        store.remove_partial()
-        return "removed"
-
-    return remove
+def _remove_partial(store: FolderStore) -> str:
+    store.remove_partial()
+    return "removed"
 
 
-def _rewind(checkpoints: Checkpoints, epochs: Mapping[str, int]) -> Callable[[], str]:
-    return lambda: f"moved to {_some(checkpoints.rewind(epochs))}"
-
-
-def _set_summary_aside(directory: Path, history: History) -> Callable[[], str]:
-    return lambda: f"moved to {set_summary_aside(directory, history)}"
-
-
-def _write(path: Path, text: str) -> Callable[[], str]:
-    def write() -> str:
-        former = move_aside(path, path.parent, name_occasion()) if path.is_file() else None
-        write_whole(path, text)
-        return "written from the journal" + (f"; the former file: {former}" if former else "")
-
-    return write
+def _write(path: Path, text: str) -> str:
+    former = move_aside(path, path.parent, name_occasion()) if path.is_file() else None
+    write_whole(path, text)
+    return "written from the journal" + (f"; the former file: {former}" if former else "")
 
 
 def _some(names: Iterable[str]) -> str:
@@ -356,10 +342,7 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
 
 
-def _deliver(directory: Path, uri: str) -> Callable[[], str]:
-    def mend() -> str:
-        # The user named this experiment, so an MLflow experiment that was deleted is restored.
-        deliver(directory, directory.parent, uri, restores=True, held=True)
-        return "delivered"
-
-    return mend
+def _deliver(directory: Path, uri: str) -> str:
+    # The user named this experiment, so an MLflow experiment that was deleted is restored.
+    deliver(directory, directory.parent, uri, restores=True, held=True)
+    return "delivered"

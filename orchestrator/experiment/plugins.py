@@ -1,6 +1,6 @@
 """The plug-ins of an experiment: names in its file become text and digest, and their offers join our tables."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,8 +17,10 @@ from trainables.plugins.in_use import find_plugin, owner_of, use
 from trainables.plugins.plugin import Plugin, providers
 
 
-def use_plugins(plugins: Iterable[Plugin]) -> None:
-    """Let the names of plug-ins be known: losses with their spaces, models, forms of data and samplers; no code runs.
+def use_plugins(plugins: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
+    """Let the names of plug-ins be known, and return the plug-ins; no code runs.
+
+    The names are those of losses with their spaces, models, forms of data and samplers.
 
     Raises:
         ConfigError: If a name is taken, or a space is refused.
@@ -30,21 +32,19 @@ def use_plugins(plugins: Iterable[Plugin]) -> None:
             except SpaceError as error:
                 raise ConfigError(f"{about['place']}: {error}") from None
         use([plugin])
+    return plugins
 
 
-def load_plugins(sources: Sequence[str], folder: Path | None = None) -> tuple[Plugin, ...]:
+def load_plugins(sources: Sequence[str]) -> tuple[Plugin, ...]:
     """Read and run plug-ins once, and register their names.
 
     Args:
         sources: Python files, or names of installed distributions.
-        folder: Folder in which files are looked for first.
 
     Raises:
         ConfigError: If a plug-in cannot be used.
     """
-    plugins = tuple(find_plugin(source, folder) for source in sources)
-    use_plugins(plugins)
-    return plugins
+    return use_plugins(tuple(find_plugin(source) for source in sources))
 
 
 def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Document:
@@ -135,15 +135,10 @@ def _whole(one: Any) -> Any:
         raise ConfigError("a plug-in is a Python file, an installed distribution, or what a search wrote") from None
 
 
-def _use(plugins: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
-    use_plugins(plugins)
-    return plugins
-
-
 Plugins = Annotated[
     tuple[Plugin, ...],
     BeforeValidator(_read),
-    AfterValidator(_use),
+    AfterValidator(use_plugins),
     WithJsonSchema({"type": "array", "items": {"type": "string"}}, mode="validation"),
 ]
 """The key ``plugins``: typed files and distributions, or, in a resolved experiment, text and digest."""

@@ -45,11 +45,13 @@ def make_space(
     """
     beside = {name: bound for name, bound in search.model_parameters.items() if name in MODEL_PARAMETERS[model]}
     usual = {f"training.{name}": value for name, value in asdict(training).items()}
-    defaults = {**USUAL, **model_defaults(model), **parameters}
+    plugin = owner_of("models", model)
+    own = {"defaults": {}, "space": {}} if plugin is None else plugin.offers["models"][model]
+    defaults = {**USUAL, **own["defaults"], **parameters}
     space = StudySpace(
         losses={loss: _part(search, loss, training.pairs) for loss in losses},
         training=_bounds_beside("training", search.training, TRAINING_BOUNDS),
-        model_parameters=_bounds_beside("model_parameters", beside, {**MODEL_BOUNDS, **model_bounds(model)}),
+        model_parameters=_bounds_beside("model_parameters", beside, {**MODEL_BOUNDS, **declared_bounds(own["space"])}),
         usual=usual | {f"model.{name}": value for name, value in defaults.items()},
     )
     if search.sampler == "grid":
@@ -58,18 +60,6 @@ def make_space(
         _check_grid("search.training", space.training)
         _check_grid("search.model_parameters", space.model_parameters)
     return space
-
-
-def model_bounds(model: str) -> dict[str, Any]:
-    """Return the default bounds of the parameters of a plug-in's model; empty for our models."""
-    plugin = owner_of("models", model)
-    return {} if plugin is None else dict(declared_bounds(plugin.offers["models"][model]["space"]))
-
-
-def model_defaults(model: str) -> dict[str, Any]:
-    """Return the defaults of the parameters of a plug-in's model; empty for our models."""
-    plugin = owner_of("models", model)
-    return {} if plugin is None else dict(plugin.offers["models"][model]["defaults"])
 
 
 def enqueued_points(search: "Search", space: StudySpace) -> tuple[Mapping[str, Any], ...]:

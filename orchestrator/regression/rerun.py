@@ -110,20 +110,19 @@ def _run(
     suite: Suite, directory: Path, session: "Session", accepted: Accepted | None, nights: Nights, *, quiet: bool
 ) -> SuiteResult:
     """Train and judge; train inconclusive cells with the seeds that would settle them, and judge once more."""
-    seeds = {cell.title: suite.seeds for cell in suite.cells}
-    for look in (1, 2):
+
+    def look(seeds: Mapping[str, int]) -> SuiteResult:
         _train(suite, directory, session, seeds, quiet=quiet)
-        runs = cell_runs(suite, session.ledger.history, directory.name)
-        found = judge_suite(suite, runs, accepted, nights)
-        more = {
-            cell.name: min(cell.needed or suite.max_seeds, suite.max_seeds)
-            for cell in found.cells
-            if cell.finding is Finding.INCONCLUSIVE and suite.max_seeds > suite.seeds
-        }
-        if look == 2 or not more:
-            return found
-        seeds |= more
-    raise AssertionError("two looks at most")
+        return judge_suite(suite, cell_runs(suite, session.ledger.history, directory.name), accepted, nights)
+
+    seeds = {cell.title: suite.seeds for cell in suite.cells}
+    found = look(seeds)
+    more = {
+        cell.name: min(cell.needed or suite.max_seeds, suite.max_seeds)
+        for cell in found.cells
+        if cell.finding is Finding.INCONCLUSIVE and suite.max_seeds > suite.seeds
+    }
+    return look(seeds | more) if more else found
 
 
 def _train(suite: Suite, directory: Path, session: "Session", seeds: Mapping[str, int], *, quiet: bool) -> None:

@@ -169,7 +169,7 @@ MUTATIONS = (
         file="orchestrator/regression/comparison.py",
         old="(max(tests, 1) * looks)",
         new="max(tests, 1)",
-        tests="tests/orchestrator/regression/test_changes.py",
+        tests="tests/orchestrator/regression/test_suite_verdict.py",
     ),
     Mutation(
         name="a suite that adds seeds looks once",

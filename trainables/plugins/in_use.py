@@ -184,18 +184,17 @@ class NameTable(Mapping[str, Entry], Generic[Entry]):
         return len(self._ours) + len(offered(self._kind))
 
 
-def find_plugin(source: str, folder: Path | None = None) -> Plugin:
+def find_plugin(source: str) -> Plugin:
     """Return a plug-in with its offers; the code of the plug-in runs once, if it has not run yet.
 
-    ``source`` is a Python file, looked for in ``folder`` before the working directory, or an installed distribution.
+    ``source`` is a Python file or an installed distribution.
 
     Raises:
         ConfigError: If there is no such file or distribution, or the plug-in cannot be used.
         PluginError: See ``offers_of``.
     """
-    path = next((path for path in ((folder or Path()) / source, Path(source)) if path.is_file()), None)
-    if path is not None:
-        plugin = read_file(path)
+    if Path(source).is_file():
+        plugin = read_file(Path(source))
     elif is_installed(source):
         plugin = read_installed(source)
     else:

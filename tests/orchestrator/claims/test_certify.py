@@ -11,17 +11,15 @@ from orchestrator.claims.cells import cells_experiment, confirmed_cells, publish
 from orchestrator.claims.certificate import fix_questions, forget_questions
 from orchestrator.claims.claims import load_claims
 from orchestrator.claims.engine import decide
-from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.views.terminal import lines_of
+from tests.support.commands import run_command
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from trainables.errors import ConfigError
 
 
 def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(["certify", *arguments])
-    return int(ended.value.code or 0)
+    return run_command(["certify", *arguments])
 
 
 def test_the_claims_of_the_papers_tables_are_answered_without_training(

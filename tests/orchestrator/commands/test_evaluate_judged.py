@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.cli import main
+from tests.support.commands import run_command, what_a_command_says
 from tests.trainables.judgements.folders import write_flickr
 
 
@@ -27,18 +27,13 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         "training.word_size": 4,
     }
     given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    with pytest.raises(SystemExit) as end:
-        main(["train", *given, "--data-root", "data", "--device", "cpu"])
-    assert not end.value.code, capsys.readouterr().err
+    assert run_command(["train", *given, "--data-root", "data", "--device", "cpu"]) == 0, capsys.readouterr().err
     capsys.readouterr()
     return next((tmp_path / "runs" / "train").iterdir())
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main(["evaluate", *arguments, "--data-root", "data", "--device", "cpu"])
-    told = capsys.readouterr()
-    return int(end.value.code or 0), told.out, told.err
+    return what_a_command_says(capsys, ["evaluate", *arguments, "--data-root", "data", "--device", "cpu"])
 
 
 def test_judged_metrics_stand_beside_the_annotated_ones(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,10 @@ import optuna
 import pandas
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
+from tests.support.commands import run_command, what_a_command_says
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.precomputed_folder import write_precomputed
 from trainables import extras
@@ -38,9 +38,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert not end.value.code
+    assert run_command(arguments) == 0
 
 
 READERS = {
@@ -106,17 +104,14 @@ def test_what_cannot_be_written_is_refused(
     Path("mine.tensorboard").mkdir()
     Path("mine.tensorboard/old.csv").write_text("mine")
     monkeypatch.setattr(extras, "_is_installed", lambda module: module != "wandb")
-    with pytest.raises(SystemExit) as end:
-        main(["export", "tiny", *arguments])
-    assert end.value.code == 2 and message in capsys.readouterr().err
+    assert run_command(["export", "tiny", *arguments]) == 2 and message in capsys.readouterr().err
     assert Path("old.csv").read_text() == Path("mine.tensorboard/old.csv").read_text() == "mine"
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Return the exit code and the message of an export."""
-    with pytest.raises(SystemExit) as end:
-        main(["export", "tiny", *arguments])
-    return end.value.code, " ".join(capsys.readouterr().err.split())
+    code, _, err = what_a_command_says(capsys, ["export", "tiny", *arguments])
+    return code, " ".join(err.split())
 
 
 @pytest.mark.parametrize("leads_to", ["a file or folder", "nothing"])
@@ -199,9 +194,7 @@ def test_a_file_that_is_there_is_not_replaced(
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text("name: mine")
     for arguments in (["mine.yaml"], ["other.yaml", "--from", "scenes-smok"], ["other.txt"]):
-        with pytest.raises(SystemExit) as end:
-            main(["init", *arguments])
-        assert end.value.code == 2
+        assert run_command(["init", *arguments]) == 2
     told = capsys.readouterr().err
     assert "mine.yaml: is there already" in told and "did you mean 'scenes-smoke'?" in told and ".yaml file" in told
     assert Path("mine.yaml").read_text() == "name: mine"
@@ -246,7 +239,5 @@ def test_a_dataset_that_is_not_there_is_refused_with_those_that_are(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_precomputed(tmp_path / "data" / "pets")
-    with pytest.raises(SystemExit) as end:
-        main(["init", "mine.yaml", "--dataset", "pet"])
-    assert end.value.code == 2 and "it holds pets" in capsys.readouterr().err
+    assert run_command(["init", "mine.yaml", "--dataset", "pet"]) == 2 and "it holds pets" in capsys.readouterr().err
     assert not Path("mine.yaml").exists()

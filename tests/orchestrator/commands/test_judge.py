@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
+from tests.support.commands import what_a_command_says
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
@@ -79,10 +79,7 @@ def write_outside(folder: Path, splits: dict[str, Split], form: str, seed: int =
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main(["judge", "tiny", *arguments])
-    told = capsys.readouterr()
-    return int(end.value.code or 0), told.out, told.err
+    return what_a_command_says(capsys, ["judge", "tiny", *arguments])
 
 
 def judged(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:

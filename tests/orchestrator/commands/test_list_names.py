@@ -21,6 +21,7 @@ from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.regression.suite import shipped_suites
 from search_spaces import SPACES
+from tests.support.commands import run_command
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import ConfigError
 from trainables.model_parameters import FEATURES
@@ -29,9 +30,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert not end.value.code
+    assert run_command(arguments) == 0
     return capsys.readouterr().out
 
 
@@ -168,9 +167,7 @@ def test_the_schema_refuses_what_a_search_refuses(change: str) -> None:
 
 
 def test_what_only_keys_have_is_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["list", "losses", "--schema"])
-    assert end.value.code == 2
+    assert run_command(["list", "losses", "--schema"]) == 2
     assert "`list commands`, not with losses" in capsys.readouterr().err
 
 
@@ -210,6 +207,4 @@ def test_one_loss_is_shown_with_formula_parameters_ranges_and_source(
 
 def test_a_name_that_is_not_listed_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in ((["losses", "nt_xnet"], "did you mean 'nt_xent'"), (["keys", "name"], "takes no name")):
-        with pytest.raises(SystemExit) as end:
-            main(["list", *arguments])
-        assert end.value.code == 2 and said in capsys.readouterr().err
+        assert run_command(["list", *arguments]) == 2 and said in capsys.readouterr().err

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.views.records import FORMS
+from tests.support.commands import run_command
 from tests.support.confirmed_experiments import write
 
 
 def summarise(capsys: pytest.CaptureFixture[str], output: Path, *arguments: str) -> str:
-    with pytest.raises(SystemExit) as exit_:
-        main(["summarise", *arguments, "--output", str(output)])
-    assert exit_.value.code == 0
+    assert run_command(["summarise", *arguments, "--output", str(output)]) == 0
     return capsys.readouterr().out
 
 
@@ -54,7 +52,5 @@ def test_every_form_comes_from_the_command_line(tmp_path: Path, capsys: pytest.C
 def test_what_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "one", confirmed=False)
     for arguments, message in ((["two"], "there are: one"), (["one", "--format", "xml"], "format must be one of")):
-        with pytest.raises(SystemExit) as exit_:
-            main(["summarise", *arguments, "--output", str(tmp_path)])
-        assert exit_.value.code == 2
+        assert run_command(["summarise", *arguments, "--output", str(tmp_path)]) == 2
         assert message in capsys.readouterr().err

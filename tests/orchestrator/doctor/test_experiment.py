@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.doctor import experiment as doctor
 from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
@@ -20,6 +19,7 @@ from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import DeliveryError
+from tests.support.commands import run_command, what_a_command_says
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import report
 from tests.support.records import append
@@ -82,9 +82,7 @@ def test_a_checkpoint_that_was_passed_over_is_named(folder: Path) -> None:
 
 def test_everything_holds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert states(folder) == {}
-    with pytest.raises(SystemExit) as exit_:
-        main(["doctor", str(folder)])
-    assert exit_.value.code == 0
+    assert run_command(["doctor", str(folder)]) == 0
     assert "everything holds" in capsys.readouterr().out
 
 
@@ -129,15 +127,11 @@ def test_a_breach_is_named_and_mended(
     folder: Path, damage: Callable[[Path], None], check: str, found: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage(folder)
-    with pytest.raises(SystemExit) as exit_:
-        main(["doctor", str(folder), "--json"])
-    assert exit_.value.code == 1
+    assert run_command(["doctor", str(folder), "--json"]) == 1
     rows = json.loads(capsys.readouterr().out)
     assert any(row["check"] == check and found in row["found"] for row in rows)
     assert all(row["way_out"] for row in rows)
-    with pytest.raises(SystemExit) as exit_:
-        main(["doctor", str(folder), "--repair"])
-    assert exit_.value.code == 0
+    assert run_command(["doctor", str(folder), "--repair"]) == 0
     assert "repaired" in capsys.readouterr().out
     left = check_experiment(folder, default_uri(folder.parent))
     assert [finding for finding in left if finding.state == "fail"] == []
@@ -206,14 +200,10 @@ def test_results_that_a_cut_journal_does_not_know_are_moved_and_named(
     before = results(folder)
     lines = journal.splitlines(keepends=True)
     (folder / "journal.jsonl").write_bytes(b"".join(lines[:records]) + lines[records][:20])
-    with pytest.raises(SystemExit) as exit_:
-        main(["status", str(folder)])
     lacks = f"warning: the journal lacks trials: {unknown} of trials/"
-    assert exit_.value.code == 0 and lacks in " ".join(capsys.readouterr().out.split())
-    with pytest.raises(SystemExit) as exit_:
-        main(["doctor", str(folder), "--repair"])
-    said = capsys.readouterr().out
-    assert exit_.value.code == 1, "what the journal lost is lost until the journal is restored"
+    assert run_command(["status", str(folder)]) == 0 and lacks in " ".join(capsys.readouterr().out.split())
+    code, said, _ = what_a_command_says(capsys, ["doctor", str(folder), "--repair"])
+    assert code == 1, "what the journal lost is lost until the journal is restored"
     assert f"restore {folder / 'journal.jsonl'} from a backup" in said
     assert results(folder) == before, "every file is still there"
     (copy,) = folder.glob("journal.jsonl.damaged-*")
@@ -298,9 +288,7 @@ def test_an_experiment_that_runs_is_not_mended(folder: Path) -> None:
 
 
 def test_repair_needs_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["doctor", "--repair"])
-    assert exit_.value.code == 2
+    assert run_command(["doctor", "--repair"]) == 2
     assert "name the experiment" in capsys.readouterr().err
 
 

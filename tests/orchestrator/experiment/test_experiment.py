@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.cli import main
 from orchestrator.experiment.experiment import (
     changed_keys,
     experiment_of,
@@ -21,6 +20,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.records import ExperimentStarted
 from orchestrator.workload.single import read_config
 from search_spaces import Range, Values
+from tests.support.commands import run_command
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
@@ -39,10 +39,6 @@ REFUSED = [
     ("training.epochs", "--set training.epochs: must be KEY=VALUE"),
     ("training.epochs=[", "--set training.epochs=[: expected the node content, but found '<stream end>'"),
     ("datasets=[]", "datasets: should have at least 1 item"),
-    (
-        "name=a/b",
-        "name: must be 1 to 100 letters (A-Z, a-z), digits, '.', '_' and '-', the first a letter or digit, got 'a/b'",
-    ),
     ("models=[vsep]", "models.0: unknown name 'vsep'; did you mean 'vsepp'?"),
     ("losses=[ntxent]", "losses.0: unknown name 'ntxent'; did you mean 'nt_xent'?"),
     ("losses=[nt_xent, nt_xent]", "list each dataset, model and loss once"),
@@ -53,7 +49,6 @@ REFUSED = [
     ("search.trials=0", "search.trials: should be greater than or equal to 1, got 0"),
     ("search.seed=-1", "search.seed: should be greater than or equal to 0, got -1"),
     ("search.sampler=grid", "search.space.nt_xent.temperature: a grid needs values"),
-    ("search.space.nt_xent.temperature=[0.5, 0.1]", "a range needs finite low < high, got [0.5, 0.1]"),
     ("search.space.nt_xent.temperature=[-1, 0.1]", "must start above 0, got [-1.0, 0.1]"),
     ("search.space.nt_xent.temperature={values: []}", "temperature.values: should have at least 1 item"),
     ("search.space.nt_xent.temperature={values: [0]}", "a number above 0, or 'learned', got 0"),
@@ -223,9 +218,7 @@ def test_a_named_pipe_as_an_experiment_file_is_refused_without_waiting_for_a_wri
 ) -> None:
     pipe = tmp_path / "tiny.yaml"
     os.mkfifo(pipe)
-    with pytest.raises(SystemExit) as end:
-        main(["search", str(pipe), "--dry-run"])
-    assert end.value.code == 2
+    assert run_command(["search", str(pipe), "--dry-run"]) == 2
     assert f"{pipe}: is no regular file; name a YAML file" in capsys.readouterr().err
 
 

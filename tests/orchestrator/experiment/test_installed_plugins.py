@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import orchestrator as icr
-from orchestrator.cli import main
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.searches.begin import with_formats
 from orchestrator.workload.single import read_config
 from search_spaces import SPACES
+from tests.support.commands import what_a_command_says
 from tests.support.plugins import lay_out_package, plugins_gone_afterwards
 from trainables.config import TrialConfig
 from trainables.data.source import find_source
@@ -68,10 +68,7 @@ def lay_out(name: str, text: str, kind: str, entry: str) -> None:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main(list(words))
-    told = capsys.readouterr()
-    return int(end.value.code or 0), told.out, told.err
+    return what_a_command_says(capsys, list(words))
 
 
 def test_a_training_finds_loss_and_model(tmp_path: Path) -> None:

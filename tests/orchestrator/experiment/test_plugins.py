@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.cli import main
 from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.experiment.plugins import changed_plugins, load_plugins
 from orchestrator.experiment.yaml_files import validate
@@ -18,6 +17,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.searches.preparation import check_unchanged
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import SPACES
+from tests.support.commands import run_command, what_a_command_says
 from tests.support.experiments import start
 from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_plugin
 from trainables.config import TrialConfig
@@ -199,10 +199,8 @@ def test_what_cannot_be_used_is_refused_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     name = "gone.py" if text is None else write_plugin(tmp_path, text).name
-    with pytest.raises(SystemExit) as end:
-        main(["search", "scenes-smoke", "--plugin", name, "--data-root", "data"])
-    told = capsys.readouterr().err
-    assert end.value.code == 2 and message in told and told.count("\n") == 1
+    code, _, err = what_a_command_says(capsys, ["search", "scenes-smoke", "--plugin", name, "--data-root", "data"])
+    assert code == 2 and message in err and err.count("\n") == 1
 
 
 def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -246,10 +244,8 @@ def test_what_is_installed_is_listed_without_running_it(
     folder = lay_out_package(tmp_path)
     (folder / "icr_pair_losses" / "hinge.py").write_text("raise RuntimeError('it runs')\n")
     monkeypatch.syspath_prepend(str(folder))
-    with pytest.raises(SystemExit) as end:
-        main(["plugins", "--json"])
+    assert run_command(["plugins", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert not end.value.code
     assert [(row["plugin"], row["version"], row["kind"], row["name"]) for row in rows] == [
         ("icr-pair-losses", "1.0.0", "losses", "pair_hinge"),
         ("icr-pair-losses", "1.0.0", "models", "bag_of_words"),

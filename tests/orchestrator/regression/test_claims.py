@@ -9,11 +9,11 @@ import pytest
 
 from orchestrator.claims.claims import Claims, load_claims
 from orchestrator.claims.engine import Outcome
-from orchestrator.cli import main
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.regression.claims import compare_certificates, finding_of
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
+from tests.support.commands import run_command
 
 PART = {"kind": "beats", "loss": "nt_xent", "against": ["triplet_sh"], "metrics": ["rsum"]}
 CLAIM = {"id": "wins", "number": 1, "statement": "NT-Xent wins.", "where": "table 1", "holds_if": [PART]}
@@ -59,9 +59,8 @@ def test_another_certificate_is_refused_before_any_training(
     other = json.dumps({"claims_digest": "0" * 64, "findings": [{"id": "a", "answer": "holds"}], "cells": []})
     (tmp_path / "accepted.json").write_text(other if content == "other" else content)
     places = ("--output", str(tmp_path), "--reference", str(tmp_path / "accepted.json"))
-    with pytest.raises(SystemExit) as ended:
-        main(["regress", "claims", "ecir-2022", "--datasets", "pets", *places])
-    assert ended.value.code == 2 and message in capsys.readouterr().err
+    assert run_command(["regress", "claims", "ecir-2022", "--datasets", "pets", *places]) == 2
+    assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["accepted.json"]
 
 

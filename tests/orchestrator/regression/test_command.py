@@ -5,9 +5,9 @@ import shlex
 import pytest
 import typer.main
 
-from orchestrator.cli import main
 from orchestrator.commands.regress import app, command_line
 from orchestrator.regression.suite import shipped_suites
+from tests.support.commands import what_a_command_says
 
 
 @pytest.mark.parametrize(("name", "words"), [("run", []), ("accept", ["accept"]), ("claims", ["claims"])])
@@ -15,10 +15,8 @@ def test_help_shows_every_option_and_the_suites_that_ship(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, words: list[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit) as ended:
-        main(["regress", *words, "--help"])
-    printed = capsys.readouterr().out
-    assert ended.value.code == 0 and f" {' '.join(['regress', *words])} [OPTIONS]" in printed
+    code, printed, _ = what_a_command_says(capsys, ["regress", *words, "--help"])
+    assert code == 0 and f" {' '.join(['regress', *words])} [OPTIONS]" in printed
     (command,) = [one for key, one in typer.main.get_command(app).commands.items() if key == name]  # type: ignore[attr-defined]
     named = [option for one in command.params for option in one.opts if option.startswith("--")]
     assert len(named) > 5 and [option for option in named if option not in printed] == []
@@ -27,10 +25,8 @@ def test_help_shows_every_option_and_the_suites_that_ship(
 
 
 def test_without_a_suite_the_help_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["regress"])
-    printed = capsys.readouterr().err
-    assert ended.value.code == 2 and "SUITE" in printed and "regress --help" in printed
+    code, _, err = what_a_command_says(capsys, ["regress"])
+    assert code == 2 and "SUITE" in err and "regress --help" in err
 
 
 def test_the_command_line_can_be_pasted_into_a_shell() -> None:

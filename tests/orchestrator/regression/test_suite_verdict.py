@@ -36,6 +36,12 @@ OLD = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
 SAME = [301.0, 299.0, 302.0]
 
 
+def judged(nt_xent: CellRuns, triplet: CellRuns) -> SuiteResult:
+    """Return the result of a rerun of two cells that were both accepted with the scores ``OLD``."""
+    reference = accepted(nt_xent=runs(OLD), triplet=runs(OLD))
+    return judge_suite(make_suite(), new(nt_xent=nt_xent, triplet=triplet), reference)
+
+
 def said(result: SuiteResult, rerun: dict[str, CellRuns], reference: Accepted | None = None) -> list[Answer]:
     return answers_of(result, make_suite(), rerun, reference)
 
@@ -51,21 +57,13 @@ def test_nothing_accepted_is_nothing_known() -> None:
 
 
 def test_one_cell_that_regressed_makes_the_suite_a_regression() -> None:
-    low = [score - 40 for score in SAME]
-    result = judge_suite(
-        make_suite(), new(nt_xent=runs(SAME), triplet=runs(low)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
-    )
+    result = judged(runs(SAME), runs([score - 40 for score in SAME]))
     assert (result.finding, [cell.finding for cell in result.cells]) == ("regression", ["ok", "regression"])
     assert result.counts() == {"regression": 1, "ok": 1}
 
 
 def test_gradients_that_changed_are_a_change_though_recall_is_the_same() -> None:
-    result = judge_suite(
-        make_suite(),
-        new(nt_xent=runs(SAME, count=35), triplet=runs(SAME)),
-        accepted(nt_xent=runs(OLD), triplet=runs(OLD)),
-    )
-    cell = result.cells[0]
+    cell = judged(runs(SAME, count=35), runs(SAME)).cells[0]
     assert cell.score is not None and cell.score.finding is Finding.OK
     assert [one.finding for one in cell.gradients] == ["changed"]
     assert cell.finding is Finding.CHANGED
@@ -106,19 +104,15 @@ def test_a_score_that_rose_with_other_gradients_is_changed_and_not_worse() -> No
 
 def test_a_seed_that_diverged_fails_its_cell_and_is_named() -> None:
     broken = CellRuns(CONDITIONS, runs(SAME[:2]).values, {3: "diverged: train/loss is nan"})
-    result = judge_suite(
-        make_suite(), new(nt_xent=broken, triplet=runs(SAME)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
-    )
-    assert result.cells[0].finding is Finding.FAILED
-    assert result.cells[0].notes == ("seed 3: diverged: train/loss is nan",)
+    cell = judged(broken, runs(SAME)).cells[0]
+    assert cell.finding is Finding.FAILED
+    assert cell.notes == ("seed 3: diverged: train/loss is nan",)
 
 
 def test_a_count_that_is_no_longer_reported_is_told() -> None:
     silent = CellRuns(CONDITIONS, {seed: {"val/rsum": value} for seed, value in enumerate(SAME)}, {})
-    result = judge_suite(
-        make_suite(), new(nt_xent=silent, triplet=runs(SAME)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
-    )
-    assert "no longer reported: last/cocos/i2t_negatives_per_query" in result.cells[0].notes
+    cell = judged(silent, runs(SAME)).cells[0]
+    assert "no longer reported: last/cocos/i2t_negatives_per_query" in cell.notes
 
 
 def test_the_papers_decide_where_nothing_was_accepted() -> None:
