@@ -77,6 +77,10 @@ EXPERIMENTS = {
         "4:25: scheduler.grace_epochs: a setting of asha, hyperband, median, but scheduler.name is none; remove it, or "
         "replace the whole section: --set 'scheduler={name: none}'",
     ),
+    "override of a training": (
+        "overrides:\n  - {losses: [nt_xent], training: {epochs: 0}}",
+        "5:36: overrides.0.training: epochs: must be at least 1, got 0",
+    ),
     "override of nothing": (
         "overrides: [{losses: [triplet], metric: val/rsum}]",
         "4:14: overrides.0.losses: unknown name 'triplet'; known: nt_xent",
