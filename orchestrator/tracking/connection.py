@@ -53,11 +53,6 @@ class StoreMovedError(ConnectionError):
     """The database keeps the files of runs in another folder, from which its folder was moved or copied."""
 
 
-def artifacts_of(output: Path, experiment: str) -> str:
-    """Return the address of an experiment's artifacts in an output folder."""
-    return (output.resolve() / ARTIFACTS / experiment).as_uri()
-
-
 def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing: bool = True) -> None:
     """Refuse a database whose files are looked for in the folder from which an output folder was moved or copied.
 
@@ -95,17 +90,13 @@ def store_failures() -> tuple[type[Exception], ...]:
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return MlflowException, SQLAlchemyError, sqlite3.Error, OSError, JSONDecodeError, *_bucket_failures()
-
-
-def _bucket_failures() -> tuple[type[Exception], ...]:
-    """Return the errors of boto3, where boto3 is installed."""
+    failures = MlflowException, SQLAlchemyError, sqlite3.Error, OSError, JSONDecodeError
     if missing_modules("boto3"):
-        return ()
+        return failures
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
 
-    return Boto3Error, BotoCoreError, ClientError
+    return *failures, Boto3Error, BotoCoreError, ClientError
 
 
 def hush() -> None:

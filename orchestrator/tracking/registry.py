@@ -56,12 +56,7 @@ COMPARED = {"data_digest", "metric", "confirmed", "value"}
 """Tags of versions that decide which version is the champion."""
 
 STD, SEEDS = "std", "seeds"
-"""Tags with the spread of the value over the seeds; versions without a confirmation do not have them."""
-
-
-def spread_tags(std: float | None, seeds: int) -> dict[str, str]:
-    """Return the tags with the deviation of a value over the seeds (``ddof=0``), if it is known, and their number."""
-    return {} if std is None else {STD: str(std), SEEDS: str(seeds)}
+"""Tags with the deviation of the value over the seeds (``ddof=0``), where it is known, and with their number."""
 
 
 def number_of(version: "ModelVersion") -> int:
@@ -240,13 +235,9 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
     with _tolerating("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name, description=f"Answers a caption with images of {champion.dataset}.")
     source = f"{run.info.artifact_uri}/{ARTIFACT}"
-    version = client.create_model_version(
-        name,
-        source,
-        run.info.run_id,
-        tags=_tags(champion) | spread_tags(champion.std, champion.seeds),
-        description=about_version(champion),
-    )
+    spread = {} if champion.std is None else {STD: str(champion.std), SEEDS: str(champion.seeds)}
+    tags, about = _tags(champion) | spread, about_version(champion)
+    version = client.create_model_version(name, source, run.info.run_id, tags=tags, description=about)
     made = number_of(version)
     first = _find_version(client, name, champion) or made
     if first != made:

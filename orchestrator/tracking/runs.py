@@ -84,7 +84,7 @@ def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path, *, r
     if found is not None:
         return str(found.experiment_id)
     # A server chooses where its artifacts go. Of a database MLflow would put them under the folder where the user is.
-    location = connection.artifacts_of(output, name) if is_database(uri) else None
+    location = (output.resolve() / connection.ARTIFACTS / name).as_uri() if is_database(uri) else None
     return str(client.create_experiment(name, artifact_location=location))
 
 

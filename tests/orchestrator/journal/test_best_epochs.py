@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.experiment.sections import Budget
-from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import confirmations, metrics_of
@@ -117,13 +116,9 @@ def test_a_confirmed_trial_counts_with_its_best_epoch(tmp_path: Path) -> None:
     candidate = add_trial(ledger, [50.0])
     fades, lasts = repeat(ledger, candidate, 5, [10.0, 90.0, 20.0]), repeat(ledger, candidate, 6, [10.0, 20.0, 80.0])
     open_test(ledger, [fades, lasts])
+    assert metrics_of(trial_of([]), ledger.history) == {}, "before the first epoch"
     assert metrics_of(fades, ledger.history) == {"val/rsum": 90.0, "test/rsum": 90.0}
     confirmation = confirmations(ledger.history)["pets"]
     assert confirmation.champion == fades
     assert confirmation.verdict.candidates[0].selected_by == 85.0
     ledger.close()
-
-
-def test_a_trial_that_has_not_begun_has_no_best_epoch() -> None:
-    history = History()
-    assert metrics_of(trial_of([]), history) == {}

@@ -18,13 +18,6 @@ def named(ledger: Ledger, *, parameters: dict[str, Any] | None = None, **setting
     return run_name(trial, ledger.history)
 
 
-@pytest.fixture
-def ledger(tmp_path: Any) -> Any:
-    made = Ledger(tmp_path / "journal.jsonl")
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize(
     ("settings", "parameters", "expected"),
     [

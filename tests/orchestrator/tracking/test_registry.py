@@ -56,12 +56,12 @@ LOW, HIGH = champion_of(0, 20.0), champion_of(1, 30.0)
 
 
 def versions(output: Path, name: str = "icr-pets") -> dict[int, float]:
-    client = MlflowClient(tracking_uri=default_uri(output), registry_uri=default_uri(output))
-    return {int(v.version): float(v.tags["value"]) for v in client.search_model_versions(f"name='{name}'")}
+    found = registry.client_of(default_uri(output)).search_model_versions(f"name='{name}'")
+    return {int(v.version): float(v.tags["value"]) for v in found}
 
 
 def champion(output: Path, name: str = "icr-pets") -> int:
-    client = MlflowClient(tracking_uri=default_uri(output), registry_uri=default_uri(output))
+    client = registry.client_of(default_uri(output))
     return int(client.get_model_version_by_alias(name, "champion").version)
 
 
@@ -130,7 +130,7 @@ def test_wherever_another_machine_comes_between_each_is_there_once_and_the_best_
 
 def test_a_version_that_goes_meanwhile_is_passed_over(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(output, HIGH)
-    client = MlflowClient(tracking_uri=default_uri(output), registry_uri=default_uri(output))
+    client = registry.client_of(default_uri(output))
     client.delete_registered_model_alias("icr-pets", "champion")
     alias = ["set_registered_model_alias"]
     interrupt(monkeypatch, lambda: client.delete_model_version("icr-pets", "1"), methods=alias)
@@ -199,7 +199,7 @@ def test_a_confirmed_version_takes_the_alias_from_a_higher_one_that_is_not(outpu
 
 def test_a_version_that_a_person_made_is_no_champion_of_ours(output: Path) -> None:
     put(output, LOW)
-    client = MlflowClient(tracking_uri=default_uri(output), registry_uri=default_uri(output))
+    client = registry.client_of(default_uri(output))
     client.create_model_version("icr-pets", "file:///elsewhere", tags={"value": "high"})
     assert put(output, LOW).is_champion
 
