@@ -44,9 +44,10 @@ PATIENCE = 120.0
 """Seconds within which a process that was told to end has ended, however busy the machine is."""
 OF_A_PROCESS = {
     *("CUBLAS_WORKSPACE_CONFIG", "WANDB_ERROR_REPORTING", "RAY_AUTH_MODE", "RAY_NUM_REDIS_GET_RETRIES"),
+    "PYTHONBREAKPOINT",
     "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
 }
-"""Variables that the product, or torch's compiler, sets once for its process, in whichever test comes first."""
+"""Variables that the product, Ray or torch's compiler sets once for its process, in whichever test comes first."""
 OWN_VARIABLE = "PYTEST_CURRENT_TEST"
 
 

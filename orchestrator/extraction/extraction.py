@@ -19,7 +19,6 @@ from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.model_parameters import check_backbone, check_weights
-from trainables.seeding import choose_device, make_deterministic
 
 KINDS = {"global": ("global",), "regions": ("regions",), "both": ("global", "regions")}
 """Values of ``--features``."""
@@ -206,6 +205,7 @@ def load_encoder(request: ExtractionRequest) -> Encoder:
 
 def _make_encoder(request: ExtractionRequest, backbone: Any) -> Encoder:
     from trainables.models.backbones import make_encoder
+    from trainables.seeding import choose_device, make_deterministic
 
     device = choose_device(request.device)
     make_deterministic(device)

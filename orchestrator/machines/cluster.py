@@ -151,8 +151,8 @@ def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> s
         raise ClusterError(f"--address {named}: must be host:port, e.g. 10.0.0.1:6379, or auto")
     if problem := connection_problem(host.strip("[]"), int(port)):
         raise ClusterError(
-            f"--address {named}: no Ray cluster answers: {problem}; start its head (ray start --head) and join this "
-            f"machine to it, or leave out --address to use this machine alone"
+            f"--address {named}: no Ray cluster answers: {problem}; start its head with `ray start --head`, and "
+            f"join this machine to it, or leave out --address to use this machine alone"
         )
     return named
 

@@ -20,7 +20,7 @@ RISING = 0.02
 """Share of its value by which a metric rises an epoch, from which on a training counts as too short."""
 
 RISING_EPOCHS = 3
-"""Epochs before the drop of the learning rate, or the end, over which the rise is a mean."""
+"""Epochs before the drop of the learning rate, or the end, over which the rise is a mean; at most a third of all."""
 
 REVISION = 10
 """Leading characters of a revision that identify it."""
@@ -134,8 +134,11 @@ def _rise(trial: Trial) -> float | None:
     """Return the mean rise of the metric an epoch, as a share of its value, before the rate dropped or the end."""
     training = trial.config.training
     last = min(training.learning_rate_drop_epochs * training.epoch_scale, trial.last_epoch)
-    values = [trial.epochs[epoch][trial.metric] for epoch in (last - RISING_EPOCHS, last) if epoch in trial.epochs]
-    return (values[1] - values[0]) / RISING_EPOCHS / values[1] if len(values) > 1 and values[1] > 0 else None
+    span = min(RISING_EPOCHS, last // 3)
+    if span < 1 or last - span not in trial.epochs:
+        return None
+    before, value = (trial.epochs[epoch][trial.metric] for epoch in (last - span, last))
+    return (value - before) / span / value if value > 0 else None
 
 
 def seed_noise(points: Sequence[Point]) -> float | None:

@@ -158,21 +158,21 @@ def test_of_one_loss_nothing_is_compared(tmp_path: Path) -> None:
 
 def test_a_loss_that_still_rose_at_the_full_rate_is_named(ledger: Ledger) -> None:
     start(ledger, make_experiment())
-    add_trial(ledger, [80.0, 88.0, 94.0, 95.0, 96.0])
+    add_trial(ledger, [80.0, 88.0, 90.0, 93.0, 96.0])
     add_trial(ledger, [10.0, 40.0, 60.0, 80.0, 100.0], loss="triplet_sh")
     worse = add_trial(ledger, [10.0, 20.0, 30.0, 40.0, 50.0], loss="triplet_sh", params={"margin": 0.4})
     trials = list(ledger.history.trials.values())
     rise = "Rise of val rsum an epoch at the full learning rate:"
     after = "Longer training may change the order."
-    # A mean of three epochs: (100 - 40) / 3 / 100, and (96 - 88) / 3 / 96.
+    # Over a third of the epochs: (100 - 80) / 100, and (96 - 93) / 96.
     assert caveats(trials) == [f"{rise} Triplet SH with VSE++ 20 % and NT-Xent with VSE++ 3 %. {after}"]
-    # Trainings with fresh seeds count in place of the best of the search: (50 - 48) / 3 / 50.
-    flat = {epoch: {"val/rsum": value} for epoch, value in enumerate([10.0, 48.0, 49.0, 49.0, 50.0], start=1)}
+    # Trainings with fresh seeds count in place of the best of the search: (50 - 50) / 50.
+    flat = {epoch: {"val/rsum": value} for epoch, value in enumerate([10.0, 48.0, 49.0, 50.0, 50.0], start=1)}
     fresh = replace(worse, stage=Stage.CONFIRM, epochs=flat)
     assert caveats([*trials, fresh]) == [f"{rise} NT-Xent with VSE++ 3 %. {after}"]
 
 
-@pytest.mark.parametrize(("drop", "share"), [(4, "5 %"), (6, None), (3, None)])
+@pytest.mark.parametrize(("drop", "share"), [(4, None), (3, "6 %"), (6, None), (2, None)])
 def test_the_rise_is_that_before_the_learning_rate_dropped(ledger: Ledger, drop: int, share: str | None) -> None:
     start(ledger, make_experiment())
     trial = add_trial(ledger, [80.0, 88.0, 94.0, 95.0, 95.1, 95.1])
