@@ -141,10 +141,9 @@ def names_of(loss: Any) -> list[str]:
 
 def with_values(loss: L, values: Mapping[str, Any]) -> L:
     """Return a copy of a loss with other hyper-parameters, which are not checked, because they may need a gradient."""
+    # Not copy.copy, which builds a plug-in's loss anew, and so checks it.
     changed = object.__new__(type(loss))
-    vars(changed).update(vars(loss))
-    for name in names_of(loss):
-        object.__setattr__(changed, name, values[name] if name in values else getattr(loss, name))
+    vars(changed).update({**vars(loss), **values})
     return changed
 
 

@@ -128,3 +128,15 @@ def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path)
     assert measure.sample_std == pytest.approx(3.6055512)
     assert cell["nt_xent(best)"]["rsum"].mean == cell["nt_xent(temperature=0.05)"]["rsum"].mean == 81.0
     assert "nt_xent(temperature=0.2)" not in cell
+
+
+def test_a_short_training_is_named_below_the_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tiny").mkdir()
+    ledger = Ledger(tmp_path / "tiny" / "journal.jsonl")
+    start(ledger, make_experiment())
+    add_trial(ledger, [10.0, 40.0, 60.0, 80.0, 100.0], loss="triplet_sh")
+    ledger.close()
+    assert call("ecir-2022", "--with", "tiny", "--output", str(tmp_path)) == 0
+    rise = "Rise of val rsum an epoch at the full learning rate: Triplet SH with VSE++ 20 %."
+    assert f"pets: {rise}" in " ".join(capsys.readouterr().out.split())
+    assert rise in (tmp_path / "certify-ecir-2022" / "certificate.html").read_text()

@@ -65,6 +65,24 @@ def wrong(similarity, positives, ignore, scale=1.0):
     assert words in found[check]
 
 
+def test_an_error_in_the_gradient_of_a_loss_is_a_finding_with_its_line(tmp_path: Path) -> None:
+    text = """
+class Mean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores):
+        return scores.mean()
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.nothing
+
+@loss()
+def mean(similarity, positives, ignore):
+    return Mean.apply(similarity)
+"""
+    found = failed("mean", write_plugin(tmp_path, text))
+    assert found["gradient"].startswith("my_losses.py:10: AttributeError")
+
+
 def test_a_loss_that_is_vectorised_in_name_only_fails_at_stacking(tmp_path: Path) -> None:
     text = """
 @loss(space={"scale": (1.0, 2.0)}, vectorised=True)
