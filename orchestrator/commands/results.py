@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Json, Output, TrackingUri
 from orchestrator.journal.directory import find_directory, read_history
-from orchestrator.report.experiment_report import report_experiment, report_experiments
+from orchestrator.report.experiment_report import report_experiments
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary
 from orchestrator.results.tables import tables_of
@@ -80,10 +80,7 @@ def report(
 
     directories = [find_directory(name, output) for name in dict.fromkeys(experiments)]
     asked = data_root if queries else None
-    if len(directories) == 1:
-        paths = [report_experiment(directories[0], data_root=asked, device=device)]
-    else:
-        paths = report_experiments(directories, output, data_root=asked, device=device)
+    paths = report_experiments(directories, output, data_root=asked, device=device)
     path = paths[-1]
     if as_json:
         print(json.dumps({"report": str(path), "bytes": path.stat().st_size, "reports": [str(each) for each in paths]}))

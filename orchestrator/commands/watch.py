@@ -4,7 +4,6 @@ import os
 import webbrowser
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -38,10 +37,7 @@ def watch(
     from orchestrator.watch.server import TOKEN, listen, serve
 
     listening = listen(host, port, os.environ.get(TOKEN))
-    address = listening.address
-    if len(directories) == 1:
-        base, mark, query = address.partition("?")
-        address = f"{base}e/{quote(directories[0].name)}/{mark}{query}"
+    address = listening.address(directories[0].name if len(directories) == 1 else "")
     say(f"watch at {address} (Ctrl-C ends it)")
     if open_page:
         webbrowser.open(address)

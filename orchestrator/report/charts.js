@@ -86,6 +86,11 @@ const charts = (() => {
   }
 
   async function drawPanel(plot, panel) {
+    plot.hidden = !panel.data.length;
+    if (plot.hidden) {
+      plot.dataset.drawn = "";
+      return;
+    }
     const seen = new Map();
     size(plot, panel);
     const layout = { ...panel.layout, template: template(), autosize: true, uirevision: "kept" };
@@ -113,12 +118,7 @@ const charts = (() => {
       holder.lastElementChild.remove();
     }
     while (holder.children.length < panels.length) {
-      const panel = document.createElement("div");
-      panel.className = "panel";
-      panel.append(document.createElement("p"), document.createElement("div"));
-      panel.firstElementChild.className = "panel-caption";
-      panel.lastElementChild.className = "plot";
-      holder.append(panel);
+      holder.insertAdjacentHTML("beforeend", '<div class="panel"><p class="panel-caption"></p><div class="plot"></div></div>');
     }
     return [...holder.children];
   }

@@ -1,4 +1,4 @@
-"""Reads an experiment's directory, and writes its report there."""
+"""Reads experiments' directories, and writes their reports there."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -30,36 +30,34 @@ if TYPE_CHECKING:
 NAME = "report.html"
 
 
-def report_experiment(directory: Path, *, data_root: Path | None, device: str = "auto") -> Path:
-    """Write ``report.html`` into the directory of an experiment in any state, and return its path.
-
-    Args:
-        directory: The directory, which holds ``journal.jsonl``.
-        data_root: Folder of the datasets, with which the winners answer the page's queries; with ``None`` the page has
-            no queries, and torch is not imported.
-        device: Device of these queries.
-
-    Raises:
-        JournalError: If the journal is missing or damaged.
-        ConfigError: If the directory cannot be written.
-    """
-    return _report(directory, data_root, device)[0]
-
-
 def report_experiments(
     directories: Sequence[Path], output: Path, *, data_root: Path | None, device: str = "auto"
 ) -> list[Path]:
-    """Write the report of each experiment as ``report_experiment`` does, and a page over all in the folder ``output``.
+    """Write ``report.html`` into the directory of each experiment, in any state; of several, also a page over all.
+
+    Args:
+        directories: The directories, which hold ``journal.jsonl``.
+        output: Folder of the page over all.
+        data_root: Folder of the datasets, with which the winners answer the pages' queries; with ``None`` the pages
+            have no queries, and torch is not imported.
+        device: Device of these queries.
 
     Returns:
-        The paths, this page's last.
+        The paths, that of the page over all last.
+
+    Raises:
+        JournalError: If a journal is missing or damaged.
+        ConfigError: If a file cannot be written.
     """
     made = [_report(directory, data_root, device) for directory in directories]
-    path = output / NAME
+    paths = [path for path, _ in made]
+    if len(made) == 1:
+        return paths
+    pages, path = [page for _, page in made], output / NAME
     sections = [_section(own, page, output.resolve()) for own, page in made]
-    title, notes = ", ".join(page.name for _, page in made), differing_data([page.digests for _, page in made])
+    title, notes = ", ".join(page.name for page in pages), differing_data([page.digests for page in pages])
     _write(lambda: write_sections(title, "Experiments side by side", sections, path, notes=notes), path)
-    return [*(own for own, _ in made), path]
+    return [*paths, path]
 
 
 def _report(directory: Path, data_root: Path | None, device: str) -> tuple[Path, Page]:

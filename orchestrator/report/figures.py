@@ -52,12 +52,9 @@ class Option:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the report.
+    """A figure of the report with its anchor (``key``); its panels are ``height`` CSS pixels high.
 
-    Attributes:
-        key: Anchor of the figure.
-        options: Choices; the page shows the first choice at first. A figure without data has none, and is not shown.
-        height: Height of a panel in CSS pixels.
+    The page shows the first option at first. A figure without data has no option, and is not shown.
     """
 
     key: str
@@ -72,13 +69,8 @@ def plain(text: str) -> str:
     return html.escape(visible(text), quote=False)
 
 
-def colour(study: Study) -> str:
-    """Return the colour of a study."""
-    return shade(study.place)
-
-
 def shade(place: int) -> str:
-    """Return the colour of the line at a place of a figure, from 0."""
+    """Return the colour of the study, or else of the line, at a place of a figure, from 0."""
     return f"--c{place % COLOURS + 1}"
 
 
@@ -100,6 +92,7 @@ def hollow(study: Study, trials: Sequence[Trial]) -> list[str]:
 
 def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[Any], **marker: Any) -> Json:
     """Return a dot for each trial; ``text`` holds the ids, by which the page finds the trial of a dot."""
+    size = 8 if len(study.trials) <= MANY else 5
     return {
         "type": "scatter",
         "mode": "markers",
@@ -109,23 +102,14 @@ def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[An
         "y": list(y),
         "text": [trial.id for trial in trials],
         "hovertemplate": f"{ABOUT}<extra></extra>",
-        "marker": {"color": colour(study), "symbol": symbol(study), "size": _size(len(study.trials)), **marker},
+        "marker": {"color": shade(study.place), "symbol": symbol(study), "size": size, **marker},
     }
 
 
-def _size(trials: int) -> int:
-    return 8 if trials <= MANY else 5
-
-
 def line(x: Sequence[Any], y: Sequence[Any], *, color: str, width: float = 2, **rest: Any) -> Json:
-    """Return a line; a line of one point is a dot.
+    """Return a line of some width in CSS pixels; a line of one point is a dot.
 
-    Args:
-        x: Places of its points.
-        y: Heights of its points.
-        color: Name of its colour.
-        width: Width in CSS pixels.
-        rest: ``dash`` and ``shape`` of the line, and settings of the trace, such as ``name``.
+    ``rest`` is ``dash`` and ``shape`` of the line, and settings of the trace, such as ``name``.
     """
     drawn = {key: rest.pop(key) for key in ("dash", "shape") if key in rest}
     mode = rest.pop("mode", "lines" if len(x) != 1 else "lines+markers")
@@ -186,12 +170,7 @@ def colour_range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def colour_scale(metric: str, values: Sequence[float]) -> Json:
-    """Return the part of a layout that gives values their colours, with the scale beside the drawing.
-
-    Args:
-        metric: Title of the scale; may be empty.
-        values: The values.
-    """
+    """Return the part of a layout that gives values their colours, with the scale and its title beside the drawing."""
     low, high = colour_range(values)
     title = {"text": plain(metric_words(metric)), "side": "right"}
     bar = {"title": title, "thickness": 10, "outlinewidth": 0, "len": 1, "x": 1.01}

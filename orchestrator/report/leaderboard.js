@@ -104,9 +104,8 @@ const leaderboard = (() => {
     const cell = element("td");
     cell.colSpan = width;
     const list = element("dl", "statistics");
-    const facts = [...row.details];
-    facts.push(...columns.slice(1).map(({ heading, index }) => [heading, row.shown[index]]).filter(([, text]) => text));
-    list.append(...runLink(row), ...facts.map(([name, text]) => {
+    const facts = [...row.details, ...columns.slice(1).map(({ heading, index }) => [heading, row.shown[index]])];
+    list.append(...runLink(row), ...facts.filter(([, text]) => text && text !== "–").map(([name, text]) => {
       const pair = element("div");
       pair.append(element("dt", "", name), element("dd", "", text));
       return pair;

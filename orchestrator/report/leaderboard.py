@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Trial
 from orchestrator.report.figures import plain
 from orchestrator.report.loss_figures import counted_epoch
@@ -27,11 +26,9 @@ SHOWN = ("val/i2t_r1", "val/t2i_r1")
 class TrialColumn:
     """A column of the leaderboard.
 
-    Attributes:
-        key: Key in the rows' ``sort`` and ``shown``, and in the page's address.
-        numeric: Whether the column is right-aligned, and sorted from high to low at first.
-        minor: Whether a narrow screen shows the column in the row's details.
-        off: Whether the column is shown only after a reader has switched it on.
+    ``key`` is the column in rows and in the page's address. A numeric column is right-aligned, and sorted from high to
+    low at first. A narrow screen shows a minor column in the details of a row. A reader switches a column on that is
+    off.
     """
 
     key: str
@@ -45,10 +42,8 @@ class TrialColumn:
 class TrialRow:
     """A trial in the leaderboard.
 
-    Attributes:
-        sort: TrialColumn -> value by which the column sorts; a missing or ``None`` value sorts last in both directions.
-        shown: TrialColumn -> text in the column; a column without a text is left out.
-        details: Names and values that are shown, before those of the columns, when the row is opened.
+    By the keys of columns, ``sort`` has the values by which they sort, ``None`` last in both directions, and ``shown``
+    the texts. ``details`` are shown, before the texts of the columns, when the row is opened.
     """
 
     id: str
@@ -60,13 +55,7 @@ class TrialRow:
 
 
 def columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> list[TrialColumn]:
-    """Return the columns of some rows.
-
-    Args:
-        metric: Metric that was maximised.
-        further: The further objectives.
-        rows: The rows, whose searched parameters and metrics get a column each.
-    """
+    """Return the columns of some rows: the maximised metric, searched parameters, further objectives and metrics."""
     counts = Counter(key for row in rows for key in row.shown)
     parameters = [key for key in counts if key.startswith(PARAMETER)]
     names = parameter_names(key.removeprefix(PARAMETER) for key in parameters)
@@ -84,10 +73,7 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> li
             TrialColumn(key, name, numeric=key in numbers, minor=True, off=key not in common)
             for key, name in zip(parameters, names.values(), strict=True)
         ),
-        *(
-            TrialColumn(key, metric_words(key).removeprefix("val "), numeric=True, minor=key not in further)
-            for key in first
-        ),
+        *(TrialColumn(key, metric_words(key).removeprefix("val "), True, minor=key not in further) for key in first),
         TrialColumn("epochs", "Epochs", numeric=True, minor=True),
         TrialColumn("seconds", "Time", numeric=True, minor=True),
         TrialColumn("epochs_to_95", "Epochs to 95 %", numeric=True, minor=True, off=True),
@@ -114,30 +100,26 @@ def about(row: TrialRow, columns: Sequence[TrialColumn]) -> str:
 
 
 def _row(study: Study, trial: Trial) -> TrialRow:
-    point = study.points[trial.id]
-    values, name = _metrics(trial), f"{study.label} {trial.number:04d}"
-    sort: dict[str, Any] = {
-        "trial": name,
-        "value": study.value_of(trial),
-        "state": point.state.value,
-        "epochs": trial.last_epoch,
-        "epochs_to_95": trial.epochs_to_95(),
-        "seconds": round(trial.seconds, 3),
-        **{PARAMETER + key: value if _is_number(value) else str(value) for key, value in trial.params.items()},
-        **values,
+    point, value = study.points[trial.id], study.value_of(trial)
+    name, state = f"{study.label} {trial.number:04d}", point.state.value
+    several = f" (mean of {len(point.finished)})" if len(point.finished) > 1 else ""
+    reached = trial.epochs_to_95()
+    cells: dict[str, tuple[Any, str]] = {
+        "trial": (name, name),
+        "value": (value, metric_text(trial.metric, value) + several),
+        "state": (state, state.replace("_", " ")),
+        "epochs": (trial.last_epoch, f"{trial.last_epoch} of {trial.total_epochs}"),
+        "epochs_to_95": (reached, str(reached or "")),
+        "seconds": (round(trial.seconds, 3), duration_text(trial.seconds)),
+        **{
+            PARAMETER + key: (value if _is_number(value) else str(value), value_text(value))
+            for key, value in trial.params.items()
+        },
+        **{key: (value, metric_text(key, value)) for key, value in _metrics(trial).items()},
     }
-    shown = {
-        "trial": name,
-        "value": metric_text(trial.metric, study.value_of(trial)) + _trainings(point),
-        "state": point.state.value.replace("_", " "),
-        "epochs": f"{trial.last_epoch} of {trial.total_epochs}",
-        "epochs_to_95": str(sort["epochs_to_95"] or ""),
-        "seconds": duration_text(trial.seconds),
-        **{PARAMETER + name: value_text(value) for name, value in trial.params.items()},
-        **{name: metric_text(name, value) for name, value in values.items()},
-    }
+    sort, shown = ({key: cell[part] for key, cell in cells.items()} for part in (0, 1))
     repeats = [*point.trainings[1:], *(repeat for repeat in study.repeats if repeat.candidate == trial.id)]
-    return TrialRow(trial.id, sort, shown, point.state.value, study.label, _details(trial, repeats))
+    return TrialRow(trial.id, sort, shown, state, study.label, _details(trial, repeats))
 
 
 def _is_number(value: Any) -> bool:
@@ -153,11 +135,6 @@ def _metrics(trial: Trial) -> dict[str, float]:
     return {
         name: value for name, value in best.items() if name != trial.metric and not name.endswith(("_best", "_std"))
     }
-
-
-def _trainings(point: Point) -> str:
-    """Return a text about the number of trainings whose mean a value is; empty for a single training."""
-    return f" (mean of {len(point.finished)})" if len(point.finished) > 1 else ""
 
 
 def _details(trial: Trial, repeats: Sequence[Trial]) -> list[tuple[str, str]]:

@@ -23,6 +23,7 @@ from orchestrator.report.figures import (
 )
 from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
+from orchestrator.text.values import value_text
 from orchestrator.text.wording import metric_words, printed, setting_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
@@ -76,7 +77,7 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
             label = f"{printed(dataset)}: {metric_words(counter)}" if len(groups) > 1 else metric_words(counter)
             names = {f"i2t_{counter}": "image to captions", f"t2i_{counter}": "caption to images", counter: ""}
             panels = [_cocos_panel(group, name, words) for name, words in names.items()]
-            options.append(Option(label, [panel for panel in panels if panel.data]))
+            options.append(Option(label, [panel for panel in panels if panel is not None]))
     return Figure(
         key="cocos",
         title="COCOS against retrieval",
@@ -156,7 +157,8 @@ def _counters(group: Sequence[Counted]) -> list[str]:
     return list(dict.fromkeys(stripped))
 
 
-def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
+def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | None:
+    """Return the trials with a counter; ``None`` without any, and a sentence where all have the same count."""
     key, traces, pairs, metric = PREFIX + name, [], [], "val/rsum"
     for study, counted_trials in group:
         having = [(trial, metrics) for trial, metrics in counted_trials if key in metrics]
@@ -164,17 +166,23 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
             continue
         trials, metric = [trial for trial, _ in having], having[0][0].metric
         points = [(metrics[key], metrics[metric]) for _, metrics in having]
-        x, y = zip(*points, strict=True)
-        points_of_study = dots(study, trials, x, y, symbol=hollow(study, trials), opacity=0.75)
-        traces.append({**points_of_study, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"})
+        drawn = dots(study, trials, *zip(*points, strict=True), symbol=hollow(study, trials), opacity=0.75)
+        traces.append({**drawn, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"})
         pairs += points
-    rho = rank_correlation(*zip(*pairs, strict=True)) if pairs else None
-    parts = [words, "" if rho is None else f"ρ = {rho:+.2f}, {len(pairs):,} trials"]
-    caption = " · ".join(part for part in parts if part)
+    if not pairs:
+        return None
+    counts, values = zip(*pairs, strict=True)
+    if len(set(counts)) == 1 < len(counts):
+        return Panel(_caption(words, f"all {len(counts):,} trials have {value_text(counts[0])}"), [], {})
+    rho = rank_correlation(counts, values)
+    caption = _caption(words, "" if rho is None else f"ρ = {rho:+.2f}, {len(counts):,} trials")
     title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
-    counts = [count for count, _ in pairs]
     horizontal = log_axis(title, counts) if is_wide(counts) else axis(title)
     return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(metric_words(metric))})
+
+
+def _caption(*parts: str) -> str:
+    return " · ".join(part for part in parts if part)
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
@@ -187,7 +195,6 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 def _ranks(values: Sequence[float]) -> np.ndarray:
     """Return ranks from 1; equal values share the mean of their ranks."""
-    array = np.asarray(values, dtype=float)
-    _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return (ends - (counts - 1) / 2)[inverse]

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
 import yaml
 
 from orchestrator.journal.directory import TrackedRuns
@@ -96,6 +97,8 @@ def build_page(
     newest = history.spending.newest
     chances = [chance for dataset in summary.datasets if (chance := chance_of(summary, dataset)) is not None]
     rows, answers = leaderboard(studies), _answers(summary)
+    # As JSON and back, so that no value is the alias of another one.
+    values = msgspec.json.encode(history.experiment.values)
     needed = Counter(answer.figure for group in answers.values() for answer in group if answer.figure)
     return Page(
         name=history.experiment.name or "experiment",
@@ -113,7 +116,7 @@ def build_page(
         queries=list(queries),
         cost=_cost(trials, history.experiment.gpus),
         # In ASCII, safe_dump escapes all characters that could not be seen.
-        experiment=yaml.safe_dump(_plain(history.experiment.values), sort_keys=False, allow_unicode=False, width=100),
+        experiment=yaml.safe_dump(msgspec.json.decode(values), sort_keys=False, allow_unicode=False, width=100),
         digests=dict(history.data),
         versions=_versions(history.environment),
         runs=runs,
@@ -126,9 +129,10 @@ def _figure_makers(summary: Summary, studies: Sequence[Study]) -> dict[str, Call
         PurePath(dataset).name: [candidate.label for candidate in verdict.candidates]
         for dataset, verdict in summary.verdicts.items()
     }
+    goals = [(goal.metric, str(goal.direction)) for goal in summary.objectives]
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies, summary.bands if begun else {})})
     return {
-        "front": lambda: front_figure(summary.history, studies),
+        "front": lambda: front_figure(summary.fronts, goals, studies),
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
         "budget": lambda: budget_figure(summary.equal_budget if begun else {}, studies),
@@ -177,20 +181,14 @@ def _cost(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
     if times:
         note = "first trial created to last one ended, without the time between two starts"
         facts.append(("Elapsed", duration_text(max(times) - min(times)), note))
-    saved = sum(map(_saved, trials))
+    stopped = [trial for trial in trials if trial.state is TrialState.STOPPED_EARLY and trial.epochs]
+    saved = sum(max(0, trial.total_epochs - trial.last_epoch) * trial.seconds / len(trial.epochs) for trial in stopped)
     if saved:
         facts.append(("Early stopping saved", duration_text(saved), "epochs not trained, at the trials' own speed"))
     retries = sum(trial.retries for trial in trials)
     if retries:
         facts.append(("Retries", f"{retries:,}", "after an error; their lost epochs are not in the trial time"))
     return facts
-
-
-def _saved(trial: Trial) -> float:
-    """Return the seconds of the epochs that an early stop left out."""
-    if trial.state is not TrialState.STOPPED_EARLY or not trial.epochs:
-        return 0.0
-    return max(0, trial.total_epochs - trial.last_epoch) * trial.seconds / len(trial.epochs)
 
 
 def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
@@ -202,12 +200,3 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
         elif value is not None:
             facts[name.replace("_", " ")] = str(value)
     return facts
-
-
-def _plain(value: Any) -> Any:
-    """Return mappings and sequences as the dicts and lists that YAML can hold."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

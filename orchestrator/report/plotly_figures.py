@@ -37,7 +37,7 @@ def _panels(figure: Figure) -> list[tuple[str, Panel]]:
     """Return the drawings of a figure with unique names."""
     named: list[tuple[str, Panel]] = []
     for option in figure.options:
-        for panel in option.panels:
+        for panel in filter(lambda panel: panel.data, option.panels):
             parts = [option.label] if len(figure.options) > 1 else []
             # A number follows the dot in the caption, and changes with the next trial, so the name leaves it out.
             parts += [panel.caption.partition(" · ")[0]] if len(option.panels) > 1 else []

@@ -20,7 +20,7 @@ from orchestrator.results.candidates import Comparison, DatasetVerdict
 from orchestrator.results.trial_comparison import compare_queries, largest_leads, median_ranks
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import printed
-from orchestrator.views.html import policy, stylesheet, templates, theme
+from orchestrator.views.html import filled, theme
 from trainables.data.pictures import find_image, image_folders, link_problem
 from trainables.errors import DataError
 from trainables.files import write_whole
@@ -41,14 +41,11 @@ WAYS = ("An image queries captions", "A caption queries images")
 
 @dataclass(frozen=True)
 class Item:
-    """An image or a caption.
+    """An image or a caption; ``text`` is the caption, or the source's name of the image.
 
-    Attributes:
-        text: The caption, or the source's name of the image.
-        image: JPEG as a data URI; empty for a caption, and if the image file is missing.
-        score: Similarity to the query; ``None`` for the query itself.
-        correct: Whether the item belongs to the query; ``None`` where this is not known.
-        captions: Captions that are shown below an image.
+    ``image`` is a JPEG as a data URI; empty for a caption, and if the image file is missing. ``captions`` are shown
+    below an image. ``score`` is the similarity to the query, and ``correct`` whether the item belongs to it, where
+    these are known.
     """
 
     text: str
@@ -74,13 +71,10 @@ class Query:
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries of one model, or of two models that are compared.
+    """Queries of one model, or of two models that are compared, under headings; a reader opens them if they are folded.
 
-    Attributes:
-        note: What the queries rest on, and the reason for missing answers or pictures.
-        table: How many queries two models find; ``None`` for one model.
-        groups: Heading -> queries.
-        folded: Whether a reader opens the groups.
+    ``note`` says what the queries rest on, and the reason for missing answers or pictures; ``table`` how many queries
+    two models find.
     """
 
     title: str = ""
@@ -91,7 +85,7 @@ class Queries:
 
 
 def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *, device: str = "auto") -> Queries:
-    """Return the retrievals of a checkpoint's best model.
+    """Return the retrievals of a checkpoint's best model on ``val``, or on ``test`` if the test split has been opened.
 
     The queries are spread evenly over the split, so that no person selects the queries.
 
@@ -99,7 +93,7 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
         checkpoint: An ``epoch_NNNN`` directory.
         data: The dataset that the model was trained on.
         source: Source of the dataset's image files.
-        split: ``val``, or ``test`` if the test split has been opened.
+        split: Name of the split.
         device: See ``trainables.seeding``.
 
     Raises:
@@ -118,7 +112,7 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
         resident = ResidentSplit(part, where, model.crop_size)
         scores = model.scores(encode_images(model, resident), encode_captions(model, resident))
         everything = torch.arange(len(part.image_ids)), torch.arange(len(part.captions))
-        asked_images, asked_captions = (_spread(len(each)) for each in everything)
+        asked_images, asked_captions = (_spread(len(places)) for places in everything)
         of_images = scores.between(torch.tensor(asked_images), everything[1]).cpu().numpy()
         of_captions = scores.between(everything[0], torch.tensor(asked_captions)).T.cpu().numpy()
     shown = _Shown(part, Pictures(source))
@@ -138,8 +132,7 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
 class Pictures:
     """The image files of a dataset as small data URIs, looked up in the dataset's folder and the folders in it.
 
-    Args:
-        source: The dataset; a link that leads out of its roots is not followed. ``None`` has no pictures.
+    A link that leads out of the dataset's roots is not followed. A source that is ``None`` has no pictures.
     """
 
     def __init__(self, source: "Source | None") -> None:
@@ -219,14 +212,14 @@ def compared_queries(
         data: The test split of the dataset and the source of its image files; or a sentence, which may be empty, about
             why the page has no pictures and captions.
     """
-    opponent = _opponent(verdict)
-    if verdict.winner is None or opponent is None:
+    winner, opponent = verdict.winner, _opponent(verdict)
+    if winner is None or opponent is None:
         return None
-    ids = verdict.winner.label, opponent.label
+    ids = winner.label, opponent.label
     first, second = (names[label] for label in ids)
     title = f"{printed(verdict.dataset)}: {first} beside {second}, query by query"
     ranks = [_ranks(history, label) for label in ids]
-    if not all(ranks) or not all(one.has_queries_of(ranks[0][0]) for runs in ranks for one in runs):
+    if not all(ranks) or not all(run.has_queries_of(ranks[0][0]) for runs in ranks for run in runs):
         return Queries(title, "The ranks of the queries were not kept when the test split was evaluated.")
     seeds = " and ".join(dict.fromkeys(count_text(len(runs), "seed") for runs in ranks))
     note = f"A rank is the median over {seeds} of the two candidates."
@@ -250,9 +243,8 @@ def compared_queries(
 
 def _opponent(verdict: DatasetVerdict) -> Comparison | None:
     """Return the comparison with the best candidate of another loss, or else with the runner-up."""
-    winner = verdict.winner
-    losses = {one.label: one.loss for one in verdict.candidates}
-    others = [one for one in verdict.comparisons if winner and losses[one.label] != winner.loss]
+    losses = {candidate.label: candidate.loss for candidate in verdict.candidates}
+    others = [other for other in verdict.comparisons if losses[other.label] != verdict.candidates[0].loss]
     return next(iter([*others, *verdict.comparisons]), None)
 
 
@@ -283,12 +275,9 @@ def find_pictures(dataset: str, data_root: Path) -> tuple[Pictures, str]:
 def retrieved_items(
     answers: "Iterable[Match]", captions: Mapping[str, Sequence[str]], picture: Callable[[str], str]
 ) -> list[Item]:
-    """Return the answers of a retriever with their pictures.
+    """Return the answers of a retriever, best first, with their pictures: file name -> data URI, which may be empty.
 
-    Args:
-        answers: Answers, the best first.
-        captions: Image -> its captions; empty if the answers are captions.
-        picture: File name -> data URI, which may be empty.
+    ``captions`` has the captions of each image; it is empty if the answers are captions.
     """
     return [
         Item(
@@ -302,15 +291,9 @@ def retrieved_items(
 
 
 def write_retrieved(model: str, query: Item, notes: Sequence[str], items: Sequence[Item], path: Path) -> None:
-    """Write the answers to one query as a page, whole, or not at all; every string is escaped.
+    """Write the answers of a model to one query, best first, as a page, whole, or not at all; every string is escaped.
 
-    Args:
-        model: Name and version of the queried model.
-        query: The caption, or the image.
-        notes: Cautions about the answers, and the reason for missing pictures.
-        items: The answers, the best first.
-        path: The file.
+    ``notes`` are cautions about the answers, and the reason for missing pictures.
     """
-    scripts, template = [theme()], templates("report").get_template("retrieved.html.j2")
     values = {"model": model, "query": query, "notes": notes, "items": items}
-    write_whole(path, template.render(policy=policy(scripts), style=stylesheet("report"), scripts=scripts, **values))
+    write_whole(path, filled("retrieved.html.j2", [theme()], "report", **values))

@@ -13,7 +13,7 @@ from orchestrator.report.figures import Figure
 from orchestrator.report.leaderboard import TrialColumn, TrialRow, about
 from orchestrator.report.page import Page
 from orchestrator.text.values import visible_values
-from orchestrator.views.html import policy, stylesheet, templates, theme
+from orchestrator.views.html import asset, filled, policy, theme
 from trainables.files import write_whole
 
 DIGITS = 6
@@ -37,8 +37,7 @@ CHARTS = (
 
 KEYS = frozenset(key for _, _, keys in CHARTS for key in keys)
 
-FOLDER = Path(__file__).parent
-PLOTLY = FOLDER / "vendor" / "plotly-cartesian.min.js"
+PLOTLY = Path(__file__).parent / "vendor" / "plotly-cartesian.min.js"
 """Plotly's own bundle of the flat charts, 1.5 MB; its bundle of all charts has 4.8 MB. See the folder's README."""
 
 
@@ -51,17 +50,15 @@ def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is escaped."""
     figures, lists = packed({key: plain_options(figure) for key, figure in page.figures.items() if figure.options})
     data = embedded(figures=figures, lists=lists, rows=plain_rows(page.columns, page.rows), runs=page.runs)
-    used, plotly, style = scripts(), Markup(plotly_source()), stylesheet("report")
-    values = {"policy": policy([*used, plotly]), "style": style, "scripts": used, "plotly": plotly, "data": data}
-    return templates("report").get_template("report.html.j2").render(**values, **report_values(page))
+    used, plotly = scripts(), Markup(plotly_source())
+    values = {"policy": policy([*used, plotly]), "plotly": plotly, "data": data, **report_values(page)}
+    return filled("report.html.j2", used, "report", **values)
 
 
 def report_values(page: Page, live: Any = None) -> dict[str, Any]:
-    """Return the values of ``report.html.j2`` that the page determines.
+    """Return the values of ``report.html.j2`` that the page determines; a live page draws its figures later.
 
-    Args:
-        page: The page.
-        live: State of the experiment now, on a live page, where each figure is drawn later.
+    ``live`` is the state of the experiment now.
     """
     drawable = KEYS if live else {key for key, figure in page.figures.items() if figure.options}
     return {"page": page, "live": live, "drawable": drawable, "charts_of_page": CHARTS, "rows_shown": ROWS_SHOWN}
@@ -75,7 +72,7 @@ def plotly_source() -> str:
 
 def scripts() -> list[Markup]:
     """Return the scripts of a page about an experiment: for its head, before Plotly, and after Plotly."""
-    return [theme(), *(Markup((FOLDER / name).read_text(encoding="utf-8")) for name in ("leaderboard.js", "charts.js"))]
+    return [theme(), asset("report/leaderboard.js"), asset("report/charts.js")]
 
 
 def embedded(**data: Any) -> Markup:

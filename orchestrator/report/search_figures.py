@@ -1,5 +1,6 @@
 """Figures of the search: values over trials and epochs, losses at equal budgets, and Pareto fronts."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.figures import (
@@ -20,19 +20,18 @@ from orchestrator.report.figures import (
     Panel,
     axis,
     band,
-    colour,
     dash,
     dots,
-    hollow,
     is_wide,
     line,
     log_axis,
     plain,
     shade,
+    symbol,
     whole,
 )
 from orchestrator.report.studies import Study, best_studies, by_dataset
-from orchestrator.results.analyses import RANKED, goals_of, loss_names, pareto_fronts, rank_correlations
+from orchestrator.results.analyses import RANKED, loss_names, rank_correlations
 from orchestrator.results.equal_budget import UNITS
 from orchestrator.text.wording import metric_words, parameter_names, printed
 
@@ -42,6 +41,9 @@ LEARNED = "loss/"
 """Start of the names of metrics that hold learned hyper-parameters."""
 FEW = 30
 """Most trials of a dataset for which the chart shown first has all curves."""
+
+Goal = tuple[str, str]
+"""An objective: its metric, and ``maximize`` or ``minimize``."""
 
 
 def over_trials(studies: Sequence[Study]) -> Figure:
@@ -105,10 +107,8 @@ def budget_figure(budgets: Mapping[str, Json], studies: Sequence[Study]) -> Figu
     )
 
 
-def front_figure(history: History, studies: Sequence[Study]) -> Figure:
+def front_figure(fronts: Mapping[str, Sequence[Point]], goals: Sequence[Goal], studies: Sequence[Study]) -> Figure:
     """Return each pair of objectives of each dataset, the front as a line through its members."""
-    goals = goals_of(history)
-    fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
     groups = by_dataset(studies)
     return Figure(
         key="front",
@@ -123,7 +123,7 @@ def front_figure(history: History, studies: Sequence[Study]) -> Figure:
                 [_front(groups[Path(dataset).name], front, x, y)],
             )
             for dataset, front in fronts.items()
-            for y, x in combinations([(goal.metric, str(goal.direction)) for goal in goals], 2)
+            for y, x in combinations(goals, 2)
         ],
     )
 
@@ -137,43 +137,40 @@ def _over_trials(studies: Sequence[Study]) -> Panel:
 
 
 def _trial_traces(study: Study, floor: float) -> list[Json]:
-    done = [trial for trial in study.valued if trial.state is TrialState.FINISHED]
-    open_ = [trial for trial in study.valued if trial.state is not TrialState.FINISHED]
+    finished = [trial for trial in study.valued if trial.state is TrialState.FINISHED]
+    others = [trial for trial in study.valued if trial.state is not TrialState.FINISHED]
     broken = [trial for trial in study.trials if trial.state in (TrialState.DIVERGED, TrialState.FAILED)]
-    traces = [dots(study, done, [trial.number for trial in done], [trial.best_value for trial in done])]
-    if open_:
-        marker = hollow(study, open_[:1])[0]
-        values = [trial.best_value for trial in open_]
-        circles = dots(study, open_, [trial.number for trial in open_], values, symbol=marker)
-        traces.append({**circles, "showlegend": not done})
-    if broken:
-        numbers = [trial.number for trial in broken]
-        cross = dots(study, broken, numbers, [floor] * len(broken), symbol="x-thin-open")
-        traces.append({**cross, "showlegend": not done and not open_})
-    if done:
-        numbers, best = [trial.number for trial in done], highest_means(done)
+    traces: list[Json] = []
+    for trials, marker in ((finished, ""), (others, f"{symbol(study)}-open"), (broken, "x-thin-open")):
+        if trials:
+            heights = [floor if trials is broken else trial.best_value for trial in trials]
+            marked = {"symbol": marker} if marker else {}
+            drawn = dots(study, trials, [trial.number for trial in trials], heights, **marked)
+            # A study has one entry in the legend.
+            traces.append({**drawn, "showlegend": not traces})
+    if finished:
+        numbers, best = [trial.number for trial in finished], highest_means(finished)
         # The line goes on to the newest trial, because no better value has come since.
         numbers, best = [*numbers, max(trial.number for trial in study.trials)], [*best, best[-1]]
         about: Json = {"legendgroup": study.name, "showlegend": False, "hoverinfo": "skip"}
-        traces.append(line(numbers, best, color=colour(study), shape="hv", dash=dash(study.place), **about))
-    return [trace for trace in traces if trace["x"]]
+        traces.append(line(numbers, best, color=shade(study.place), shape="hv", dash=dash(study.place), **about))
+    return traces
 
 
-def highest_means(done: Sequence[Trial]) -> list[float]:
+def highest_means(finished: Sequence[Trial]) -> list[float]:
     """Return, after each finished trial, the highest mean of a setting's trainings so far."""
     values: dict[str, list[float]] = {}
     means: dict[str, float] = {}
-    highest, leader = [], ""
-    for trial in done:
+    found, highest = [], -math.inf
+    for trial in finished:
         setting = trial.candidate or trial.id
         values.setdefault(setting, []).append(trial.best_value or 0.0)
-        before, means[setting] = means.get(setting, 0.0), fmean(values[setting])
-        if not leader or means[setting] > means[leader]:
-            leader = setting
-        elif setting == leader and means[setting] < before:
-            leader = max(means, key=lambda name: means[name])
-        highest.append(means[leader])
-    return highest
+        before, means[setting] = means.get(setting, -math.inf), fmean(values[setting])
+        # Only a setting that led, and has become worse, lets another one lead.
+        has_fallen = before == highest and means[setting] < before
+        highest = max(means.values()) if has_fallen else max(highest, means[setting])
+        found.append(highest)
+    return found
 
 
 def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
@@ -186,14 +183,14 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
         for study in studies
     }
     thin = [
-        _curve(trial, trial.id, colour(study), 1.2, legendgroup=study.name, showlegend=False, opacity=0.55)
+        _curve(trial, trial.id, shade(study.place), 1.2, legendgroup=study.name, showlegend=False, opacity=0.55)
         for study in studies
         for trial in study.valued
         if count <= FEW and trial is not leading[study.name]
     ]
     # The curves of the leaders come last, so that no other curve hides them.
     bold = [
-        _curve(trial, study.short_label, colour(study), 2.5, legendgroup=study.name, dash=dash(study.place))
+        _curve(trial, study.short_label, shade(study.place), 2.5, legendgroup=study.name, dash=dash(study.place))
         for study in studies
         if (trial := leading[study.name]) is not None
     ]
@@ -223,7 +220,7 @@ def _curves(study: Study, ranked: Sequence[Trial], metric: str, vertical: Json) 
     others = [trial for trial in (ranked[:NAMED] if many else ranked) if trial is not first]
     traces = _bands(ranked, metric) if many else []
     traces += [_curve(trial, trial.id, "--faint", 1.2, metric, showlegend=False) for trial in others]
-    bold = _curve(first, study.name_of(first), colour(study), 3, metric)
+    bold = _curve(first, study.name_of(first), shade(study.place), 3, metric)
     return Panel("", [*traces, bold], {**_epoch_axes([study]), "yaxis": vertical})
 
 
@@ -274,7 +271,9 @@ def _rank_agreement(study: Study) -> list[Json]:
         "mode": "lines+markers",
         "hovertemplate": hover,
     }
-    return [line(list(taus), [round(tau, 3) for tau in taus.values()], color=colour(study), **about)] if taus else []
+    return (
+        [line(list(taus), [round(tau, 3) for tau in taus.values()], color=shade(study.place), **about)] if taus else []
+    )
 
 
 def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> Panel:
@@ -310,10 +309,6 @@ def _band_and_line(loss: Json, unit: str, label: str, place: int) -> list[Json]:
     ]
 
 
-Goal = tuple[str, str]
-"""An objective: its metric, and ``maximize`` or ``minimize``."""
-
-
 def _front(studies: Sequence[Study], front: Sequence[Point], x: Goal, y: Goal) -> Panel:
     members = {point.first.id for point in front}
     # A setting with several trainings has one mark, at their means.
@@ -327,8 +322,7 @@ def _front(studies: Sequence[Study], front: Sequence[Point], x: Goal, y: Goal) -
 
 
 def _goal_axis(goal: Goal) -> Json:
-    metric, direction = goal
-    return axis(f"{metric_words(metric)} ({'higher' if direction == 'maximize' else 'lower'} is better)")
+    return axis(f"{metric_words(goal[0])} ({'higher' if goal[1] == 'maximize' else 'lower'} is better)")
 
 
 def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, marker: str, color: str) -> Json:

@@ -86,12 +86,9 @@ def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[F
 
 @dataclass(frozen=True)
 class Searched:
-    """The trials of a study that have a value, with the parameters in which they differ.
+    """The trials of a study that have a value, with the parameters in which they differ: name -> value in each trial.
 
-    Attributes:
-        parameters: Name -> value in each trial, in the order of the search space.
-        logs: Names of the parameters whose axis is logarithmic.
-        band: The surface over the parameters, where there are enough trials.
+    The axes of the parameters in ``logs`` are logarithmic. The band is the surface, where there are enough trials.
     """
 
     study: Study
@@ -123,13 +120,14 @@ class Searched:
         """Names of the parameters with a slice: numbers before words."""
         return [*self.numbers, *(name for name in self.parameters if name not in self.numbers)][:SLICES]
 
-    def unit(self, name: str) -> list[float]:
-        """Return the values of a parameter on [0, 1] of its axis; words are spread evenly in alphabetical order."""
-        values = self.parameters[name]
+    def on_axis(self, name: str) -> tuple[list[float], list[tuple[float, str]]]:
+        """Return where the trials are on [0, 1] of a parameter's axis, and its ticks; words are evenly spread."""
+        values, log = self.parameters[name], name in self.logs
         if not is_word(values):
-            return scaled(values, log=name in self.logs)
+            return scaled(values, log=log), number_ticks(values, log=log)
         words = sorted({str(value) for value in values})
-        return [words.index(str(value)) / (len(words) - 1) for value in values]
+        places = {word: place / (len(words) - 1) for place, word in enumerate(words)}
+        return [places[str(value)] for value in values], [(place, word) for word, place in places.items()]
 
     def axis(self, name: str) -> Json:
         """Return the axis of a parameter."""
@@ -138,22 +136,9 @@ class Searched:
             return axis(self.names[name], type="category")
         return log_axis(self.names[name], values) if name in self.logs else axis(self.names[name])
 
-    def ticks(self, name: str) -> list[tuple[float, str]]:
-        """Return places on [0, 1] of a parameter's axis, from low to high, and the values there."""
-        values = self.parameters[name]
-        if is_word(values):
-            words = sorted({str(value) for value in values})
-            return [(place / (len(words) - 1), word) for place, word in enumerate(words)]
-        return number_ticks(values, log=name in self.logs)
-
 
 def number_ticks(values: Sequence[float], *, log: bool = False) -> list[tuple[float, str]]:
-    """Return places on [0, 1] of an axis from the lowest value to the highest: both ends, and round values between.
-
-    Args:
-        values: Values on the axis; all > 0 for a logarithmic axis.
-        log: Whether the axis is logarithmic.
-    """
+    """Return places on [0, 1] of an axis from the lowest value to the highest: both ends, and round values between."""
     low, high = min(values), max(values)
     if low == high:
         return [(0.5, f"{low:.3g}")]
@@ -204,14 +189,14 @@ def _is_log(logs: Mapping[str, bool], name: str, values: Sequence[Any]) -> bool:
 
 def parallel(space: Searched) -> Panel:
     """Return the lines of a study's trials; axes run from the lowest to the highest value tried."""
-    heights = np.array([*(space.unit(name) for name in space.parameters), scaled(space.values)])
+    axes = [*map(space.on_axis, space.parameters), (scaled(space.values), number_ticks(space.values))]
+    heights = np.array([places for places, _ in axes])
     low, high = colour_range(space.values)
     shares = np.clip((np.array(space.values) - low) / (high - low), 0, 1) if high > low else np.ones(len(space.values))
     # One trace for each colour: a trace for each of thousands of trials would take seconds to draw.
     places = np.minimum((shares * len(SCALE)).astype(int), len(SCALE) - 1)
     traces = [_bundle(space, heights, np.flatnonzero(places == place), place) for place in np.unique(places)]
     names = [*map(plain, space.names.values()), plain(metric_words(space.metric))]
-    ticks = [*(space.ticks(name) for name in space.parameters), number_ticks(space.values)]
     layout = {
         "xaxis": {
             "tickvals": list(range(len(names))),
@@ -220,7 +205,7 @@ def parallel(space: Searched) -> Panel:
             "gridcolor": "--strong",
         },
         "yaxis": {"visible": False, "range": [-0.04, 1.04]},
-        "annotations": [_tick(place, height, text) for place, axis_ in enumerate(ticks) for height, text in axis_],
+        "annotations": [_tick(place, height, text) for place, (_, ticks) in enumerate(axes) for height, text in ticks],
         "showlegend": False,
     }
     return Panel("", traces, layout)

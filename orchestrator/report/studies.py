@@ -84,8 +84,7 @@ def studies_of(history: History) -> list[Study]:
     repeats: dict[str, list[Trial]] = {}
     for trial in history.trials.values():
         part = f"-{trial.config.loss}" if len(losses[trial.study]) > 1 else ""
-        group = groups if trial.stage is Stage.SEARCH else repeats
-        group.setdefault(trial.study + part, []).append(trial)
+        (groups if trial.stage is Stage.SEARCH else repeats).setdefault(trial.study + part, []).append(trial)
     cells = {name: _cell(trials[0].config) for name, trials in groups.items()}
     labels = _labels(cells)
     logs = log_ranges(history)

@@ -50,11 +50,9 @@ def make_console(
 ) -> Console:
     """Return a console that shows texts as they are, without markup or names of emoji in them.
 
-    Args:
-        plain_width: Columns if the output is no terminal; ``None`` takes the number from the environment.
-        file: Where to draw; by default the standard output.
-        soft_wrap: Whether the terminal wraps long lines.
-        coloured: Whether a terminal, real or claimed by the environment, gets colours.
+    It draws on the standard output, or on ``file``, in ``plain_width`` columns if the output is no terminal; ``None``
+    takes the number from the environment. With ``soft_wrap`` the terminal wraps long lines. A terminal, real or claimed
+    by the environment, gets colours if it is ``coloured``.
     """
     width = None if file is None and sys.stdout.isatty() else plain_width
     colours: Literal["auto"] | None = "auto" if coloured else None
@@ -62,12 +60,9 @@ def make_console(
 
 
 def say(*lines: object, error: bool = False, verbatim: bool = False) -> None:
-    """Print lines at once; commands in them can be typed as they are.
+    """Print lines at once, on standard error with ``error``; commands in them can be typed as they are.
 
-    Args:
-        lines: What is printed, one a line.
-        error: Print on standard error instead of standard output.
-        verbatim: Leave commands as the lines have them, for a document.
+    With ``verbatim``, for a document, commands stay as the lines have them.
     """
     for line in lines:
         text = str(line) if verbatim else as_typed(str(line))
@@ -88,11 +83,7 @@ def make_table(
 ) -> Table:
     """Return a table; the first column of a table of texts keeps them on one line, all other columns fold them.
 
-    Args:
-        headings: Heading of each column.
-        rows: A text for each column.
-        title: Title above the table, on one line.
-        texts: Columns at the left that hold texts; further columns hold numbers. ``None``: all hold texts.
+    ``texts`` is the number of columns at the left that hold texts, if not all do; further columns hold numbers.
     """
     shown = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     table = Table(

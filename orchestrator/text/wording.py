@@ -95,13 +95,10 @@ BRIEF = 3
 
 
 def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = None, *, most: int | None = None) -> str:
-    """Return hyper-parameters as ``name = value``, separated by commas.
+    """Return hyper-parameters, or ``only`` some of them, as ``name = value``, separated by commas.
 
-    Args:
-        parameters: Name -> value. Coefficients of a polynomial that follow from a degree, a scale and shapes are left
-            out.
-        only: Names that are shown; ``None`` shows all.
-        most: Most parameters that are shown, numbers and words before lists; three dots replace the others.
+    Coefficients of a polynomial that follow from a degree, a scale and shapes are left out. Where there are more than
+    ``most``, numbers and words come before lists, and three dots replace the others.
 
     Example:
         >>> setting_text({"temperature": 0.1, "training.learning_rate": 0.002})

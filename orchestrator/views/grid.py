@@ -11,16 +11,11 @@ INTERVAL = "95 % CI"
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of a table as texts.
-
-    Attributes:
-        column: The column of the answer.
-        heading: Its heading, or ``INTERVAL`` above the intervals of its quantities.
-        texts: A text for each row.
-    """
+    """A column of a table as texts, one for each of its cells; ``heading`` may be ``INTERVAL``."""
 
     column: Column
     heading: str
+    cells: Sequence[Cell]
     texts: Sequence[str]
 
     @property
@@ -36,9 +31,9 @@ def grid(table: Table) -> list[TextColumn]:
         if column.hidden:
             continue
         cells = [row[place] for row in table.rows]
-        columns.append(TextColumn(column, column.heading, [cell_text(cell, column) for cell in cells]))
+        columns.append(TextColumn(column, column.heading, cells, [cell_text(cell, column) for cell in cells]))
         if column.shows == "apart" and any(isinstance(cell, Quantity) and cell.low is not None for cell in cells):
-            columns.append(TextColumn(column, INTERVAL, [_interval(cell, column) for cell in cells]))
+            columns.append(TextColumn(column, INTERVAL, cells, [_interval(cell, column) for cell in cells]))
     return columns
 
 

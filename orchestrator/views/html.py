@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
+from orchestrator.results.answer import Answer, Cell, Quantity, Table
 from orchestrator.text.values import visible
-from orchestrator.text.wording import number_text, printed, value_in_unit
-from orchestrator.views.grid import grid
+from orchestrator.text.wording import MISSING, number_text, printed, value_in_unit
+from orchestrator.views.grid import TextColumn, grid
 from orchestrator.views.terminal import SETTINGS, short_setting
 from trainables.files import write_whole
 
@@ -46,99 +47,74 @@ LONGEST = 60
 MARGIN = 6.0
 """Percent of an axis on either side of the intervals."""
 
-Mark = tuple[float, float, float]
-"""Left end and width of an interval, and the place of its value, in percent of the axis."""
-
 
 @dataclass(frozen=True)
-class Axis:
-    """Intervals on one axis.
-
-    Attributes:
-        ticks: Place in percent, and the value there as text.
-        marks: A mark for each row; ``None`` in a row without a value.
-    """
-
-    ticks: Sequence[tuple[float, str]]
-    marks: Sequence[Mark | None]
-
-
-@dataclass(frozen=True)
-class PageColumn:
+class PageColumn(TextColumn):
     """A column of a table on a page.
 
     Attributes:
-        group: Heading above the headings of several columns; may be empty.
         kind: ``text``, ``text brief``, ``number``, ``verdict`` or ``axis``.
-        texts: A text for each row.
-        brief: A short text for each row, which a reader opens; empty where the texts are shown whole.
-        axis: The intervals of a column of kind ``axis``; ``None`` for others.
+        ticks: Of an axis, places in percent, and the values there as texts.
+        marks: Of an axis, left end, width and place of the value of each row's interval, in percent; ``None`` in a row
+            without a value.
     """
 
-    heading: str
-    group: str
     kind: str
-    texts: Sequence[str] = ()
-    brief: Sequence[str] = ()
-    axis: Axis | None = None
+    ticks: Sequence[tuple[float, str]] = ()
+    marks: Sequence[tuple[float, float, float] | None] = ()
+
+    def brief(self, text: str) -> str:
+        """Return a text of the column as a reader sees it at first: a long setting is short."""
+        is_long = self.column.key in SETTINGS and len(text) > LONGEST
+        return short_setting(text, LONGEST) if is_long else text
 
 
 def page_columns(table: Table) -> list[PageColumn]:
     """Return the columns of a table that people see; intervals with a column of their own are also drawn."""
     shown, columns = grid(table), []
     for place, found in enumerate(shown):
-        column = found.column
-        brief = " brief" if all(len(text) <= BRIEF for text in found.texts) else ""
-        kind = "verdict" if column.key.endswith("verdict") else "number" if found.is_numeric else f"text{brief}"
-        brief_texts = [_brief(text) for text in found.texts] if column.key in SETTINGS else ()
-        columns.append(PageColumn(found.heading, column.group, kind, found.texts, brief_texts))
-        is_last = all(later.column is not column for later in shown[place + 1 :])
-        if column.shows == "apart" and is_last:
-            cells = [row[table.columns.index(column)] for row in table.rows]
-            if axis := _axis(cells, column):
-                columns.append(PageColumn("", column.group, "axis", axis=axis))
+        is_brief = all(len(text) <= BRIEF for text in found.texts)
+        kind = "number" if found.is_numeric else "text brief" if is_brief else "text"
+        kind = "verdict" if found.column.key.endswith("verdict") else kind
+        columns.append(PageColumn(**vars(found), kind=kind))
+        is_last = all(later.column is not found.column for later in shown[place + 1 :])
+        if found.column.shows == "apart" and is_last:
+            columns += _axis(found)
     return columns
 
 
-def _brief(setting: str) -> str:
-    return setting if len(setting) <= LONGEST else short_setting(setting, LONGEST)
-
-
-def _axis(cells: Sequence[Cell], column: Column) -> Axis | None:
-    """Return the intervals of a column on an axis; ``None`` where all values are equal."""
-    intervals = [_interval(cell) for cell in cells]
-    ends = [end for interval in intervals if interval is not None for end in interval]
+def _axis(shown: TextColumn) -> list[PageColumn]:
+    """Return the drawing of a column; none where all its values are equal."""
+    column, intervals = shown.column, [_interval(cell) for cell in shown.cells]
+    ends = [end for interval in intervals for end in interval]
     if not ends or max(ends) <= min(ends):
-        return None
-    low, per_unit = min(ends), (100 - 2 * MARGIN) / (max(ends) - min(ends))
+        return []
+    low, high = min(ends), max(ends)
+    per_unit = (100 - 2 * MARGIN) / (high - low)
 
     def place(value: float) -> float:
         return round(MARGIN + (value - low) * per_unit, 2)
 
-    def mark(left: float, value: float, right: float) -> Mark:
-        return place(left), round((right - left) * per_unit, 2), place(value)
-
-    marks = [None if interval is None else mark(*interval) for interval in intervals]
-    ticks = [(place(value), text) for value, text in _ticks(low, max(ends), column)]
-    return Axis(ticks, marks)
-
-
-def _interval(cell: Cell) -> tuple[float, float, float] | None:
-    """Return low, value and high of a cell; without an interval all three are the value."""
-    if isinstance(cell, Quantity):
-        known = cell.low is not None and cell.high is not None
-        return (cell.low, cell.value, cell.high) if known else (cell.value,) * 3  # type: ignore[return-value]
-    return (float(cell),) * 3 if isinstance(cell, int | float) else None
-
-
-def _ticks(low: float, high: float, column: Column) -> list[tuple[float, str]]:
-    """Return round values between two ends, with the digits in which they differ."""
+    marks = [
+        (place(interval[0]), round((interval[2] - interval[0]) * per_unit, 2), place(interval[1])) if interval else None
+        for interval in intervals
+    ]
+    # Ticks are round values, with the digits in which they differ.
     rough = (high - low) / TICKS
     power = math.floor(math.log10(rough))
     factor = next(factor for factor in (1, 2, 2.5, 5, 10) if 10.0**power * factor >= rough)
     step, decimals = 10.0**power * factor, max(0, (factor == 2.5) - power)
     values = [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    return [(value, number_text(value, column.unit, signed=column.signed, decimals=decimals)) for value in values]
+    texts = [number_text(value, column.unit, signed=column.signed, decimals=decimals) for value in values]
+    ticks = list(zip(map(place, values), texts, strict=True))
+    return [PageColumn(column, "", shown.cells, [""] * len(marks), "axis", ticks, marks)]
+
+
+def _interval(cell: Cell) -> tuple[float, ...]:
+    """Return low, value and high of a cell, all three the value without an interval; nothing without a value."""
+    if isinstance(cell, Quantity):
+        return (cell.value,) * 3 if cell.low is None or cell.high is None else (cell.low, cell.value, cell.high)
+    return (float(cell),) * 3 if isinstance(cell, int | float) else ()
 
 
 def named_number(name: str, value: float) -> str:
@@ -170,29 +146,30 @@ def write_sections(
 ) -> None:
     """Write answers under several headings as one HTML file, whole, or not at all; every string is escaped.
 
-    Args:
-        title: Title of the page.
-        eyebrow: What the page is, in a few words above the title.
-        sections: The answers, in the order of the page.
-        path: The file.
-        facts: Numbers that are shown below the title.
-        notes: Sentences that are shown below the title.
+    ``eyebrow`` is what the page is, in a few words above the title; ``facts`` and sentences (``notes``) are below it.
     """
     write_whole(path, _page(title, eyebrow, sections, facts, notes))
 
 
 def _page(title: str, eyebrow: str, sections: Sequence[Section], facts: Sequence[Fact], notes: Sequence[str]) -> str:
-    scripts, template = [theme()], templates().get_template("answers.html.j2")
     values = {"title": title, "eyebrow": eyebrow, "sections": sections, "facts": facts, "notes": notes}
-    return template.render(policy=policy(scripts), style=stylesheet(), scripts=scripts, **values)
+    return filled("answers.html.j2", [theme()], **values)
+
+
+def filled(template: str, scripts: Sequence[Markup], *rooms: str, **values: Any) -> str:
+    """Return a page with its style, its scripts, whose first is ``theme``, and the policy for them.
+
+    ``rooms`` are folders of ``orchestrator`` with further templates and styles.
+    """
+    shown = {"policy": policy(scripts), "style": stylesheet(*rooms), "scripts": scripts, **values}
+    return templates(*rooms).get_template(template).render(**shown)
 
 
 def policy(scripts: Iterable[str], served: bool = False) -> Markup:
     """Return the policy of a page: for the ``<meta>`` element of a file, or for the HTTP header of a served page.
 
-    Args:
-        scripts: Scripts of the page. Styles may be inline: they run nothing, and load nothing.
-        served: Whether the page may send requests to its own server, and load scripts from there.
+    Styles may be inline: they run nothing, and load nothing. A served page may send requests to its own server, and
+    load scripts from there.
     """
     allowed = [f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts]
     own = " 'self'" if served else ""
@@ -213,7 +190,7 @@ def templates(*folders: str) -> Environment:
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
     environment.filters |= {"page_columns": page_columns, "printed": printed, "coded": _coded}
-    environment.globals["named_number"] = named_number
+    environment.globals |= {"named_number": named_number, "MISSING": MISSING}
     return environment
 
 
@@ -225,11 +202,14 @@ def _coded(text: str) -> Markup:
 
 def stylesheet(*rooms: str) -> Markup:
     """Return the style that all pages share, and behind it the styles of other folders of ``orchestrator``."""
-    views = Path(__file__).parent
-    files = [views / "page.css", *(views.parent / room / f"{room}.css" for room in rooms)]
-    return Markup("".join(file.read_text(encoding="utf-8") for file in files))
+    return Markup("".join([asset("views/page.css"), *(asset(f"{room}/{room}.css") for room in rooms)]))
 
 
 def theme() -> Markup:
     """Return the script for the head of every page, which chooses light or dark."""
-    return Markup((Path(__file__).parent / "theme.js").read_text(encoding="utf-8"))
+    return asset("views/theme.js")
+
+
+def asset(path: str) -> Markup:
+    """Return a style or a script of a folder of ``orchestrator``, such as ``views/theme.js``."""
+    return Markup((Path(__file__).parents[1] / path).read_text(encoding="utf-8"))

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.results.answer import Answer, Cell, Quantity, Table, plain
+from orchestrator.results.answer import Answer, Quantity, Table, plain
 from orchestrator.text.values import guarded
-from orchestrator.views import html, latex, markdown, terminal
+from orchestrator.views import documents, html, terminal
 from trainables.errors import ConfigError
 
-PARTS = {"_sd": "deviation", "_low": "low", "_high": "high"}
+PARTS = {"": "value", "_sd": "deviation", "_low": "low", "_high": "high"}
 """Ending of a column of the CSV -> part of a quantity."""
 
 
@@ -29,45 +29,37 @@ def render_csv(answers: Sequence[Answer]) -> str:
     records = [
         {"answer": answer.key, "of": answer.dataset, **record}
         for answer in answers
+        if answer.table is not None
         for record in _records(answer.table)
     ]
     names = list(dict.fromkeys(["answer", "of", *(name for record in records for name in record)]))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(guarded, names))
-    writer.writerows([_guarded(record.get(name)) for name in names] for record in records)
+    for record in records:
+        values = map(record.get, names)
+        writer.writerow([guarded(value) if isinstance(value, str) else value for value in values])
     return text.getvalue()
 
 
-def _records(table: Table | None) -> Iterator[dict[str, Any]]:
-    if table is None:
-        return
-    columns = range(len(table.columns))
-    names = {place: [ending for ending, part in PARTS.items() if _has(table.rows, place, part)] for place in columns}
-    for row in table.rows:
-        record: dict[str, Any] = {}
-        for place, cell in enumerate(row):
-            key = table.columns[place].key
-            record[key] = cell.value if isinstance(cell, Quantity) else cell
-            parts = plain(cell) if isinstance(cell, Quantity) else {}
-            record |= {f"{key}{ending}": parts.get(PARTS[ending]) for ending in names[place]}
-        yield record
-
-
-def _has(rows: Sequence[Sequence[Cell]], place: int, part: str) -> bool:
-    return any(isinstance(row[place], Quantity) and getattr(row[place], part) is not None for row in rows)
-
-
-def _guarded(value: Any) -> Any:
-    return guarded(value) if isinstance(value, str) else value
+def _records(table: Table) -> Iterator[dict[str, Any]]:
+    rows = [[plain(cell) if isinstance(cell, Quantity) else {"value": cell} for cell in row] for row in table.rows]
+    columns = [
+        (f"{column.key}{ending}", place, part)
+        for place, column in enumerate(table.columns)
+        for ending, part in PARTS.items()
+        if any(part in row[place] for row in rows)
+    ]
+    for row in rows:
+        yield {name: row[place].get(part) for name, place, part in columns}
 
 
 FORMS: Mapping[str, Callable[[Sequence[Answer]], str]] = {
     "table": terminal.render,
     "json": render_json,
     "csv": render_csv,
-    "markdown": markdown.render,
-    "latex": latex.render,
+    "markdown": documents.render_markdown,
+    "latex": documents.render_latex,
     "html": html.render,
 }
 """Form of output -> function that writes answers in this form."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.text import Text
 
-from orchestrator.results.answer import Answer, Cell, Table
+from orchestrator.results.answer import Answer, Table
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import one_line
@@ -79,12 +79,7 @@ def title_of(answer: Answer) -> str:
 
 
 def lines_of(answer: Answer, width: int | None = None) -> list[Text]:
-    """Return an answer as lines: question, headline, table, notes.
-
-    Args:
-        answer: The answer.
-        width: Columns of the terminal, for which a table is put in parts; ``None`` leaves tables whole.
-    """
+    """Return an answer as lines: question, headline, table, notes; tables are in parts where a width is given."""
     lines = [Text(title_of(answer), "bold"), *([Text(one_line(answer.headline))] if answer.headline else [])]
     if answer.table is not None and answer.table.rows:
         title = answer.table.title
@@ -170,13 +165,9 @@ def screen(
 ) -> list[Text]:
     """Return the end of a search in at most ``SCREEN`` lines, where the terminal has 100 columns.
 
-    Args:
-        answer: The answer whose table is shown, with its best rows, and whose headline is below.
-        about: What the table is about, before the question in the first line.
-        beside: What is at the right of the first line, if there is room, above the right end of the widest line.
-        sentences: Further sentences, which are folded at words.
-        commands: Lines at the end, which are not folded, so that they can be pasted.
-        width: Columns of the terminal.
+    Of ``answer`` the best rows of its table and, below, its headline are shown. ``about`` is before the question in the
+    first line, and ``beside`` at its right, if there is room. Further sentences are folded at words; commands at the
+    end are not folded, so that they can be pasted.
     """
     question = f"{answer.question[:1].lower()}{answer.question[1:]}"
     title = " · ".join(one_line(part) for part in (*about, question) if part)
@@ -193,50 +184,40 @@ def screen(
 def _best_rows(answer: Answer, table: Table, room: int, width: int) -> list[Text]:
     count = len(table.rows)
     most = count if count <= min(room, MOST_ROWS) else max(1, min(room - 1, BEST_ROWS))
-    shown = replace(table, rows=table.rows[:most])
-    rest = table.rows[most:]
-    lines = _drawn(fitted(shown, width))
+    lines, rest = _drawn(fitted(replace(table, rows=table.rows[:most]), width)), table.to_dict()["rows"][most:]
     if not rest:
         return lines
     noun = {"winners": "dataset", "loss": "loss"}.get(answer.key, "setting")
     number, plural = count_text(len(rest), noun).split()
-    place = next((place for place, column in enumerate(table.columns) if column.key == "verdict"), None)
-    verdicts = [] if place is None else [str(row[place]) for row in rest if row[place]]
-    said = "".join(f", {verdict}" for verdict in [" or ".join(dict.fromkeys(verdicts))] if verdict)
-    return [*lines, Text(f" … and {number} more {plural}{said}")]
+    verdicts = " or ".join(dict.fromkeys(row["verdict"] for row in rest if row.get("verdict")))
+    return [*lines, Text(f" … and {number} more {plural}{', ' * bool(verdicts)}{verdicts}")]
 
 
 def fitted(table: Table, width: int) -> list[TextColumn]:
     """Return a table for the end of a search: settings are shortened, and columns left out, as the width demands."""
     columns = (replace(column, shows=column.shows if column.signed else "value") for column in table.columns)
     means = replace(table, columns=tuple(columns))
-    without = _without(means, "setting")
-    candidates = [
-        _shortened(table, LONGEST),
-        *(_shortened(means, longest) for longest in range(LONGEST, SHORTEST - 1, -1)),
-        _shortened(without, LONGEST),
-        _shortened(_without(without, "seeds"), LONGEST),
+    candidates: list[tuple[Table, int, tuple[str, ...]]] = [
+        (table, LONGEST, ()),
+        *((means, longest, ()) for longest in range(LONGEST, SHORTEST - 1, -1)),
+        (means, LONGEST, ("setting",)),
+        (means, LONGEST, ("setting", "seeds")),
     ]
-    grids = (grid(candidate) for candidate in candidates)
-    return next((found for found in grids if width_of(found) <= width), grid(candidates[-1]))
+    grids = (_shortened(*candidate) for candidate in candidates)
+    return next((found for found in grids if width_of(found) <= width), _shortened(*candidates[-1]))
 
 
-def _without(table: Table, key: str) -> Table:
-    columns = tuple(replace(column, hidden=column.hidden or column.key == key) for column in table.columns)
-    return replace(table, columns=columns)
-
-
-def _shortened(table: Table, longest: int) -> Table:
-    """Return a table with settings of at most ``longest`` characters, or names where it has no column of settings."""
-    keys = [column.key for column in table.columns if not column.hidden]
+def _shortened(table: Table, longest: int, without: Sequence[str]) -> list[TextColumn]:
+    """Return the columns that are not left out, with short settings, or names where no column has settings."""
+    columns = [column for column in grid(table) if column.column.key not in without]
+    keys = [column.column.key for column in columns]
     key = next((key for key in SETTINGS if key in keys), None)
-
-    def cell(value: Cell, of: str) -> Cell:
-        return short_setting(value, longest) if of == key and isinstance(value, str) else value
-
-    names = [column.key for column in table.columns]
-    rows = tuple(tuple(cell(value, name) for value, name in zip(row, names, strict=True)) for row in table.rows)
-    return replace(table, rows=rows)
+    return [
+        replace(column, texts=[short_setting(text, longest) for text in column.texts])
+        if column.column.key == key
+        else column
+        for column in columns
+    ]
 
 
 def short_setting(text: str, longest: int) -> str:

@@ -1,16 +1,19 @@
 """The addresses of the live pages, and the response to a request for each address.
 
-``/`` is the start page and ``/e/NAME/`` the page of an experiment. Below each page are ``events``, a stream that tells
-the browser when the page has changed, and ``changes``, the page as it is then. Below ``/e/NAME/`` are also
-``figures/KEY`` and ``errors/TRIAL``.
+``/`` is the start page and ``/e/NAME/`` the page of an experiment: its report with its state now. Below each page are
+``events``, a stream that tells the browser when the page has changed, and ``changes``, the page as it is then. Below
+``/e/NAME/`` are also ``figures/KEY`` and ``errors/TRIAL``.
 """
 
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import wait
+from dataclasses import replace
 from typing import Any
 
 import anyio
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -20,11 +23,14 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from orchestrator.journal.directory import read_error
-from orchestrator.report.render import plain_rows, plotly_source
+from orchestrator.report.render import embedded, plain_options, plain_rows, plotly_source, report_values, scripts
+from orchestrator.results.answer import Answer, Quantity
 from orchestrator.text.values import visible, visible_values
-from orchestrator.watch.experiments import Experiments, Watched
+from orchestrator.text.wording import metric_words
+from orchestrator.views.grid import cell_text
+from orchestrator.views.html import asset, filled, policy, templates
+from orchestrator.watch.experiments import Experiments, Watched, stages_of
 from orchestrator.watch.guard import Guard
-from orchestrator.watch.pages import experiment_page, figure_part, start_page
 from trainables.errors import UserError
 
 LOOK_SECONDS = 0.25
@@ -32,6 +38,11 @@ LOOK_SECONDS = 0.25
 
 SILENT_SECONDS = 15.0
 """Seconds without news after which a stream sends a comment, so that the connection stays open."""
+
+PATIENCE = 0.5
+"""Seconds for which the start page waits for journals that are read for the first time."""
+
+ROOMS = ("report", "watch")
 
 
 class Server:
@@ -48,26 +59,58 @@ class Server:
 
     def routes(self) -> list[Route]:
         """Return the routes: each address with the method that answers it."""
+        parts = {"": self.page, "changes": self.changes, "events": self.events}
         return [
-            Route("/", self.start),
-            Route("/changes", self.start_changes),
-            Route("/events", self.start_events),
+            *(Route(f"{page}{part}", answer) for page in ("/", "/e/{name}/") for part, answer in parts.items()),
             Route("/static/plotly.js", self.plotly),
-            Route("/e/{name}/", self.experiment),
-            Route("/e/{name}/changes", self.changes),
             Route("/e/{name}/figures/{key}", self.figure),
             Route("/e/{name}/errors/{trial}", self.error),
-            Route("/e/{name}/events", self.events),
         ]
 
-    def start(self, request: Request) -> Response:
-        """Return the start page."""
-        return _page(*start_page(self._experiments.all(), self._title, self._instance))
+    def page(self, request: Request) -> Response:
+        """Return the start page, or the page of an experiment."""
+        watched = self._asked(request)
+        headers = {"Content-Security-Policy": policy(page_scripts(watched), served=True)}
+        return HTMLResponse(self.html(watched), headers=headers)
 
-    def start_changes(self, request: Request) -> Response:
-        """Return the current start page."""
-        html, _ = start_page(self._experiments.all(), self._title, self._instance)
-        return _json({"html": _changing(html), "rows": [], "since": 0})
+    def html(self, watched: Watched | None) -> str:
+        """Return the page of an experiment, or else the start page."""
+        about = {"policy": "", "instance": self._instance_of(watched)}
+        if watched is not None:
+            with watched.lock:
+                seen = watched.seen()
+                data = embedded(figures={}, rows=[], runs=seen.page.runs)
+                values = report_values(seen.page, seen.live)
+                return filled("report.html.j2", page_scripts(watched), *ROOMS, data=data, **about, **values)
+        experiments = self._experiments.all()
+        wait([experiment.reading() for experiment in experiments], PATIENCE)
+        cards = [_card(experiment) for experiment in experiments]
+        shown = {"cards": cards, "title": self._title, "measured": measured}
+        return filled("start.html.j2", page_scripts(None), *ROOMS, **about, **shown)
+
+    def changes(self, request: Request) -> Response:
+        """Return the current page, and the leaderboard rows that changed after the version in the request."""
+        watched, since = self._asked(request), request.query_params.get("since", "0")
+        if watched is None:
+            return _json({"html": _changing(self.html(None)), "rows": [], "since": 0})
+        with watched.lock:
+            html = self.html(watched)
+            changed = watched.rows_since(int(since) if since.isdecimal() else 0)
+            rows = plain_rows(watched.seen().page.columns, changed)
+            return _json({"html": _changing(html), "rows": rows, "since": watched.followed.version})
+
+    async def events(self, request: Request) -> Response:
+        """Return the event stream of a page."""
+        watched = self._asked(request)
+
+        def news() -> dict[str, str]:
+            if watched is not None:
+                # The version first: it reads the journal, which another one may have replaced.
+                return {"version": watched.version(), "instance": self._instance_of(watched)}
+            versions = [f"{known.name} {known.version()}" for known in self._experiments.all()]
+            return {"version": "\n".join(versions), "instance": self._instance}
+
+        return StreamingResponse(_events(news), media_type="text/event-stream")
 
     def plotly(self, request: Request) -> Response:
         """Return the script of Plotly, which a browser keeps for a day."""
@@ -75,61 +118,31 @@ class Server:
         headers = {"Cache-Control": "private, max-age=86400"}
         return Response(plotly_source(), media_type="text/javascript", headers=headers)
 
-    def experiment(self, request: Request) -> Response:
-        """Return the page of an experiment."""
-        watched = self._find(request)
-        with watched.lock:
-            return _page(*experiment_page(watched, self._instance_of(watched)))
-
-    def changes(self, request: Request) -> Response:
-        """Return the current page, and the leaderboard rows that changed after the version in the request."""
-        since = request.query_params.get("since", "0")
-        watched = self._find(request)
-        with watched.lock:
-            html, _ = experiment_page(watched, self._instance_of(watched))
-            changed = watched.rows_since(int(since) if since.isdecimal() else 0)
-            rows = plain_rows(watched.seen().page.columns, changed)
-            return _json({"html": _changing(html), "rows": rows, "since": watched.followed.version})
-
     def figure(self, request: Request) -> Response:
-        """Return one figure with the current data; no HTML where the figure has no data."""
-        watched = self._find(request)
+        """Return one figure with the current data, rendered as in the report; no HTML where the figure has no data."""
+        watched, key = self._find(request), request.path_params["key"]
         with watched.lock:
-            page, key = watched.seen().page, request.path_params["key"]
+            page = watched.seen().page
             if key not in page.makers:
                 raise HTTPException(404, "no such figure")
-            html, options = figure_part(page.makers[key](), page.name)
-        return _json({"html": html, "options": options})
+            figure = page.makers[key]()
+        macros: Any = templates(*ROOMS).get_template("figure.html.j2").module
+        html = str(macros.figure_card(figure, page.name)) if figure.options else ""
+        return _json({"html": html, "options": plain_options(figure)})
 
     def error(self, request: Request) -> Response:
         """Return the last output of the processes of a failed trial."""
-        watched = self._find(request)
+        watched, trial = self._find(request), request.path_params["trial"]
         watched.seen()
-        trial = request.path_params["trial"]
         # A name that the journal does not have must not become a path on the disk.
         text = read_error(watched.directory, trial) if trial in watched.followed.history.trials else None
         if text is None:
             raise HTTPException(404, "nothing is kept about this trial")
         return PlainTextResponse(visible(text))
 
-    async def events(self, request: Request) -> Response:
-        """Return the event stream of an experiment's page."""
-        watched = self._find(request)
-
-        def news() -> dict[str, str]:
-            version = watched.version()
-            return {"instance": self._instance_of(watched), "version": version}
-
-        return _stream(news)
-
-    async def start_events(self, request: Request) -> Response:
-        """Return the event stream of the start page."""
-
-        def news() -> dict[str, str]:
-            versions = [f"{watched.name} {watched.version()}" for watched in self._experiments.all()]
-            return {"instance": self._instance, "version": "\n".join(versions)}
-
-        return _stream(news)
+    def _asked(self, request: Request) -> Watched | None:
+        """Return the experiment whose page is meant; ``None`` for the start page."""
+        return self._find(request) if "name" in request.path_params else None
 
     def _find(self, request: Request) -> Watched:
         watched = self._experiments.find(request.path_params["name"])
@@ -137,19 +150,41 @@ class Server:
             raise HTTPException(404, "no such experiment is watched")
         return watched
 
-    def _instance_of(self, watched: Watched) -> str:
-        return f"{self._instance}-{watched.followed.generation}"
+    def _instance_of(self, watched: Watched | None) -> str:
+        return self._instance if watched is None else f"{self._instance}-{watched.followed.generation}"
+
+
+def page_scripts(watched: Watched | None) -> list[Markup]:
+    """Return the scripts of the page of an experiment, or else of the start page."""
+    of_page = scripts()
+    return [*(of_page[:1] if watched is None else of_page), asset("watch/live.js")]
+
+
+def _card(watched: Watched) -> tuple[Any, ...]:
+    """Return an experiment's name, problem, status, stages and headline answers; without a status, it is being read."""
+    if not watched.reading().done():
+        return watched.name, None, None, (), ()
+    try:
+        with watched.lock:
+            seen = watched.seen()
+            return watched.name, watched.problem, seen.status, stages_of(seen.status), seen.headlines
+    except UserError as error:
+        return watched.name, str(error), None, (), ()
+
+
+def measured(answer: Answer) -> str:
+    """Return the value of the winner with its interval; empty where the answer has none."""
+    table = answer.table
+    for column, cell in zip(table.columns, table.rows[0], strict=True) if table is not None else ():
+        if column.shows == "apart" and isinstance(cell, Quantity):
+            return f"{metric_words(column.unit)} {cell_text(cell, replace(column, shows='both'))}"
+    return ""
 
 
 def make_app(experiments: Experiments, token: str | None, *, host: str, title: str, instance: str) -> Starlette:
-    """Return the web application.
+    """Return the web application for a server that is bound to a host; title and instance see ``Server``.
 
-    Args:
-        experiments: The watched experiments.
-        token: Token that requests must have; ``None`` where no token is needed.
-        host: Name or address to which the server is bound.
-        title: Title of the start page.
-        instance: See ``Server``.
+    ``token`` is what requests must have; ``None`` where no token is needed.
     """
     # Pages of a foreign name that leads here have no cookie with the token, so a server with a token may have any name.
     names = ["localhost", "127.0.0.1", "[::1]", host] if token is None else ["*"]
@@ -167,10 +202,6 @@ def _refused(request: Request, error: Exception) -> Response:
     return PlainTextResponse(f"{visible(str(error))}\n", 500)
 
 
-def _page(html: str, policy: str) -> Response:
-    return HTMLResponse(html, headers={"Content-Security-Policy": policy})
-
-
 def _changing(html: str) -> str:
     """Return the part of a page that its script replaces."""
     return html[html.index("<nav") : html.index("</main>") + len("</main>")]
@@ -178,10 +209,6 @@ def _changing(html: str) -> str:
 
 def _json(value: Any) -> Response:
     return JSONResponse(visible_values(value))
-
-
-def _stream(news: Callable[[], dict[str, str]]) -> Response:
-    return StreamingResponse(_events(news), media_type="text/event-stream")
 
 
 async def _events(news: Callable[[], dict[str, str]]) -> AsyncIterator[str]:

@@ -15,12 +15,9 @@ from orchestrator.machines.processes import bound_process
 
 @contextmanager
 def page_beside(output: Path, name: str, port: int) -> Iterator[None]:
-    """Serve the pages of an output folder on the loopback address for the length of a ``with`` block.
+    """Serve the pages of an output folder, with the experiment that is about to begin, for the length of a block.
 
-    Args:
-        output: Folder under which searches write.
-        name: Name of the experiment that is about to begin.
-        port: Port to listen on; 0 lets the system choose a free port.
+    The pages are on the loopback address; port 0 lets the system choose a free port.
     """
     command = [sys.executable, "-m", __name__, str(output), name, str(port)]
     with bound_process(command, dict(os.environ)):
@@ -42,8 +39,7 @@ def main() -> None:
         return
     experiments = Experiments(output)
     experiments.expect(name)
-    base, _, query = listening.address.partition("?")
-    say(f"live page: {base}e/{name}/{'?' + query if query else ''}", error=True)
+    say(f"live page: {listening.address(name)}", error=True)
     serve(listening, experiments, str(output))
 
 

@@ -47,11 +47,9 @@ _READERS = ThreadPoolExecutor(1, "journals")
 
 
 class Seen:
-    """An experiment at one moment; each part is made when it is first asked for.
+    """A watched experiment at one moment; each part is made when it is first asked for, under its lock.
 
-    Args:
-        watched: The experiment; its lock must be held while a part is made.
-        state: What changes when the experiment's pages change.
+    ``state`` is what changes when the experiment's pages change.
     """
 
     def __init__(self, watched: "Watched", state: tuple[object, ...]) -> None:

@@ -8,6 +8,7 @@ import secrets
 import socket
 from dataclasses import dataclass
 from types import FrameType
+from urllib.parse import quote
 
 import h11
 import uvicorn
@@ -27,7 +28,6 @@ SHORTEST = 16
 NICENESS = 3
 """Niceness of the server: the search on the same machine goes first, but a page on a busy machine must still answer."""
 
-
 CONNECTIONS = 256
 """Most connections at a time: each page that is open keeps one, and a process may have 1,024 open files."""
 
@@ -40,19 +40,22 @@ LARGEST_HEADER = 2**15
 
 @dataclass(frozen=True)
 class Listening:
-    """A bound socket, and the address under which a browser reaches the server.
+    """A bound socket, whose connections wait until ``serve`` answers them.
 
     Attributes:
-        socket: The socket; connections wait until ``serve`` answers them.
-        address: The URL, with the token where a token is set.
         host: Name or address to which the socket is bound.
         token: Token that requests must have; ``None`` where no token is needed.
     """
 
     socket: socket.socket
-    address: str
     host: str
     token: str | None
+
+    def address(self, name: str = "") -> str:
+        """Return the URL of the page of an experiment, or of the start page, with the token where one is set."""
+        page = f"e/{quote(name)}/" if name else ""
+        query = "" if self.token is None else f"?token={self.token}"
+        return f"http://{self.host}:{self.socket.getsockname()[1]}/{page}{query}"
 
 
 class _Connection(H11Protocol):
@@ -65,29 +68,24 @@ class _Connection(H11Protocol):
         super().connection_made(transport)  # type: ignore[arg-type]
         if len(self.connections) > CONNECTIONS:
             self.transport.abort()
-            return
-        self._wait_for_request()
+        else:
+            self._wait(True)
 
     def data_received(self, data: bytes) -> None:
         """Stop waiting once the request is whole; a part of the next request starts the time again."""
         super().data_received(data)
-        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
-            self._wait_for_request()
-        else:
-            self._stop_waiting()
+        self._wait(self.conn.their_state in (h11.IDLE, h11.SEND_BODY))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._stop_waiting()
+        self._wait(False)
         super().connection_lost(exc)
 
-    def _wait_for_request(self) -> None:
+    def _wait(self, for_request: bool) -> None:
         # A further part of a request does not prolong the time.
-        if self._overdue is None:
+        if for_request and self._overdue is None:
             self._overdue = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
-
-    def _stop_waiting(self) -> None:
-        if self._overdue is not None:
+        elif not for_request and self._overdue is not None:
             self._overdue.cancel()
             self._overdue = None
 
@@ -99,12 +97,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 def listen(host: str, port: int, token: str | None) -> Listening:
-    """Bind a socket.
-
-    Args:
-        host: Name or address to listen on.
-        port: Port to listen on; 0 lets the system choose a free port.
-        token: Token that requests must have; no token is needed if ``None`` or empty.
+    """Bind a socket; port 0 lets the system choose a free port, and no token is needed if it is ``None`` or empty.
 
     Raises:
         ConfigError: If host, port or token is refused, or other machines could read the pages without a token.
@@ -118,10 +111,7 @@ def listen(host: str, port: int, token: str | None) -> Listening:
     if token is not None and len(token) < SHORTEST:
         raise ConfigError(f"{TOKEN}: has {len(token)} characters; a token needs at least {SHORTEST}")
     bound = _bind(host, port)
-    shown = bound.getsockname()[1]
-    name = f"[{host}]" if ":" in host else host
-    ending = f"?token={token}" if token is not None else ""
-    return Listening(bound, f"http://{name}:{shown}/{ending}", name, token)
+    return Listening(bound, f"[{host}]" if ":" in host else host, token)
 
 
 def _is_loopback(host: str) -> bool:

@@ -115,11 +115,15 @@ def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
         assert [url for url in shown.requests if url != path.as_uri() and not url.startswith(("data:", "blob:"))] == []
 
 
-def test_the_buttons_of_a_chart_change_and_save_it_and_send_it_nowhere(
+def test_charts_are_drawn_though_nobody_came_near_and_their_buttons_send_them_nowhere(
     browser: Browser, report: Callable[[int], Path]
 ) -> None:
     with opened(browser, report(12)) as shown:
-        shown.draw_all()
+        # Nobody scrolls: a page that is captured or saved whole has all of its charts.
+        shown.page.wait_for_selector("#cocos [data-drawn] .point", state="attached")
+        missing = "[...document.querySelectorAll('.plot')].filter((plot) => !('drawn' in plot.dataset)).length"
+        shown.page.wait_for_function(f"{missing} === 0")
+        assert shown.page.evaluate("scrollY") == 0
         titles = shown.page.locator(".modebar-btn").evaluate_all("buttons => buttons.map(b => b.dataset.title)")
         assert set(titles) == CHART_BUTTONS
         settings = shown.page.evaluate(
@@ -127,22 +131,13 @@ def test_the_buttons_of_a_chart_change_and_save_it_and_send_it_nowhere(
             ".map((context) => [context.showSendToCloud, context.plotlyServerURL].join())"
         )
         assert set(settings) == {"false,"}
-
-
-def test_charts_that_nobody_came_near_are_drawn_in_the_end(browser: Browser, report: Callable[[int], Path]) -> None:
-    with opened(browser, report(12)) as shown:
-        # Nobody scrolls: a page that is captured or saved whole has all of its charts.
-        shown.page.wait_for_selector("#cocos [data-drawn] .point", state="attached")
-        missing = "[...document.querySelectorAll('.plot')].filter((plot) => !('drawn' in plot.dataset)).length"
-        shown.page.wait_for_function(f"{missing} === 0")
-        assert shown.page.evaluate("scrollY") == 0
-
-
-def test_no_cell_of_an_answer_is_cut(browser: Browser, report: Callable[[int], Path]) -> None:
-    with opened(browser, report(12)) as shown:
         clipped = """[...document.querySelectorAll('.answer-table td')]
           .filter((cell) => cell.scrollWidth > cell.clientWidth + 1).length"""
         assert shown.page.evaluate(clipped) == 0
+        assert shown.page.locator("#slices .plot").count() == 4
+        shown.page.locator("#slices select").select_option(label="NT-Xent")
+        shown.page.wait_for_function("document.querySelectorAll('#slices .plot').length === 1")
+        shown.page.wait_for_selector("#slices .xtitle:has-text('τ')")
 
 
 def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser: Browser, tmp_path: Path) -> None:
@@ -184,7 +179,7 @@ def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
         shown.page.pdf(path=screenshots / "report-12-print.pdf", format="A4")
 
 
-def test_leaderboard_sorts_by_any_column_with_the_keyboard_alone(
+def test_leaderboard_sorts_with_the_keyboard_alone_and_trials_without_a_value_come_last(
     browser: Browser, report: Callable[[int], Path]
 ) -> None:
     with opened(browser, report(12)) as shown:
@@ -198,13 +193,7 @@ def test_leaderboard_sorts_by_any_column_with_the_keyboard_alone(
         assert page.locator("th[aria-sort]").get_attribute("aria-sort") == "ascending"
         page.locator("th button", has_text="Trial").click()
         assert cells(page, "trial") == sorted(cells(page, "trial"))
-
-
-def test_leaderboard_sorts_by_a_parameter_and_trials_without_it_come_last(
-    browser: Browser, report: Callable[[int], Path]
-) -> None:
-    with opened(browser, report(12)) as shown:
-        page, key = shown.page, "parameter temperature"
+        key = "parameter temperature"
         header = page.locator("th button", has_text="τ")
         for direction in ("descending", "ascending"):
             header.focus()
@@ -336,15 +325,6 @@ def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Callable[[int]
         assert len(cells(shown.page, "trial")) == 1
 
 
-def test_figure_shows_what_is_chosen(browser: Browser, report: Callable[[int], Path]) -> None:
-    with opened(browser, report(12)) as shown:
-        shown.draw_all()
-        assert shown.page.locator("#slices .plot").count() == 4
-        shown.page.locator("#slices select").select_option(label="NT-Xent")
-        shown.page.wait_for_function("document.querySelectorAll('#slices .plot').length === 1")
-        shown.page.wait_for_selector("#slices .xtitle:has-text('τ')")
-
-
 def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, report: Callable[[int], Path]) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     with opened(browser, report(1), scheme="dark") as shown:
@@ -395,27 +375,20 @@ def hostile() -> History:
     return author.finish()
 
 
-def test_hostile_captions_are_text(browser: Browser, tmp_path: Path) -> None:
+def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
     caption = Item(f"{EVIL} a dog\x00\x07 runs\u202e", score=0.5, correct=True)
     picture = Item('<img src=x onerror="document.title=1">.jpg', score=0.4)
     rank = {EVIL: 1.0}
     queries = [[Query(picture, rank, [caption])], [Query(caption, rank, [picture])]]
     asked = Queries("pets test", groups=dict(zip(WAYS, queries, strict=True)))
-    write_report(build_page(hostile(), queries=[asked]), tmp_path / "captions.html")
-    with opened(browser, tmp_path / "captions.html") as shown:
-        texts = shown.page.locator("#queries .item-text").all_inner_texts()
-        assert texts == [picture.text, *[f"{EVIL} a dog\\x00\\x07 runs\\u202e"] * 2, picture.text]
-        assert shown.page.locator("#queries script, #queries img").count() == 0
-        assert shown.page.title() == "flickr8k-losses – experiment report"
-        assert shown.complaints == []
-
-
-def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
-    write_report(build_page(hostile()), tmp_path / "hostile.html")
+    write_report(build_page(hostile(), queries=[asked]), tmp_path / "hostile.html")
     with opened(browser, tmp_path / "hostile.html") as shown:
         shown.draw_all()
         page = shown.page
         page.screenshot(path=screenshots / "report-hostile.png", full_page=True)
+        texts = page.locator("#queries .item-text").all_inner_texts()
+        assert texts == [picture.text, *[f"{EVIL} a dog\\x00\\x07 runs\\u202e"] * 2, picture.text]
+        assert page.locator("#queries script, #queries img").count() == 0
         assert page.title() == "flickr8k-losses – experiment report"
         assert page.locator(".lead").inner_text() == f"{EVIL} \\x00 \\u202e end"
         assert EVIL in page.locator("#slices .xtitle").all_text_contents()

@@ -7,7 +7,7 @@ from mlflow import MlflowClient
 
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.report.experiment_report import report_experiment
+from orchestrator.report.experiment_report import report_experiments
 from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from tests.support.experiments import make_experiment
@@ -25,7 +25,7 @@ def test_the_loss_is_searched_from_the_first_trial_to_the_report(output: Path, t
     winner = result.summary["winners"]["pets"]
     assert history.trials[winner["trial"]].config.loss == winner["loss"]
     assert_tracked(output, history)
-    page = report_experiment(output / "tiny", data_root=None, device="cpu").read_text()
+    page = report_experiments([output / "tiny"], output, data_root=None, device="cpu")[0].read_text()
     assert "nt_xent.temperature" in page and "triplet_sh.margin" in page
 
 

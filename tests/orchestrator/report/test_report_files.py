@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.ledger import Ledger
-from orchestrator.report.experiment_report import report_experiment
+from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.page import build_page
 from orchestrator.report.render import PLACE, PLOTLY, packed, render
+from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.histories import Author, search
 from tests.support.records import append
 
@@ -25,22 +27,12 @@ EVIL = "<script>alert('it ran')</script>"
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """An experiment's directory whose search ended."""
-    made = tmp_path / "runs" / "flickr8k-losses"
+    made = tmp_path / "runs" / "tiny"
     made.mkdir(parents=True)
-    ledger = Ledger(made / "journal.jsonl")
-    author = Author()
-    records = [author.apply("experiment_ended", outcome="finished")]
-    history = search(4)
-    experiment, data = dict(history.experiment.values), dict(history.data)
-    append(ledger, "experiment_started", experiment=experiment, data=data, environment={})
-    for trial in history.trials.values():
-        fields = {name: getattr(trial, name) for name in ("stage", "candidate", "study", "number", "params")}
-        append(ledger, "trial_created", trial=trial.id, config=trial.config.to_dict(), **fields)
-        for epoch, metrics in trial.epochs.items():
-            state = trial.state if epoch == trial.last_epoch else "running"
-            append(ledger, "epoch", trial=trial.id, epoch=epoch, metrics=metrics, state=state)
-    append(ledger, "experiment_ended", outcome=records[0]["outcome"])
-    ledger.close()
+    with closing(Ledger(made / "journal.jsonl")) as ledger:
+        start(ledger, make_experiment())
+        add_trial(ledger, [30.0])
+        append(ledger, "experiment_ended", outcome="finished")
     return made
 
 
@@ -54,10 +46,6 @@ def test_plotly_is_the_published_file_with_its_license() -> None:
     assert version is not None and f"version {version[1]}," in (PLOTLY.parent / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_report_of_twelve_trials_is_under_two_and_a_half_megabytes() -> None:
-    assert len(render(build_page(search(12))).encode()) < 2.5e6
-
-
 def outside_plotly(page: str) -> str:
     """Return a page without plotly's own code, which is not ours to read; the browser's log judges it."""
     start = page.index("/**\n* plotly.js (cartesian")
@@ -66,6 +54,8 @@ def outside_plotly(page: str) -> str:
 
 def test_file_holds_plotly_once_and_names_no_other_place() -> None:
     page = render(build_page(search(12)))
+    assert len(page.encode()) < 2.5e6
+    assert page == render(build_page(search(12))), "the same history gives the same file"
     assert page.count("* plotly.js (cartesian - minified) v") == 1
     ours = outside_plotly(page)
     assert not re.search(r"https?://|//cdn|@import|url\(", ours)
@@ -102,43 +92,36 @@ def test_hostile_strings_are_text_and_data_never_markup() -> None:
     assert json.loads(data[1])["rows"][0]["id"] == trial
 
 
-def test_same_history_gives_the_same_file() -> None:
-    assert render(build_page(search(5))) == render(build_page(search(5)))
-
-
-def test_report_lies_in_the_directory(directory: Path) -> None:
-    path = report_experiment(directory, data_root=None)
+def report(directory: Path, data_root: Path | None = None) -> str:
+    (path,) = report_experiments([directory], directory, data_root=data_root)
     assert path == directory / "report.html"
-    page = path.read_text(encoding="utf-8")
+    return path.read_text(encoding="utf-8")
+
+
+def test_report_lies_in_the_directory_and_a_killed_search_is_called_killed(directory: Path) -> None:
+    page = report(directory)
     assert "search finished" in page
     assert 'id="queries"' not in page, "what has no data has no place"
     assert [entry.name for entry in directory.iterdir() if entry.name.startswith(".")] == []
-
-
-def test_killed_search_is_called_killed(directory: Path) -> None:
     journal = directory / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
-    assert "search killed" in report_experiment(directory, data_root=None).read_text(encoding="utf-8")
+    assert "search killed" in report(directory)
 
 
-def test_winner_that_cannot_be_asked_says_why(directory: Path, tmp_path: Path) -> None:
-    page = report_experiment(directory, data_root=tmp_path / "nowhere").read_text(encoding="utf-8")
-    assert "The winner could not be asked" in page
-
-
-def test_damaged_journal_is_named(directory: Path) -> None:
+def test_a_winner_that_cannot_be_asked_and_a_damaged_journal_are_named(directory: Path, tmp_path: Path) -> None:
+    assert "The winner could not be asked" in report(directory, tmp_path / "nowhere")
     journal = directory / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([lines[0], b"garbage\n", *lines[2:]]))
     with pytest.raises(JournalError, match="line 2"):
-        report_experiment(directory, data_root=None)
+        report(directory)
 
 
 def test_experiment_is_found_by_name_or_path_and_else_the_others_are_listed(directory: Path) -> None:
     output = directory.parent
-    assert find_directory("flickr8k-losses", output) == directory
+    assert find_directory("tiny", output) == directory
     assert find_directory(str(directory), Path("elsewhere")) == directory
-    with pytest.raises(JournalError, match="there are: flickr8k-losses"):
+    with pytest.raises(JournalError, match="there are: tiny"):
         find_directory("flickr9k", output)
 
 

@@ -20,7 +20,6 @@ from orchestrator.report.space_figures import searched
 from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results.answer import Answer
 from orchestrator.text.values import duration_text, visible
-from orchestrator.text.wording import metric_text
 from orchestrator.views.html import templates
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.histories import Author, experiment, search
@@ -93,9 +92,11 @@ def test_the_time_of_the_newest_record_moves_with_each_epoch() -> None:
     assert datetime.strptime(after, FORM) - datetime.strptime(before, FORM) == timedelta(seconds=60)
 
 
-def test_of_equal_trials_the_earlier_one_leads() -> None:
+def test_of_equal_trials_the_earlier_one_leads_and_its_weights_are_drawn_first() -> None:
     history = author_with(("triplet_sh", 100, "finished"), ("nt_xent", 100, "finished")).history
     assert [study.loss for study, _ in leaders_of(studies_of(history))] == ["triplet_sh", "nt_xent"]
+    (panel,) = build_page(history).figures["weights"].options[0].panels
+    assert [trace["name"] for trace in panel.data] == ["Triplet SH", "NT-Xent", "Triplet, margin = 0.2"]
 
 
 def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: Ledger) -> None:
@@ -152,6 +153,7 @@ def test_leaderboard_puts_the_best_first_and_trials_without_a_value_last() -> No
     author.end(author.create("nt_xent", 2, {"temperature": 1.0}), "failed", "out of memory")
     rows = build_page(author.history).rows
     assert [row.sort["value"] for row in rows] == [120, 100, None]
+    assert [row.shown["value"] for row in rows] == ["120.0", "100.0", "–"]
     assert ("ended by", "out of memory") in rows[2].details
 
 
@@ -180,21 +182,15 @@ def test_of_many_parameters_those_of_most_trials_are_shown_at_first() -> None:
     assert off == ["p0", "p1", "p2"]
 
 
-def test_cost_counts_what_the_trials_reported() -> None:
+def test_cost_counts_what_the_trials_reported_and_what_early_stopping_saved() -> None:
     page = build_page(author_with(("nt_xent", 100, "finished"), ("nt_xent", 90, "failed")).history)
     facts = {label: (value, note) for label, value, note in page.cost}
     assert facts["Trial time"][1].startswith("4 trial-seconds")
-    assert (facts["GPU hours"][0], facts["Epochs"][0]) == ("0.00", "2")
-
-
-def test_gpu_hours_are_left_out_where_no_number_of_gpus_was_given() -> None:
-    author = Author({**experiment(), "resources": {"gpus": "auto"}})
-    assert "GPU hours" not in {label for label, _, _ in build_page(author.finish()).cost}
-
-
-def test_early_stopping_saves_the_epochs_that_were_not_trained() -> None:
+    assert (facts["GPU hours"][0], facts["Epochs"][0]) == ("0.00", "2") and "Early stopping saved" not in facts
     page = build_page(author_with(("nt_xent", 100, "stopped_early")).history)
     assert {label: value for label, value, _ in page.cost}["Early stopping saved"] == duration_text(29 * 2.0)
+    author = Author({**experiment(), "resources": {"gpus": "auto"}})
+    assert "GPU hours" not in {label for label, _, _ in build_page(author.finish()).cost}, "their number is not known"
 
 
 def test_reproduction_names_command_digests_and_versions() -> None:
@@ -203,11 +199,6 @@ def test_reproduction_names_command_digests_and_versions() -> None:
     assert shown.versions["torch"] == "2.15.0"
     assert shown.versions["git revision"] == "0123456789abcdef"
     assert "losses:" in shown.experiment
-
-
-def test_weights_of_winner_and_runner_up_stand_beside_the_triplets() -> None:
-    (panel,) = build_page(search(12)).figures["weights"].options[0].panels
-    assert [trace["name"] for trace in panel.data] == ["Polynomial (relative)", "NT-Xent", "Triplet, margin = 0.2"]
 
 
 @pytest.mark.parametrize("trials", [2, 4, 30, 300])
@@ -226,7 +217,8 @@ def test_losses_among_which_a_study_chose_are_kept_apart() -> None:
     described = experiment(losses=("nt_xent", "triplet_sh"))
     described["search"]["loss"] = "choose"
     author = Author(described)
-    for number, (loss, name, value) in enumerate(CHOSEN):
+    for number, value in enumerate((0.1, 0.2, 0.05, 0.4, 0.02)):
+        loss, name = (("nt_xent", "temperature"), ("triplet_sh", "margin"))[number % 2]
         fields = {"dataset": "flickr8k", "model": "vsepp", "loss": loss, "loss_parameters": {name: value}}
         config = {**fields, "training": {"epochs": 1}, "metric": "val/rsum", "seed": 0}
         params = {"loss": loss, f"{loss}.{name}": value}
@@ -241,15 +233,6 @@ def test_losses_among_which_a_study_chose_are_kept_apart() -> None:
         ["triplet_sh.margin"],
     ]
     assert "NT-Xent 0000" in render(build_page(author.history))
-
-
-CHOSEN = [
-    ("nt_xent", "temperature", 0.1),
-    ("triplet_sh", "margin", 0.2),
-    ("nt_xent", "temperature", 0.05),
-    ("triplet_sh", "margin", 0.4),
-    ("nt_xent", "temperature", 0.02),
-]
 
 
 def test_studies_of_several_datasets_are_kept_apart() -> None:
@@ -286,16 +269,12 @@ def test_what_cannot_be_seen_is_made_visible(text: str, shown: str) -> None:
 
 
 @given(st.text(st.characters(categories=None)))
-def test_visible_text_can_be_written_and_holds_no_control_character(text: str) -> None:
+def test_visible_text_can_be_written_and_holds_no_control_character_and_on_a_chart_no_tag(text: str) -> None:
     shown = visible(text)
     shown.encode()
+    assert "<" not in plain(text)
     assert not any(ord(character) < 32 and character not in "\n\t" for character in shown)
     assert visible(shown) == shown
-
-
-@given(st.text())
-def test_plotly_sees_no_tag(text: str) -> None:
-    assert "<" not in plain(text)
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1), st.booleans())
@@ -304,11 +283,3 @@ def test_scaled_values_keep_their_order_within_the_unit_interval(values: list[fl
     assert all(-1e-9 <= place <= 1 + 1e-9 for place in places)
     ordered = sorted(zip(values, places, strict=True))
     assert all(x <= y for (_, x), (_, y) in pairwise(ordered))
-
-
-@pytest.mark.parametrize(
-    ("metric", "value", "shown"),
-    [("val/rsum", 164.23, "164.2"), ("val/i2t_map5", 0.4567, "0.457"), ("val/rsum", None, "–")],
-)
-def test_metrics_have_the_digits_that_mean_something(metric: str, value: float | None, shown: str) -> None:
-    assert metric_text(metric, value) == shown

@@ -127,18 +127,16 @@ def test_images_are_small_jpegs_and_a_broken_one_is_its_name(asked: Asked) -> No
     assert (broken.image, broken.text) == ("", asked.data.splits["val"].image_ids[2])
 
 
-def test_images_that_are_not_at_hand_are_said_to_be_missing(asked: Asked, tmp_path: Path) -> None:
-    elsewhere = Source("tiny", tmp_path, (tmp_path,), None, ())
+def test_an_image_that_is_missing_or_behind_a_link_out_of_the_data_root_is_not_shown(
+    asked: Asked, tmp_path: Path
+) -> None:
+    elsewhere = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
     found = retrieve(asked.checkpoint, asked.data, elsewhere, "val", device="cpu")
     assert "were not found" in found.note
     assert not any(query.query.image for query in found.groups[WAYS[0]])
-
-
-def test_image_behind_a_link_out_of_the_data_root_is_not_shown(asked: Asked, tmp_path: Path) -> None:
     name = asked.data.splits["val"].filenames[0]
     (tmp_path / name).symlink_to(asked.source.folder / name)
-    outside = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
-    assert not retrieve(asked.checkpoint, asked.data, outside, "val", device="cpu").groups[WAYS[0]][0].query.image
+    assert not retrieve(asked.checkpoint, asked.data, elsewhere, "val", device="cpu").groups[WAYS[0]][0].query.image
 
 
 @pytest.mark.parametrize("split", ["val", "test"])
@@ -248,16 +246,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_scenes(tmp_path_factory.mktemp("data"), images=10)
 
 
-def test_pictures_are_those_of_the_dataset(root: Path) -> None:
+def test_pictures_are_those_of_the_dataset_where_it_is_there(root: Path, tmp_path: Path) -> None:
     picture, missing = find_pictures("scenes", root)
     assert missing == ""
     assert picture("scene_000001.jpg").startswith("data:image/jpeg;base64,")
     # What a packed model names a file cannot lead out of the data root.
     (root.parent / "secret.jpg").write_bytes((next(root.rglob("scene_000001.jpg"))).read_bytes())
     assert picture("../../secret.jpg") == picture("no such file.jpg") == ""
-
-
-def test_a_dataset_that_is_not_at_hand_is_said_to_be_missing(tmp_path: Path) -> None:
     picture, missing = find_pictures("scenes", tmp_path)
     assert picture("scene_000001.jpg") == ""
     assert missing.startswith("The page has no pictures: ")

@@ -75,29 +75,11 @@ def test_a_grace_before_an_epoch_that_tells_is_warned_of() -> None:
 
 
 ADVICE = [
-    (
-        {3: 0.7, 6: 0.8},
-        3,
-        "Epoch 3 of NT-Xent ranks trials like the last epoch: Kendall's τ = 0.70 over 9 of 10 settings.",
-    ),
-    ({3: 0.1, 6: 0.2}, 3, "The scheduler may have stopped the best trials there; `scheduler.name: none` stops none."),
-    (
-        {3: 0.6, 6: 0.2, 9: 0.9},
-        None,
-        "From epoch 9 of NT-Xent on, trials rank like in the last epoch: "
-        "Kendall's τ is at least 0.5 over 9 of 10 settings.",
-    ),
-    (
-        {3: 0.1},
-        None,
-        "No epoch of NT-Xent ranks trials like the last epoch: Kendall's τ is below 0.5 over 9 of 10 settings.",
-    ),
-    (
-        {3: 0.1, 6: 0.8},
-        7,
-        "From epoch 6 of NT-Xent on, trials rank like in the last epoch: "
-        "Kendall's τ is at least 0.5 over 9 of 10 settings.",
-    ),
+    ({3: 0.7, 6: 0.8}, 3, "Epoch 3 of NT-Xent ranks", "τ = 0.70 over 9 of 10 settings."),
+    ({3: 0.1, 6: 0.2}, 3, "The scheduler may have stopped", "`scheduler.name: none` stops none."),
+    ({3: 0.6, 6: 0.2, 9: 0.9}, None, "From epoch 9 of NT-Xent on", "at least 0.5 over 9 of 10 settings."),
+    ({3: 0.1}, None, "No epoch of NT-Xent ranks", "below 0.5 over 9 of 10 settings."),
+    ({3: 0.1, 6: 0.8}, 7, "From epoch 6 of NT-Xent on", "at least 0.5 over 9 of 10 settings."),
 ]
 
 
@@ -114,9 +96,10 @@ def early(tau: dict[int, float], grace: int | None, *, loss: str = "nt_xent", be
     }
 
 
-@pytest.mark.parametrize(("tau", "grace", "last"), ADVICE)
-def test_what_is_said_fits_the_numbers(tau: dict[int, float], grace: int | None, last: str) -> None:
-    assert describe_early_epochs("s", early(tau, grace))[-1] == last
+@pytest.mark.parametrize(("tau", "grace", "begins", "ends"), ADVICE)
+def test_what_is_said_fits_the_numbers(tau: dict[int, float], grace: int | None, begins: str, ends: str) -> None:
+    last = describe_early_epochs("s", early(tau, grace))[-1]
+    assert last.startswith(begins) and last.endswith(ends)
 
 
 def test_the_few_that_the_scheduler_chose_are_no_evidence_against_an_epoch() -> None:

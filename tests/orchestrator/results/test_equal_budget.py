@@ -126,9 +126,7 @@ def test_with_few_trials_nothing_is_said(tmp_path: Path) -> None:
     assert build_page(ledger.history).figures["budget"].options == []
 
 
-def test_a_candidate_that_the_search_stopped_early_says_nothing_about_the_optimism_of_the_search(
-    tmp_path: Path,
-) -> None:
+def test_a_candidate_that_the_search_stopped_early_says_nothing_about_its_optimism(tmp_path: Path) -> None:
     ledger = searched(tmp_path)
     best = ledger.history.trials["pets-vsepp-triplet_sh-0003"]
     stopped = add(ledger, "nt_xent", 10.0, end=TrialState.STOPPED_EARLY)
@@ -143,9 +141,8 @@ def test_a_search_too_small_for_curves_still_tells_its_optimism(tmp_path: Path) 
     open_test(ledger, [add_repeat(ledger, best, n, 100 + n, 57.0) for n in range(2)])
     assert equal_budgets(ledger.history) == {}
     assert optimism_of(ledger.history)["pets"]["candidates"] == [{"trial": best.id, "search": 60.0, "fresh": 57.0}]
-    assert said_of(ledger)["optimism"] == [
-        "From the search to fresh seeds the winner lost 3.0 val rsum (60.0 to 57.0)."
-    ]
+    (said,) = said_of(ledger)["optimism"]
+    assert "the winner lost 3.0 val rsum (60.0 to 57.0)" in said
 
 
 def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None:
@@ -158,19 +155,13 @@ def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None
     found = optimism_of(ledger.history)["pets"]
     assert found["excess"] == pytest.approx((60 - 55 + 53 - 52.5) / 2)
     said = said_of(ledger)
-    assert said["optimism"] == [
-        "From the search to fresh seeds the winner lost 5.0 val rsum (60.0 to 55.0).",
-        "From the search to fresh seeds 2 candidates lost 2.8 val rsum on average.",
-    ]
+    first, second = said["optimism"]
+    assert "the winner lost 5.0 val rsum (60.0 to 55.0)" in first and "2 candidates lost 2.8 val rsum" in second
     lead, crossing, further, band = said["equal_budget"]
     share = round(100 * equal_budgets(ledger.history)["pets"]["comparisons"][0]["probability"])
-    assert lead == (
-        f"With 4 trials each, Triplet SH leads NT-Xent by 7.0 val rsum on average, and in {share} % of resampled "
-        "searches."
-    )
+    assert "Triplet SH leads NT-Xent by 7.0 val rsum" in lead and f"in {share} % of" in lead
     assert crossing.startswith("Triplet SH leads from 3 trials") and crossing.endswith(" on; with less, NT-Xent leads.")
-    assert further == "4 further trials of NT-Xent have at most an even chance to improve on its best."
-    assert band == "In brackets is the range of the best value in 8 of 10 draws of that many trials."
+    assert further.startswith("4 further trials of NT-Xent") and "8 of 10 draws" in band
     page = build_page(ledger.history)
     assert "Equal budget" in render(page)
     budgets = page.figures["budget"].options
@@ -255,7 +246,7 @@ def test_equal_searches_are_ahead_in_half_of_the_resamples() -> None:
 
 
 def test_curves_cross_only_at_budgets_that_both_searches_had() -> None:
-    """The first has 1 to 2 epochs and rises from 5 to 10, the second 4 to 8 and stays at 8: no budget is of both."""
+    # The first has 1 to 2 epochs, the second 4 to 8: no budget is of both.
     rising, level = Curve(np.array([0.0, 10.0])), Curve(np.array([8.0, 8.0]))
     assert crossings(rising, level, (1.0, 4.0)) == []
     assert len(crossings(rising, level, (1.0, 1.0))) == 1

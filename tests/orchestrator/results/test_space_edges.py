@@ -27,13 +27,15 @@ def experiment_of(**search: Any) -> Experiment:
     return make_experiment(losses=[LOSS], search={**given, "trials": 20, **search})
 
 
-def history_of(experiment: Experiment, points: list[Mapping[str, Any]], unfinished: int = 0) -> History:
+def history_of(
+    experiment: Experiment, points: list[Mapping[str, Any]], unfinished: int = 0, loss: str = LOSS
+) -> History:
     """Return a study of these points, the best first; so many more points, better than all, were stopped early."""
     history = History(experiment=BegunExperiment.of(experiment.to_dict()))
     for number, params in enumerate(points):
         state = TrialState.FINISHED if number >= unfinished else TrialState.STOPPED_EARLY
-        config = TrialConfig(dataset="pets", loss=LOSS)
-        trial = Trial(f"{STUDY}-{number}", STUDY, number, params, config, 0.0, state=state)
+        config, study = TrialConfig(dataset="pets", loss=loss), f"pets-vsepp-{loss}"
+        trial = Trial(f"{study}-{number}", study, number, params, config, 0.0, state=state)
         trial.epochs = {1: {"val/rsum": 100.0 - number}}
         history.trials[trial.id] = trial
     return history
@@ -97,13 +99,8 @@ def test_nothing_is_told_of_an_end_beyond_which_the_loss_takes_nothing() -> None
     assert polynomial.key_of("shape2") == "search.space.polynomial_relative.shape2"
     # A share of [0, 1] whose best settings all lie at 1: nothing can be wider.
     points = [{"margin": 0.5, "scale": 20.0, "degree": 2, "shape2": 1.0}] * ENOUGH
-    history = history_of(make_experiment(losses=["polynomial_relative"], search={"sampler": "random"}), [])
-    for number, params in enumerate(points):
-        name = "pets-vsepp-polynomial_relative"
-        config = TrialConfig(dataset="pets", loss="polynomial_relative")
-        trial = Trial(f"{name}-{number}", name, number, params, config, 0.0, state=TrialState.FINISHED)
-        trial.epochs = {1: {"val/rsum": 1.0}}
-        history.trials[trial.id] = trial
+    described = make_experiment(losses=["polynomial_relative"], search={"sampler": "random"})
+    history = history_of(described, points, loss="polynomial_relative")
     assert space_edges(history, points_by_study(history.trials.values())) == {}
 
 

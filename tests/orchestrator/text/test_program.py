@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.text.terminal import as_typed, say, typed_program
+from orchestrator.text.terminal import as_typed, path_text, say, typed_program
 
 
 @pytest.fixture
@@ -52,3 +52,11 @@ def test_another_program_of_this_name_on_the_path_is_not_meant(script: Path, mon
 def test_from_python_and_from_tests_the_name_is_printed(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["notebook.py"])
     assert typed_program() == "orchestrator"
+
+
+@pytest.mark.parametrize("path", ["runs/flickr8k", "../runs", "/runs"], ids=["below", "beside", "far away"])
+def test_a_path_is_relative_where_that_is_shorter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    folder = tmp_path / "home" / "researcher"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    assert path_text((folder / path).resolve()) == path

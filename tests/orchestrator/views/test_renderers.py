@@ -14,7 +14,7 @@ from orchestrator.results.answer import Answer, Column, Quantity, Table
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table
 from orchestrator.text.values import guarded, visible
 from orchestrator.text.wording import printed
-from orchestrator.views import latex, markdown
+from orchestrator.views.documents import escape_latex, escape_markdown
 from orchestrator.views.records import FORMS, render
 from tests.support.rows import ROWS, row
 from trainables.errors import ConfigError
@@ -105,11 +105,6 @@ def answer_of(text):
     """The published layout with a loss of this name, whose text is in the headline and in a note as well."""
     table = layout_table(RETRIEVAL_LAYOUT, [row(text), row("nt_xent", number="2")])
     return Answer(table.key, "", table.question, text, table=table.table, notes=(*table.notes, text))
-
-
-def shown(text):
-    """What a reader is to see of the name of a loss, on one line."""
-    return printed(text)
 
 
 class Cells(HTMLParser):
@@ -261,33 +256,23 @@ def test_unknown_form():
 
 
 @hostile
-def test_no_text_breaks_html(text):
-    page, clean = (Cells(render([answer_of(name)], "html")) for name in (text, "plain"))
+def test_no_text_breaks_out_of_a_form(text):
+    answer, clean = answer_of(text), answer_of("plain")
+    page = Cells(render([answer], "html"))
     # An empty headline has no paragraph, and a command in back quotes is code.
-    tags, expected = ([tag for tag in one.tags if tag not in ("p", "code")] for one in (page, clean))
+    tags, expected = (
+        [tag for tag in one.tags if tag not in ("p", "code")] for one in (page, Cells(render([clean], "html")))
+    )
     assert tags == expected
-    assert page.rows[2][2] == shown(text)
-
-
-@hostile
-def test_no_text_breaks_markdown(text):
-    rows = read_markdown(render([answer_of(text)], "markdown"))
+    assert page.rows[2][2] == printed(text)
+    rows = read_markdown(render([answer], "markdown"))
     assert {len(row) for row in rows} == {16}
     if not re.search(r"[\ue000-\ue0ff]", text):
-        assert rows[2][2] == shown(text)
-
-
-@hostile
-def test_no_text_breaks_latex(text):
-    rendered = render([answer_of(text)], "latex")
-    assert read_latex(rendered) == read_latex(render([answer_of("plain")], "latex"))
+        assert rows[2][2] == printed(text)
+    rendered = render([answer], "latex")
+    assert read_latex(rendered) == read_latex(render([clean], "latex"))
     assert not re.search(r"\\\\\s*[\[*]", rendered), "a line break would take it for its argument"
-
-
-@hostile
-def test_no_text_breaks_json(text):
-    rows = json.loads(render([answer_of(text)], "json"))[0]["table"]["rows"]
-    assert [one["loss"] for one in rows] == [text, "nt_xent"]
+    assert [row["loss"] for row in json.loads(render([answer], "json"))[0]["table"]["rows"]] == [text, "nt_xent"]
 
 
 @hostile
@@ -307,7 +292,7 @@ def test_no_text_breaks_the_terminal(text):
     lines = render([answer_of(text)], "table").splitlines()
     assert len(lines) in (shape, shape - 1, shape - 2), "an empty headline or note has no line"
     assert not re.search(r"[\x00-\x1f\x7f-\x9f]", "".join(lines))
-    assert any(" ".join(shown(text).split()) in " ".join(line.split()) for line in lines)
+    assert any(" ".join(printed(text).split()) in " ".join(line.split()) for line in lines)
 
 
 @given(texts)
@@ -317,25 +302,23 @@ def test_hyper_parameters_and_datasets_are_escaped_too(text):
     chosen = layout_table(RETRIEVAL_LAYOUT, rows)
     page = Cells(render([chosen], "html"))
     assert len(page.rows) == 3
-    assert page.rows[2][1] == shown(f"m{text}")
+    assert page.rows[2][1] == printed(f"m{text}")
     assert len(set(read_latex(render([chosen], "latex")))) == 1
     assert {len(one) for one in read_markdown(render([chosen], "markdown"))} == {len(page.rows[2])}
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("escape", "text", "expected"),
     [
-        ("a_b", r"a\_b"),
-        ("100 % & #1", r"100 \% \& \#1"),
-        ("\\{$}", r"\textbackslash{}\{\$\}"),
-        ("[x]", "{[}x{]}"),
-        ("a--b---c", "a-{}-b-{}--c"),
+        (escape_latex, "a_b", r"a\_b"),
+        (escape_latex, "100 % & #1", r"100 \% \& \#1"),
+        (escape_latex, "\\{$}", r"\textbackslash{}\{\$\}"),
+        (escape_latex, "[x]", "{[}x{]}"),
+        (escape_latex, "a--b---c", "a-{}-b-{}--c"),
+        (escape_markdown, "a|b_c", r"a\|b\_c"),
+        (escape_markdown, "<b>", r"\<b\>"),
+        (escape_markdown, "a-b (c)", "a-b (c)"),
     ],
 )
-def test_latex_escapes(text, expected):
-    assert latex.escape(text) == expected
-
-
-@pytest.mark.parametrize(("text", "expected"), [("a|b_c", r"a\|b\_c"), ("<b>", r"\<b\>"), ("a-b (c)", "a-b (c)")])
-def test_markdown_escapes(text, expected):
-    assert markdown.escape(text) == expected
+def test_what_has_a_meaning_in_a_form_is_escaped(escape, text, expected):
+    assert escape(text) == expected

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.watch import experiments, server
+from orchestrator.watch.app import Server
 from orchestrator.watch.experiments import Experiments
-from orchestrator.watch.pages import start_page
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
 
@@ -77,15 +77,13 @@ def test_the_start_page_shows_what_is_read_and_reads_the_rest_in_a_thread(
     for one in watched.all()[:3]:
         one.reading().result()
 
-    def shown_now() -> str:
-        return start_page(watched.all(), "runs", "test")[0]
-
-    shown = shown_now()
+    page = Server(watched, "runs", "test")
+    shown = page.html(None)
     assert shown.count("its journal is being read") == 5
     assert shown.count(" has the best val rsum of its search") == 3
     before = [one.version() for one in watched.all()]
     may_read.set()
-    while "its journal is being read" in (shown := shown_now()):
+    while "its journal is being read" in (shown := page.html(None)):
         pass
     assert shown.count(" has the best val rsum of its search, 3.0") == 8
     assert all(old != new for old, new in zip(before[3:], (one.version() for one in watched.all()[3:]), strict=True))

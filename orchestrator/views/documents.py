@@ -1,4 +1,6 @@
-"""Answers in LaTeX: each table a float with rules as in [Bleeker2022]; needs the package ``booktabs``.
+"""Answers in GitHub's Markdown, and in LaTeX: each table a float with rules as in [Bleeker2022].
+
+The LaTeX needs the package ``booktabs``.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
@@ -6,7 +8,7 @@ References:
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from orchestrator.results.answer import Answer, Table
@@ -14,7 +16,9 @@ from orchestrator.text.wording import MISSING, one_line
 from orchestrator.views.grid import TextColumn, grid, rows_of
 from orchestrator.views.terminal import title_of
 
-_SPECIAL = {
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
+
+_LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -39,35 +43,51 @@ _SPECIAL = {
 """Brackets and stars are in braces, because a line break before them would take them for its arguments."""
 
 BLOCKS = ("dataset_name", "model_name")
-"""Keys of the first columns of the papers' tables, whose values are lines across the table."""
+"""Keys of the first columns of the papers' tables, whose values are lines across the table in LaTeX."""
 
 
-def escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
+    """Return a text, on one line already, that Markdown shows as it is."""
+    return _MARKDOWN.sub(r"\\\1", text)
+
+
+def escape_latex(text: str) -> str:
     """Return a text, on one line already, that LaTeX prints as it is."""
-    return "".join(_SPECIAL.get(character, character) for character in text).replace("--", "-{}-")
+    return "".join(_LATEX.get(character, character) for character in text).replace("--", "-{}-")
 
 
-def render(answers: Sequence[Answer]) -> str:
+def render_markdown(answers: Sequence[Answer]) -> str:
+    """Return answers as Markdown: question, headline, table and notes of each."""
+    return "\n\n".join(part for answer in answers for part in _in_markdown(answer))
+
+
+def _in_markdown(answer: Answer) -> Iterable[str]:
+    yield f"**{escape_markdown(title_of(answer))}**"
+    if answer.headline:
+        yield escape_markdown(one_line(answer.headline))
+    if answer.table is not None and answer.table.columns:
+        columns, title = grid(answer.table), answer.table.title
+        headings = (escape_markdown(f"{column.column.group} {column.heading}".strip()) for column in columns)
+        rule = ("---:" if column.is_numeric else "---" for column in columns)
+        rows = [headings, rule, *(map(escape_markdown, row) for row in rows_of(columns))]
+        lines = [f"*{escape_markdown(title)}*\n"] if title else []
+        yield "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+    yield from (escape_markdown(one_line(note)) for note in answer.notes)
+
+
+def render_latex(answers: Sequence[Answer]) -> str:
     """Return answers as LaTeX: a table is a ``table`` float, an answer without a table a paragraph."""
-    return "\n\n".join(_render(answer) for answer in answers)
+    return "\n\n".join(map(_in_latex, answers))
 
 
-def _render(answer: Answer) -> str:
+def _in_latex(answer: Answer) -> str:
     title = title_of(answer)
-    caption = escape(one_line(" ".join([title if title.endswith("?") else f"{title}.", *answer.sentences])))
+    caption = escape_latex(one_line(" ".join([title if title.endswith("?") else f"{title}.", *answer.sentences])))
     if answer.table is None or not answer.table.columns:
         return rf"\paragraph{{}} {caption}"
     label = re.sub(r"[^a-z0-9]+", "-", f"{answer.dataset} {answer.key}".lower()).strip("-")
-    return "\n".join(
-        [
-            r"\begin{table}[t]",
-            r"\centering",
-            rf"\caption{{{caption}}}",
-            rf"\label{{tab:{label}}}",
-            *_tabular(answer.table),
-            r"\end{table}",
-        ]
-    )
+    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}"]
+    return "\n".join([*lines, *_tabular(answer.table), r"\end{table}"])
 
 
 def _tabular(table: Table) -> list[str]:
@@ -81,7 +101,7 @@ def _tabular(table: Table) -> list[str]:
     for block, row in zip(blocks, rows_of(columns), strict=True):
         for level, (alignment, name) in enumerate(zip("cl", block, strict=False)):
             if block[: level + 1] != before[: level + 1]:
-                body += [r"\midrule", _line([rf"\multicolumn{{{len(columns)}}}{{{alignment}}}{{{escape(name)}}}"])]
+                body += [r"\midrule", _line([_across(len(columns), name, alignment)])]
         before = block
         body.append(_line([_cell(text, column.is_numeric) for text, column in zip(row, columns, strict=True)]))
     alignments = "".join("c" if column.is_numeric else "l" for column in columns)
@@ -97,28 +117,26 @@ def _tabular(table: Table) -> list[str]:
 
 def _head(columns: Sequence[TextColumn]) -> list[str]:
     """Return the groups above with their rules, where there are groups, and the headings."""
-    headings = _line([_heading(column) for column in columns])
-    groups = [column.column.group for column in columns]
-    if not any(groups):
-        return [headings]
     over, rules, left = [], [], 1
-    for group, columns_of in groupby(groups):
+    for group, columns_of in groupby(columns, lambda column: column.column.group):
         size = len(list(columns_of))
-        over.append(rf"\multicolumn{{{size}}}{{c}}{{{escape(one_line(group))}}}")
+        over.append(_across(size, one_line(group), "c"))
         rules += [rf"\cmidrule(lr){{{left}-{left + size - 1}}}"] if group else []
         left += size
-    return [_line(over), " ".join(rules), headings]
+    # An interval has the heading of no column.
+    named = ((column.column.latex if column.heading == column.column.heading else "", column) for column in columns)
+    headings = _line([own or escape_latex(one_line(column.heading)) for own, column in named])
+    return [_line(over), " ".join(rules), headings] if rules else [headings]
 
 
-def _heading(column: TextColumn) -> str:
-    own = column.column.latex if column.heading == column.column.heading else ""
-    return own or escape(one_line(column.heading))
+def _across(size: int, text: str, alignment: str) -> str:
+    return rf"\multicolumn{{{size}}}{{{alignment}}}{{{escape_latex(text)}}}"
 
 
 def _cell(text: str, numeric: bool) -> str:
     """Return a cell; a number is set in mathematics, its deviation in small print."""
     if not numeric or text == MISSING or re.search(r"[^\W\d_]", text):
-        return escape(text)
+        return escape_latex(text)
     number = text.replace("−", "-").replace(",", "{,}").replace("{,} ", ", ").replace("%", r"\%")
     number = re.sub(r" ± (\S+)", r" {\\scriptstyle \\pm \1}", number)
     return f"${number.replace('[', '{[}').replace(']', '{]}')}$"
