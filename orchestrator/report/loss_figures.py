@@ -173,7 +173,9 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | Non
         return None
     counts, values = zip(*pairs, strict=True)
     if len(set(counts)) == 1 < len(counts):
-        return Panel(_caption(words, f"all {len(counts):,} trials have {value_text(counts[0])}"), [], {})
+        return Panel(
+            _caption(words, f"all {len(counts):,} trials have the same count, {value_text(counts[0])}"), [], {}
+        )
     rho = rank_correlation(counts, values)
     caption = _caption(words, "" if rho is None else f"ρ = {rho:+.2f}, {len(counts):,} trials")
     title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))

@@ -104,17 +104,6 @@
     watchFigures();
   }
 
-  // What somebody reads stays where it is, whatever grows above it. The anchor of the browser is no help: it is lost
-  // where the element that it chose is replaced.
-  function inPlace(change) {
-    const top = (part) => part.getBoundingClientRect().top;
-    const parts = [...main.querySelectorAll(":scope > [id], figure[id]")];
-    const read = window.scrollY > 0 ? parts.findLast((part) => top(part) < window.innerHeight / 2) : null;
-    const before = read ? top(read) : 0;
-    change();
-    if (read?.isConnected) window.scrollBy({ top: top(read) - before, behavior: "instant" });
-  }
-
   const known = new Set();
   const stale = new Set();
   const visible = new Set();
@@ -122,10 +111,8 @@
   async function refresh() {
     const version = newest;
     const changes = await ask(`changes?since=${rowsSince}`);
-    inPlace(() => {
-      applyPage(changes.html);
-      if (hasTrials) leaderboard.update(changes.rows);
-    });
+    applyPage(changes.html);
+    if (hasTrials) leaderboard.update(changes.rows);
     rowsSince = changes.since;
     seen = version;
     document.documentElement.dataset.version = version;
@@ -181,10 +168,8 @@
     const isFirst = "pending" in figure.dataset;
     const labels = (element) => [...element.querySelectorAll("select option")].map((option) => option.label).join("\n");
     if (isFirst || labels(figure) !== labels(next)) {
-      inPlace(() => {
-        figure.replaceChildren(...next.childNodes);
-        delete figure.dataset.pending;
-      });
+      figure.replaceChildren(...next.childNodes);
+      delete figure.dataset.pending;
     } else {
       figure.querySelector("figcaption").textContent = next.querySelector("figcaption").textContent;
     }

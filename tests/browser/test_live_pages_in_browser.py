@@ -79,6 +79,21 @@ def test_a_chart_grows_with_the_journal_and_keeps_its_place(browser: Browser, tm
         assert after == pytest.approx(before, abs=2)
 
 
+def test_the_leaderboard_is_as_high_before_the_first_rows_have_come(browser: Browser, tmp_path: Path) -> None:
+    height = "document.getElementById('leaderboard').getBoundingClientRect().height"
+    with closing(begin(tmp_path, 25)), served(tmp_path) as server:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        page = context.new_page()
+        page.route("**/events", lambda route: route.abort())
+        page.goto(f"{server.address}/e/tiny/")
+        before = page.evaluate(height)
+        page.unroute("**/events")
+        page.reload()
+        page.wait_for_selector(".opener")
+        assert page.evaluate(height) == pytest.approx(before, abs=2)
+        context.close()
+
+
 def test_of_few_trials_all_charts_are_drawn_though_nobody_looks(
     browser: Browser, tmp_path: Path, screenshots: Path
 ) -> None:

@@ -148,6 +148,18 @@ def test_cocos_are_paired_with_the_metric_of_their_own_epoch() -> None:
     assert (panel.data[0]["x"], panel.data[0]["y"]) == ([9.0], [110.0])
 
 
+def test_a_count_that_all_trials_have_is_a_sentence_and_no_chart() -> None:
+    author = Author()
+    for number in range(3):
+        trial = author.create("nt_xent", number, {"temperature": 0.1 + number})
+        counts = {"cocos/i2t_negatives_per_query": 127.0, "cocos/t2i_negatives_per_query": 1.0 + number}
+        author.epoch(trial, 1, {"val/rsum": 100.0 + number, **counts}, "finished")
+    (option,) = build_page(author.finish()).figures["cocos"].options
+    same, other = option.panels
+    assert (same.caption, same.data) == ("image to captions · all 3 trials have the same count, 127", [])
+    assert other.data and other.caption.startswith("caption to images · ρ = ")
+
+
 def test_leaderboard_puts_the_best_first_and_trials_without_a_value_last() -> None:
     author = author_with(("nt_xent", 100, "finished"), ("nt_xent", 120, "stopped_early"))
     author.end(author.create("nt_xent", 2, {"temperature": 1.0}), "failed", "out of memory")
