@@ -3,17 +3,8 @@
 For one query with a positive of similarity s+ and a negative of similarity ŝ, Δ = ŝ - s+, the weight is the derivative
 of the loss, which multiplies the gradient of the pair:
 
-    triplet, triplet_sh, triplet_selhn, warp    G(Δ) = 1 where Δ > -margin, else 0
-    nt_xent                      G(Δ) = σ(Δ/τ) / τ
-    decoupled                    G(Δ) = 1/τ
-    smooth_ap                    G(Δ) = σ(Δ/τ) (1 - σ(Δ/τ)) / (τ (1 + σ(Δ/τ))²)
-    polynomial_relative          G(Δ) = Σ p e_p Δ^(p-1) where Σ e_p Δ^p > 0 and Δ > -gate, else 0
-    polynomial_self              G⁺(s) = -Σ p a_p s^(p-1) for the positive, G⁻(s) = Σ q b_q s^(q-1) for the negative
-    sigmoid                      G⁺(s) = σ(-s/τ - b) / τ, G⁻(s) = σ(s/τ + b) / τ
-    multi_similarity             G⁺(s) = σ(-α (s - base)), G⁻(s) = σ(β (s - base))
-    circle                       G⁺(s) = scale [1 + margin - s]₊, G⁻(s) = scale [s + margin]₊
-    gradient_weights             G⁺(s) = P⁺(s), G⁻(s) = P⁻(s), the pair weights; where these are constants, and the
-                                 triplet weight depends on Δ alone, G(Δ) = T(Δ)
+    G(Δ)            of a loss whose weight depends on Δ alone
+    G⁺(s), G⁻(s)    of other losses: for the positive, and for the negative
 
 The weights of the polynomial losses are the derivatives of [Wei2021] eqs. 10 and 13. With a separate hinge, a weight of
 ``polynomial_self`` is 0 wherever the hinged polynomial is 0; a joint hinge, like its gate, depends on both
@@ -71,18 +62,6 @@ def _hinge(delta: np.ndarray, *, margin: float = 0.2) -> Weights:
     return ((delta > -margin).astype(float),)
 
 
-def _warp(delta: np.ndarray, *, margin: float = 1.0) -> Weights:
-    return _hinge(delta, margin=margin)
-
-
-def _nt_xent(delta: np.ndarray, *, temperature: float = 0.1) -> Weights:
-    return (_sigmoid(delta / temperature) / temperature,)
-
-
-def _decoupled(delta: np.ndarray, *, temperature: float = 0.1) -> Weights:
-    return (np.full_like(delta, 1 / temperature),)
-
-
 def _smooth_ap(delta: np.ndarray, *, temperature: float = 0.01) -> Weights:
     rank = _sigmoid(delta / temperature)
     return (rank * (1 - rank) / temperature / (1 + rank) ** 2,)
@@ -104,17 +83,8 @@ def _self(
     return -_polynomial(s, positive_coefficients, separate), _polynomial(s, negative_coefficients, separate)
 
 
-def _pairwise_sigmoid(s: np.ndarray, *, temperature: float = 0.1, bias: float = -10.0) -> Weights:
-    logits = s / temperature + bias
-    return _sigmoid(-logits) / temperature, _sigmoid(logits) / temperature
-
-
 def _multi_similarity(s: np.ndarray, *, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5) -> Weights:
     return _sigmoid(-alpha * (s - base)), _sigmoid(beta * (s - base))
-
-
-def _circle(s: np.ndarray, *, margin: float = 0.4, scale: float = 80.0) -> Weights:
-    return scale * np.maximum(1 + margin - s, 0.0), scale * np.maximum(s + margin, 0.0)
 
 
 def _gradient_weights(
@@ -161,15 +131,21 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 CURVES: dict[str, Callable[..., Weights]] = {
     "triplet": _hinge,
     "triplet_sh": _hinge,
-    "warp": _warp,
-    "nt_xent": _nt_xent,
+    "warp": lambda delta, *, margin=1.0: _hinge(delta, margin=margin),
+    "nt_xent": lambda delta, *, temperature=0.1: (_sigmoid(delta / temperature) / temperature,),
     "smooth_ap": _smooth_ap,
     "polynomial_relative": _relative,
     "polynomial_self": _self,
-    "sigmoid": _pairwise_sigmoid,
-    "decoupled": _decoupled,
+    "sigmoid": lambda s, *, temperature=0.1, bias=-10.0: (
+        _sigmoid(-s / temperature - bias) / temperature,
+        _sigmoid(s / temperature + bias) / temperature,
+    ),
+    "decoupled": lambda delta, *, temperature=0.1: (np.full_like(delta, 1 / temperature),),
     "multi_similarity": _multi_similarity,
-    "circle": _circle,
+    "circle": lambda s, *, margin=0.4, scale=80.0: (
+        scale * np.maximum(1 + margin - s, 0.0),
+        scale * np.maximum(s + margin, 0.0),
+    ),
     "triplet_selhn": _hinge,
     "gradient_weights": _gradient_weights,
 }

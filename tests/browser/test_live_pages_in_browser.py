@@ -12,6 +12,7 @@ from orchestrator.journal.directory import keep_error
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
+from tests.browser.opened_page import opened
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
 from tests.support.records import append
@@ -22,19 +23,12 @@ EVIL = "<script>document.title='it ran'</script>"
 
 
 @contextmanager
-def opened(browser: Browser, address: str, width: int = 1280, height: int = 900) -> Iterator[Page]:
+def watched(browser: Browser, address: str, width: int = 1280, height: int = 900) -> Iterator[Page]:
     """Open an address; what the page complains of fails the test."""
-    context = browser.new_context(viewport={"width": width, "height": height})
     # A page rests between two answers as long as they take: on a machine that others keep busy, that is long.
-    context.set_default_timeout(180_000)
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(address)
-    yield page
-    context.close()
-    assert complaints == []
+    with opened(browser, address, (width, height), patience=180_000) as shown:
+        yield shown.page
+    assert shown.complaints == []
 
 
 def begin(output: Path, trials: int = 1) -> Ledger:
@@ -48,7 +42,7 @@ def begin(output: Path, trials: int = 1) -> Ledger:
 
 def test_a_new_trial_is_seen_while_somebody_types(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
     with closing(begin(tmp_path, 12)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
-        with opened(browser, f"{server.address}/e/tiny/") as page:
+        with watched(browser, f"{server.address}/e/tiny/") as page:
             page.wait_for_selector("#count:has-text('12 trials')")
             page.locator("#find").fill("0012")
             written = time.monotonic()
@@ -68,7 +62,7 @@ def test_a_chart_grows_with_the_journal_and_keeps_its_place(browser: Browser, tm
     with (
         closing(begin(tmp_path, 25)) as ledger,
         served(tmp_path) as server,
-        opened(browser, f"{server.address}/e/tiny/") as page,
+        watched(browser, f"{server.address}/e/tiny/") as page,
     ):
         page.locator("#trials").scroll_into_view_if_needed()
         page.locator("#trials .scatterlayer .point").nth(24).wait_for()
@@ -97,7 +91,11 @@ def test_the_leaderboard_is_as_high_before_the_first_rows_have_come(browser: Bro
 def test_of_few_trials_all_charts_are_drawn_though_nobody_looks(
     browser: Browser, tmp_path: Path, screenshots: Path
 ) -> None:
-    with closing(begin(tmp_path, 12)), served(tmp_path) as server, opened(browser, f"{server.address}/e/tiny/") as page:
+    with (
+        closing(begin(tmp_path, 12)),
+        served(tmp_path) as server,
+        watched(browser, f"{server.address}/e/tiny/") as page,
+    ):
         for key in ("trials", "curves", "weights"):
             page.wait_for_selector(f"#{key} [data-drawn]")
         assert page.evaluate("window.scrollY") == 0
@@ -109,7 +107,7 @@ def test_of_few_trials_all_charts_are_drawn_though_nobody_looks(
 def test_the_first_trial_the_failure_and_the_end_of_a_search_appear(
     browser: Browser, tmp_path: Path, screenshots: Path
 ) -> None:
-    with served(tmp_path, expected="tiny") as server, opened(browser, f"{server.address}/") as page:
+    with served(tmp_path, expected="tiny") as server, watched(browser, f"{server.address}/") as page:
         page.locator("a", has_text="tiny").click()
         page.wait_for_selector("#state :text('not begun yet')")
         with closing(begin(tmp_path)) as ledger:
@@ -136,7 +134,7 @@ def test_the_start_page_shows_what_each_experiment_has_found(
         with closing(Ledger(tmp_path / name / "journal.jsonl")) as ledger:
             start(ledger, make_experiment(name=name))
             add_trial(ledger, [30.0])
-    with served(tmp_path) as server, opened(browser, f"{server.address}/", width) as page:
+    with served(tmp_path) as server, watched(browser, f"{server.address}/", width) as page:
         assert page.locator(".card", has_text="val rsum of its search, 30.0").count() == 2
         with closing(Ledger(tmp_path / "second" / "journal.jsonl")) as ledger:
             add_trial(ledger, [35.0])
@@ -151,7 +149,7 @@ def test_state_bars_and_the_best_of_each_loss_are_in_the_first_view(
     with closing(begin(tmp_path, 3)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
         for loss in ("nt_xent", "triplet_sh"):
             add_trial(ledger, [40.0], loss=loss, state=TrialState.RUNNING, epoch_seconds=2.0)
-        with opened(browser, f"{server.address}/e/tiny/", height=800) as page:
+        with watched(browser, f"{server.address}/e/tiny/", height=800) as page:
             for selector in ("#state .standing", "#state progress", "#state .left", ".answer-table tbody tr >> nth=1"):
                 box = page.locator(selector).first.bounding_box()
                 assert box is not None and box["y"] + box["height"] <= 800, selector

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
-from playwright.sync_api import Browser, ConsoleMessage, Page
+from playwright.sync_api import Browser, Page
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
@@ -21,6 +21,7 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
 from orchestrator.tracking.view import comparison_page, newest_page
+from tests.browser.opened_page import opened as opened_page
 from tests.integration.test_ui import end, fetch
 from tests.support.bucket import free_port
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
@@ -38,14 +39,6 @@ NOT_SERVED = ("/assistant/", "/users/current", "/gateway", "/traces", "/ui-telem
 """Parts of addresses that the pages ask for and that are not served; the console names each."""
 
 SECONDS = 120_000
-
-
-@dataclass
-class Opened:
-    """An open page with what it complained of."""
-
-    page: Page
-    complaints: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -133,26 +126,11 @@ def train(
     return trial
 
 
-@contextmanager
-def opened(browser: Browser, address: str, width: int = 1920) -> Iterator[Opened]:
-    context = browser.new_context(viewport={"width": width, "height": 1000})
-    made = Opened(context.new_page())
-    made.page.set_default_timeout(SECONDS)
+def is_known(text: str, url: str) -> bool:
+    return any(known in text for known in OF_MLFLOW) or any(known in url for known in NOT_SERVED)
 
-    def note(text: str) -> None:
-        if not any(known in text for known in OF_MLFLOW):
-            made.complaints.append(text)
 
-    def note_console(message: ConsoleMessage) -> None:
-        address = str(message.location.get("url", ""))
-        if not any(known in address for known in NOT_SERVED):
-            note(f"{message.text} {address}")
-
-    made.page.on("console", note_console)
-    made.page.on("pageerror", lambda error: note(str(error)))
-    made.page.goto(address)
-    yield made
-    context.close()
+opened = partial(opened_page, size=(1920, 1000), patience=SECONDS, is_known=is_known)
 
 
 def cells(page: Page, column: str) -> list[str]:
@@ -204,7 +182,7 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
 
 
 def test_no_assistant_is_shown_where_mlflow_would_open_it(served: Served, browser: Browser, screenshots: Path) -> None:
-    with opened(browser, served.opens, width=1280) as shown:
+    with opened(browser, served.opens, size=(1280, 1000)) as shown:
         page = shown.page
         page.wait_for_selector("text=7 matching runs")
         # What MLflow opens, it opens as soon as the page is drawn.

@@ -13,7 +13,7 @@ from orchestrator.regression.rerun import first_references
 from orchestrator.regression.suite import load_suite
 from orchestrator.regression.verdict import judge_suite
 from orchestrator.views.html import write_sections
-from tests.browser.test_report_in_browser import DESKTOP, PHONE, opened
+from tests.browser.opened_page import DESKTOP, PHONE, opened
 from tests.support.regression_results import CONDITIONS
 
 pytestmark = pytest.mark.proof
@@ -59,7 +59,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nothing_is_cut_on_a_desktop_and_a_phone_scrolls_tables_alone(
     browser: Browser, page: Path, screenshots: Path, size: tuple[int, int]
 ) -> None:
-    with opened(browser, page, size) as shown:
+    with opened(browser, page.as_uri(), size) as shown:
         shown.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         shown.page.screenshot(path=screenshots / f"regression-{size[0]}.png", full_page=True)
         assert shown.page.evaluate("document.documentElement.scrollWidth") == size[0]

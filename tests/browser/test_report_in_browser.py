@@ -1,8 +1,6 @@
 """The report in a real browser: drawn, sorted, filtered, on a phone, in the dark, and asking nobody for anything."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,27 +14,15 @@ from orchestrator.report.queries import WAYS, Item, Queries, Query
 from orchestrator.report.render import write_report
 from orchestrator.results.answer import Answer, Column, Quantity, Table
 from orchestrator.views.html import write_sections
+from tests.browser.opened_page import DESKTOP, PHONE, opened
 from tests.support.histories import Author, search
 
 pytestmark = pytest.mark.proof
 
-DESKTOP, PHONE = (1280, 900), (375, 812)
 CHART_BUTTONS = {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
 """All buttons of all charts; a new Plotly that adds one is noticed."""
 
 EVIL = "<script>document['title']='it ran'</script>"
-
-
-@dataclass
-class Opened:
-    """An open page with what it complained of and whom it asked."""
-
-    page: Page
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def draw_all(self) -> None:
-        self.page.evaluate("charts.drawAll()")
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +37,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
         return path
 
     return write
-
-
-@contextmanager
-def opened(browser: Browser, path: Path, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> Iterator[Opened]:
-    """Open a file at a window size; a narrow one can be touched."""
-    viewport = {"width": size[0], "height": size[1]}
-    context = browser.new_context(viewport=viewport, color_scheme=scheme, has_touch=size == PHONE)
-    made = Opened(context.new_page())
-    made.page.on("console", lambda message: made.complaints.append(message.text))
-    made.page.on("pageerror", lambda error: made.complaints.append(str(error)))
-    made.page.on("request", lambda request: made.requests.append(request.url))
-    made.page.goto(path.as_uri())
-    yield made
-    context.close()
 
 
 def headings(page: Page) -> list[str]:
@@ -94,7 +66,7 @@ def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
     browser: Browser, report: Callable[[int], Path], screenshots: Path, trials: int, size: tuple[int, int]
 ) -> None:
     path = report(trials)
-    with opened(browser, path, size) as shown:
+    with opened(browser, path.as_uri(), size) as shown:
         before = shown.page.evaluate("document.getElementById('reproduce').getBoundingClientRect().top")
         shown.draw_all()
         after = shown.page.evaluate("document.getElementById('reproduce').getBoundingClientRect().top")
@@ -118,7 +90,7 @@ def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
 def test_charts_are_drawn_though_nobody_came_near_and_their_buttons_send_them_nowhere(
     browser: Browser, report: Callable[[int], Path]
 ) -> None:
-    with opened(browser, report(12)) as shown:
+    with opened(browser, report(12).as_uri()) as shown:
         # Nobody scrolls: a page that is captured or saved whole has all of its charts.
         shown.page.wait_for_selector("#cocos [data-drawn] .point", state="attached")
         missing = "[...document.querySelectorAll('.plot')].filter((plot) => !('drawn' in plot.dataset)).length"
@@ -152,7 +124,7 @@ def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser
     answers = [Answer("loss", "", "Which loss?", "A.", "tie", table=table)]
     write_sections("t", "e", [("", "", "", answers)], tmp_path / "a.html")
     for size in (DESKTOP, PHONE):
-        with opened(browser, tmp_path / "a.html", size) as shown:
+        with opened(browser, (tmp_path / "a.html").as_uri(), size) as shown:
             boxes = shown.page.evaluate(
                 """[...document.querySelectorAll('.interval, .ticks')].map((each) => {
                   const box = each.getBoundingClientRect();
@@ -167,7 +139,7 @@ def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser
 def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
     browser: Browser, report: Callable[[int], Path], screenshots: Path
 ) -> None:
-    with opened(browser, report(12)) as shown:
+    with opened(browser, report(12).as_uri()) as shown:
         shown.draw_all()
         shown.page.emulate_media(media="print")
         for tools in (".bar", ".tools", ".pager .buttons", ".figure-head select", ".modebar-container"):
@@ -182,7 +154,7 @@ def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
 def test_leaderboard_sorts_with_the_keyboard_alone_and_trials_without_a_value_come_last(
     browser: Browser, report: Callable[[int], Path]
 ) -> None:
-    with opened(browser, report(12)) as shown:
+    with opened(browser, report(12).as_uri()) as shown:
         page = shown.page
         values = [float(text) for text in cells(page, "value")]
         assert values == sorted(values, reverse=True)
@@ -208,7 +180,7 @@ def test_the_address_keeps_filters_order_and_columns_without_a_reload(
     browser: Browser, report: Callable[[int], Path]
 ) -> None:
     counter = "cocos/i2t_negatives_per_query"
-    with opened(browser, report(200)) as shown:
+    with opened(browser, report(200).as_uri()) as shown:
         page = shown.page
         assert counter not in headings(page)
         page.locator("#choose summary").click()
@@ -243,7 +215,7 @@ def test_a_trial_leads_to_its_run_in_mlflow_where_the_address_is_one(browser: Br
     ):
         runs = TrackedRuns(server, "", "7", {first: run})
         write_report(build_page(history, runs=runs), tmp_path / "linked.html")
-        with opened(browser, tmp_path / "linked.html") as shown:
+        with opened(browser, (tmp_path / "linked.html").as_uri()) as shown:
             shown.page.locator("#find").fill(first)
             shown.page.locator(".opener").click()
             assert shown.page.locator("tr.details a").evaluate_all("all => all.map((link) => link.href)") == links
@@ -260,7 +232,7 @@ HOVER = """(key) => {
 
 @pytest.mark.parametrize("key", ["trials", "curves", "parallel", "slices", "contours", "cocos"])
 def test_a_dot_shows_its_trial_with_all_parameters(browser: Browser, report: Callable[[int], Path], key: str) -> None:
-    with opened(browser, report(200)) as shown:
+    with opened(browser, report(200).as_uri()) as shown:
         shown.draw_all()
         hovered = shown.page.evaluate(HOVER, key)
         row = shown.page.evaluate("(id) => brought.rows.find((row) => row.id === id)", hovered["id"])
@@ -276,7 +248,7 @@ def test_a_dot_shows_its_trial_with_all_parameters(browser: Browser, report: Cal
 def test_axes_are_logarithmic_where_the_space_is_and_colours_have_a_scale(
     browser: Browser, report: Callable[[int], Path]
 ) -> None:
-    with opened(browser, report(200)) as shown:
+    with opened(browser, report(200).as_uri()) as shown:
         shown.draw_all()
         page = shown.page
         page.locator("#slices select").select_option(label="NT-Xent")
@@ -291,7 +263,7 @@ def test_axes_are_logarithmic_where_the_space_is_and_colours_have_a_scale(
 
 
 def test_leaderboard_filters_pages_and_opens_rows(browser: Browser, report: Callable[[int], Path]) -> None:
-    with opened(browser, report(1000)) as shown:
+    with opened(browser, report(1000).as_uri()) as shown:
         page = shown.page
         assert page.locator("#count").inner_text() == "1–20 of 1,000 trials"
         first = cells(page, "trial")
@@ -312,7 +284,7 @@ def test_leaderboard_filters_pages_and_opens_rows(browser: Browser, report: Call
 
 
 def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Callable[[int], Path]) -> None:
-    with opened(browser, report(12)) as shown:
+    with opened(browser, report(12).as_uri()) as shown:
         shown.draw_all()
         dot = shown.page.locator("#trials .scatterlayer .point").first
         dot.scroll_into_view_if_needed()
@@ -327,7 +299,7 @@ def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Callable[[int]
 
 def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, report: Callable[[int], Path]) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
-    with opened(browser, report(1), scheme="dark") as shown:
+    with opened(browser, report(1).as_uri(), scheme="dark") as shown:
         dark = shown.page.evaluate(ground)
         shown.draw_all()
         ink = "document.querySelector('#trials .xtick text').style.fill"
@@ -337,29 +309,6 @@ def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, 
         shown.page.wait_for_function(f"{ink} !== {dark_ink!r}")
         shown.page.reload()
         assert shown.page.evaluate("document.documentElement.dataset.theme") == "light"
-
-
-def test_colours_stand_out_in_light_and_dark(browser: Browser, report: Callable[[int], Path]) -> None:
-    contrast = """(names) => {
-      const probe = document.body.appendChild(document.createElement("i"));
-      const light = (name) => {
-        probe.style.color = `var(${name})`;
-        const [r, g, b] = getComputedStyle(probe).color.match(/[\\d.]+/g).map((part) => {
-          const share = part / 255;
-          return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
-        });
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-      };
-      const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-      return names.map((name) => [name, ratio(light(name), light("--surface"))]);
-    }"""
-    words = ["--ink", "--muted", "--accent", "--good", "--warn", "--bad"]
-    marks = [f"--c{place}" for place in range(1, 8)]
-    with opened(browser, report(1)) as shown:
-        for scheme in ("light", "dark"):
-            shown.page.emulate_media(color_scheme=scheme)
-            ratios = dict(shown.page.evaluate(contrast, words + marks))
-            assert {name: ratio for name, ratio in ratios.items() if ratio < (4.5 if name in words else 3.0)} == {}
 
 
 def hostile() -> History:
@@ -382,7 +331,7 @@ def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots:
     queries = [[Query(picture, rank, [caption])], [Query(caption, rank, [picture])]]
     asked = Queries("pets test", groups=dict(zip(WAYS, queries, strict=True)))
     write_report(build_page(hostile(), queries=[asked]), tmp_path / "hostile.html")
-    with opened(browser, tmp_path / "hostile.html") as shown:
+    with opened(browser, (tmp_path / "hostile.html").as_uri()) as shown:
         shown.draw_all()
         page = shown.page
         page.screenshot(path=screenshots / "report-hostile.png", full_page=True)

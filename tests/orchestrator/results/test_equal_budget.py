@@ -1,6 +1,5 @@
 """Answers at equal budget, from a journal to sentences, tables and figures."""
 
-import json
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.page import build_page
@@ -27,7 +25,6 @@ from orchestrator.results.equal_budget import (
     optimism_of,
     searched_losses,
 )
-from orchestrator.views.records import FORMS
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 
 STEADY, LUCKY = (50.0, 51.0, 52.0, 53.0), (20.0, 30.0, 40.0, 60.0)
@@ -80,7 +77,10 @@ def said_of(ledger: Ledger) -> dict[str, list[str]]:
 
 
 def test_curves_costs_and_crossings_of_two_losses(tmp_path: Path) -> None:
-    found = equal_budgets(searched(tmp_path).history)["pets"]
+    summary = Summary(searched(tmp_path).history)
+    found = summary.to_dict()["equal_budget"]["pets"]
+    (table,) = (answer.table for answer in summary.answers if answer.key == "equal_budget")
+    assert [column.key for column in table.columns][5:8] == ["best_of_1", "best_of_2", "best_of_4"]
     assert (found["metric"], found["hours_are"]) == ("val/rsum", "trial hours")
     lucky, steady = found["losses"]
     assert (lucky["label"], lucky["model"], lucky["loss"]) == ("triplet_sh", "vsepp", "triplet_sh")
@@ -168,18 +168,6 @@ def test_the_leads_of_a_search_and_what_fresh_seeds_gave(tmp_path: Path) -> None
     assert [option.label for option in budgets] == ["pets: trials", "pets: epochs", "pets: trial hours"]
     band, line = budgets[0].panels[0].data[:2]
     assert (line["name"], line["y"][-1], max(band["y"])) == ("Triplet SH", 60.0, 60.0)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_every_format_has_the_table(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    searched(tmp_path).close()
-    with pytest.raises(SystemExit) as exit_:
-        main(["summarise", str(tmp_path), "--format", form])
-    assert exit_.value.code == 0
-    out = capsys.readouterr().out
-    assert ("best_of_4" if form in ("json", "csv") else "best of 4") in out
-    if form == "json":
-        assert json.loads(out)["experiments"][0]["equal_budget"]["pets"]["losses"][0]["candidates"] == 4
 
 
 LISTS = st.lists(st.integers(-50, 50), min_size=1, max_size=7).map(lambda values: np.array(values, dtype=float))
