@@ -133,16 +133,17 @@ def whole(title: str, highest: int) -> Json:
     return axis(title, **({"dtick": 1} if highest <= 10 else {}))
 
 
-def is_wide(values: Sequence[float]) -> bool:
-    """Say whether values need a logarithmic axis, on which 0 has no place."""
-    return bool(values) and min(values) > 0 and max(values) > WIDE * min(values)
-
-
 def log_axis(title: str, values: Sequence[float]) -> Json:
     """Return a logarithmic axis of positive values, with as many ticks as a small drawing has room for."""
     low, high = min(values), max(values)
     places = log_ticks(low, high, (1, 2, 5) if high < 20 * low else (1, 3) if high < 1000 * low else (1,))
     return axis(title, type="log", tickvals=places, ticktext=[f"{value:g}" for value in places])
+
+
+def axis_of(title: str, values: Sequence[float]) -> Json:
+    """Return the axis of values, logarithmic where the largest is many times the smallest; 0 has no place on it."""
+    is_wide = bool(values) and min(values) > 0 and max(values) > WIDE * min(values)
+    return log_axis(title, values) if is_wide else axis(title)
 
 
 def log_ticks(low: float, high: float, steps: Sequence[int]) -> list[float]:

@@ -7,20 +7,8 @@ from typing import Any
 import numpy as np
 
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.report.figures import (
-    ABOUT,
-    Figure,
-    Json,
-    Option,
-    Panel,
-    axis,
-    dots,
-    hollow,
-    is_wide,
-    line,
-    log_axis,
-    plain,
-)
+from orchestrator.report import figures as draw
+from orchestrator.report.figures import ABOUT, Figure, Json, Option, Panel
 from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, of_peak, weight_curves
 from orchestrator.text.values import value_text
@@ -129,9 +117,9 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         # While its hinge is active, the triplet loss gives positives and negatives weight 1 at any similarity.
         traces[of].append(_weight_line(triplet, _TRIPLET_STYLE, np.ones_like(POINTS), 1.0))
     caption = "; ".join(f"{name}: {setting}" for name, setting in zip(names, settings, strict=True))
-    vertical = axis("weight / peak", zeroline=True)
+    vertical = draw.axis("weight / peak", zeroline=True)
     panels = [
-        Panel("", traces[of], {"xaxis": axis(title, range=[-1, 1]), "yaxis": vertical})
+        Panel("", traces[of], {"xaxis": draw.axis(title, range=[-1, 1]), "yaxis": vertical})
         for of, title in _AXES.items()
         if of in traces
     ]
@@ -146,8 +134,8 @@ def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]
 
 
 def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Json:
-    about: Json = {"name": plain(name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
-    return line(POINTS.round(3).tolist(), weights.round(4).tolist(), **style, **about)
+    about: Json = {"name": draw.plain(name), "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>"}
+    return draw.line(POINTS.round(3).tolist(), weights.round(4).tolist(), **style, **about)
 
 
 def _counters(group: Sequence[Counted]) -> list[str]:
@@ -166,7 +154,7 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | Non
             continue
         trials, metric = [trial for trial, _ in having], having[0][0].metric
         points = [(metrics[key], metrics[metric]) for _, metrics in having]
-        drawn = dots(study, trials, *zip(*points, strict=True), symbol=hollow(study, trials), opacity=0.75)
+        drawn = draw.dots(study, trials, *zip(*points, strict=True), symbol=draw.hollow(study, trials), opacity=0.75)
         traces.append({**drawn, "hovertemplate": f"{ABOUT}<br>{COUNTED}<extra></extra>"})
         pairs += points
     if not pairs:
@@ -179,8 +167,7 @@ def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel | Non
     rho = rank_correlation(counts, values)
     caption = _caption(words, "" if rho is None else f"ρ = {rho:+.2f}, {len(counts):,} trials")
     title = metric_words(name.removeprefix("i2t_").removeprefix("t2i_"))
-    horizontal = log_axis(title, counts) if is_wide(counts) else axis(title)
-    return Panel(caption, traces, {"xaxis": horizontal, "yaxis": axis(metric_words(metric))})
+    return Panel(caption, traces, {"xaxis": draw.axis_of(title, counts), "yaxis": draw.axis(metric_words(metric))})
 
 
 def _caption(*parts: str) -> str:

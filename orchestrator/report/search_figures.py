@@ -11,25 +11,8 @@ import numpy as np
 
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.report.figures import (
-    ABOUT,
-    MANY,
-    Figure,
-    Json,
-    Option,
-    Panel,
-    axis,
-    band,
-    dash,
-    dots,
-    is_wide,
-    line,
-    log_axis,
-    plain,
-    shade,
-    symbol,
-    whole,
-)
+from orchestrator.report import figures as draw
+from orchestrator.report.figures import ABOUT, MANY, Figure, Json, Option, Panel
 from orchestrator.report.studies import Study, best_studies, by_dataset
 from orchestrator.results.analyses import RANKED, loss_names, rank_correlations
 from orchestrator.results.equal_budget import UNITS
@@ -78,7 +61,7 @@ def early_figure(studies: Sequence[Study]) -> Figure:
     for dataset, group in by_dataset(studies).items():
         if traces := [trace for study in group for trace in _rank_agreement(study)]:
             last = max(max(trace["x"]) for trace in traces)
-            axes = {"xaxis": whole("epoch", last), "yaxis": axis("Kendall's τ with the end")}
+            axes = {"xaxis": draw.whole("epoch", last), "yaxis": draw.axis("Kendall's τ with the end")}
             options.append(Option(printed(dataset), [Panel("", traces, axes)]))
     return Figure(
         key="early",
@@ -133,7 +116,7 @@ def _over_trials(studies: Sequence[Study]) -> Panel:
     floor = min(values) - 0.05 * (max(values) - min(values) or 1) if values else 0.0
     last = max((trial.number for study in studies for trial in study.trials), default=0)
     traces = [trace for study in studies for trace in _trial_traces(study, floor)]
-    return Panel("", traces, {"xaxis": whole("trial", last), "yaxis": axis(_metric(studies))})
+    return Panel("", traces, {"xaxis": draw.whole("trial", last), "yaxis": draw.axis(_metric(studies))})
 
 
 def _trial_traces(study: Study, floor: float) -> list[Json]:
@@ -141,11 +124,11 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
     others = [trial for trial in study.valued if trial.state is not TrialState.FINISHED]
     broken = [trial for trial in study.trials if trial.state in (TrialState.DIVERGED, TrialState.FAILED)]
     traces: list[Json] = []
-    for trials, marker in ((finished, ""), (others, f"{symbol(study)}-open"), (broken, "x-thin-open")):
+    for trials, marker in ((finished, ""), (others, f"{draw.symbol(study)}-open"), (broken, "x-thin-open")):
         if trials:
             heights = [floor if trials is broken else trial.best_value for trial in trials]
             marked = {"symbol": marker} if marker else {}
-            drawn = dots(study, trials, [trial.number for trial in trials], heights, **marked)
+            drawn = draw.dots(study, trials, [trial.number for trial in trials], heights, **marked)
             # A study has one entry in the legend.
             traces.append({**drawn, "showlegend": not traces})
     if finished:
@@ -153,7 +136,9 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
         # The line goes on to the newest trial, because no better value has come since.
         numbers, best = [*numbers, max(trial.number for trial in study.trials)], [*best, best[-1]]
         about: Json = {"legendgroup": study.name, "showlegend": False, "hoverinfo": "skip"}
-        traces.append(line(numbers, best, color=shade(study.place), shape="hv", dash=dash(study.place), **about))
+        traces.append(
+            draw.line(numbers, best, color=draw.shade(study.place), shape="hv", dash=draw.dash(study.place), **about)
+        )
     return traces
 
 
@@ -183,14 +168,16 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
         for study in studies
     }
     thin = [
-        _curve(trial, trial.id, shade(study.place), 1.2, legendgroup=study.name, showlegend=False, opacity=0.55)
+        _curve(trial, trial.id, draw.shade(study.place), 1.2, legendgroup=study.name, showlegend=False, opacity=0.55)
         for study in studies
         for trial in study.valued
         if count <= FEW and trial is not leading[study.name]
     ]
     # The curves of the leaders come last, so that no other curve hides them.
     bold = [
-        _curve(trial, study.short_label, shade(study.place), 2.5, legendgroup=study.name, dash=dash(study.place))
+        _curve(
+            trial, study.short_label, draw.shade(study.place), 2.5, legendgroup=study.name, dash=draw.dash(study.place)
+        )
         for study in studies
         if (trial := leading[study.name]) is not None
     ]
@@ -201,7 +188,7 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
 def _options_of_study(study: Study) -> Iterator[Option]:
     """Yield the curves of the metric of a study, and of each hyper-parameter that was trained with the model."""
     ranked = sorted(study.valued, key=lambda trial: -(trial.best_value or 0.0))
-    yield Option(study.label, [_curves(study, ranked, ranked[0].metric, axis(_metric([study])))])
+    yield Option(study.label, [_curves(study, ranked, ranked[0].metric, draw.axis(_metric([study])))])
     # All epochs of a trial have equal names, so only one epoch is read: reading all of a long journal takes long.
     epochs = [trial.epochs[trial.last_epoch] for trial in ranked]
     learned = dict.fromkeys(name for metrics in epochs for name in metrics if name.startswith(LEARNED))
@@ -209,8 +196,7 @@ def _options_of_study(study: Study) -> Iterator[Option]:
         metric = LEARNED + name
         having = [trial for trial, metrics in zip(ranked, epochs, strict=True) if metric in metrics]
         values = [value for trial in having for _, value in _values(trial, metric)]
-        vertical = log_axis(words, values) if is_wide(values) else axis(words)
-        yield Option(f"{study.label}: {words}", [_curves(study, having, metric, vertical)])
+        yield Option(f"{study.label}: {words}", [_curves(study, having, metric, draw.axis_of(words, values))])
 
 
 def _curves(study: Study, ranked: Sequence[Trial], metric: str, vertical: Json) -> Panel:
@@ -220,7 +206,7 @@ def _curves(study: Study, ranked: Sequence[Trial], metric: str, vertical: Json) 
     others = [trial for trial in (ranked[:NAMED] if many else ranked) if trial is not first]
     traces = _bands(ranked, metric) if many else []
     traces += [_curve(trial, trial.id, "--faint", 1.2, metric, showlegend=False) for trial in others]
-    bold = _curve(first, study.name_of(first), shade(study.place), 3, metric)
+    bold = _curve(first, study.name_of(first), draw.shade(study.place), 3, metric)
     return Panel("", [*traces, bold], {**_epoch_axes([study]), "yaxis": vertical})
 
 
@@ -231,8 +217,8 @@ def _values(trial: Trial, metric: str) -> list[tuple[int, float]]:
 def _curve(trial: Trial, name: str, color: str, width: float, metric: str = "", **rest: Any) -> Json:
     epochs, values = zip(*_values(trial, metric or trial.metric), strict=True)
     hover = f"{ABOUT}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>"
-    about: Json = {"name": plain(name), "text": [trial.id] * len(epochs), "hovertemplate": hover}
-    return line(epochs, values, color=color, width=width, **about, **rest)
+    about: Json = {"name": draw.plain(name), "text": [trial.id] * len(epochs), "hovertemplate": hover}
+    return draw.line(epochs, values, color=color, width=width, **about, **rest)
 
 
 def _bands(trials: Sequence[Trial], metric: str) -> list[Json]:
@@ -246,15 +232,15 @@ def _bands(trials: Sequence[Trial], metric: str) -> list[Json]:
     low, lower, median, upper, high = quantiles.T.tolist()
     hover = "median<br>epoch %{x}: %{y:.4g}<extra></extra>"
     return [
-        band(epochs, low, high, "--band1", name="nine tenths of the trials"),
-        band(epochs, lower, upper, "--band2", name="middle half"),
-        line(epochs, median, color="--muted", width=1.5, dash="dot", name="median", hovertemplate=hover),
+        draw.band(epochs, low, high, "--band1", name="nine tenths of the trials"),
+        draw.band(epochs, lower, upper, "--band2", name="middle half"),
+        draw.line(epochs, median, color="--muted", width=1.5, dash="dot", name="median", hovertemplate=hover),
     ]
 
 
 def _epoch_axes(studies: Sequence[Study]) -> Json:
     last = max((trial.last_epoch for study in studies for trial in study.trials), default=0)
-    return {"xaxis": whole("epoch", last), "yaxis": axis(_metric(studies))}
+    return {"xaxis": draw.whole("epoch", last), "yaxis": draw.axis(_metric(studies))}
 
 
 def _metric(studies: Sequence[Study]) -> str:
@@ -265,14 +251,16 @@ def _rank_agreement(study: Study) -> list[Json]:
     settings, taus = rank_correlations(points_of(study.trials))
     hover = f"{settings} settings<br>epoch %{{x}}: τ %{{y:.2f}}<extra></extra>"
     about: Json = {
-        "name": plain(study.short_label),
+        "name": draw.plain(study.short_label),
         "legendgroup": study.name,
-        "dash": dash(study.place),
+        "dash": draw.dash(study.place),
         "mode": "lines+markers",
         "hovertemplate": hover,
     }
     return (
-        [line(list(taus), [round(tau, 3) for tau in taus.values()], color=shade(study.place), **about)] if taus else []
+        [draw.line(list(taus), [round(tau, 3) for tau in taus.values()], color=draw.shade(study.place), **about)]
+        if taus
+        else []
     )
 
 
@@ -284,8 +272,8 @@ def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> 
         place = places.get((Path(dataset).name, loss["model"], loss["loss"]), number)
         traces += _band_and_line(loss, unit, names[loss["label"]], place)
     most = max(loss[unit][-1] for loss in budget["losses"])
-    horizontal = whole("trials", round(most)) if unit == "trials" else axis(_unit(budget, unit))
-    return Panel("", traces, {"xaxis": horizontal, "yaxis": axis(f"best {metric_words(budget['metric'])}")})
+    horizontal = draw.whole("trials", round(most)) if unit == "trials" else draw.axis(_unit(budget, unit))
+    return Panel("", traces, {"xaxis": horizontal, "yaxis": draw.axis(f"best {metric_words(budget['metric'])}")})
 
 
 def _unit(budget: Json, unit: str) -> str:
@@ -293,7 +281,7 @@ def _unit(budget: Json, unit: str) -> str:
 
 
 def _band_and_line(loss: Json, unit: str, label: str, place: int) -> list[Json]:
-    x, low, high, name, color = loss[unit], loss["low"], loss["high"], plain(label), shade(place)
+    x, low, high, name, color = loss[unit], loss["low"], loss["high"], draw.plain(label), draw.shade(place)
     interval = "[%{customdata[0]:.4g}, %{customdata[1]:.4g}]"
     about: Json = {
         "name": name,
@@ -304,8 +292,8 @@ def _band_and_line(loss: Json, unit: str, label: str, place: int) -> list[Json]:
         "marker": {"color": color, "size": 5},
     }
     return [
-        band(x, low, high, color.replace("--c", "--soft"), legendgroup=name, showlegend=False),
-        line(x, loss["expected"], color=color, width=2.5, dash=dash(place), **about),
+        draw.band(x, low, high, color.replace("--c", "--soft"), legendgroup=name, showlegend=False),
+        draw.line(x, loss["expected"], color=color, width=2.5, dash=draw.dash(place), **about),
     ]
 
 
@@ -322,7 +310,7 @@ def _front(studies: Sequence[Study], front: Sequence[Point], x: Goal, y: Goal) -
 
 
 def _goal_axis(goal: Goal) -> Json:
-    return axis(f"{metric_words(goal[0])} ({'higher' if goal[1] == 'maximize' else 'lower'} is better)")
+    return draw.axis(f"{metric_words(goal[0])} ({'higher' if goal[1] == 'maximize' else 'lower'} is better)")
 
 
 def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, marker: str, color: str) -> Json:
@@ -335,4 +323,4 @@ def _marks(points: Sequence[Point], x: Goal, y: Goal, name: str, mode: str, mark
         "marker": {"color": color, "symbol": marker, "size": 9},
     }
     places = [point.mean(x[0]) for point in points], [point.mean(y[0]) for point in points]
-    return line(*places, color=color, width=1.5, dash="dot", **about)
+    return draw.line(*places, color=color, width=1.5, dash="dot", **about)

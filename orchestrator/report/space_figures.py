@@ -13,26 +13,8 @@ from typing import Any
 import numpy as np
 
 from orchestrator.journal.trial import Trial
-from orchestrator.report.figures import (
-    ABOUT,
-    MANY,
-    SCALE,
-    Figure,
-    Json,
-    Option,
-    Panel,
-    axis,
-    band,
-    colour_range,
-    colour_scale,
-    dots,
-    hollow,
-    line,
-    log_axis,
-    log_ticks,
-    plain,
-    scaled,
-)
+from orchestrator.report import figures as draw
+from orchestrator.report.figures import ABOUT, MANY, Figure, Json, Option, Panel
 from orchestrator.report.studies import Study, best_studies
 from orchestrator.results.bands import Band, value_at
 from orchestrator.results.surface import REACH
@@ -124,7 +106,7 @@ class Searched:
         """Return where the trials are on [0, 1] of a parameter's axis, and its ticks; words are evenly spread."""
         values, log = self.parameters[name], name in self.logs
         if not is_word(values):
-            return scaled(values, log=log), number_ticks(values, log=log)
+            return draw.scaled(values, log=log), number_ticks(values, log=log)
         words = sorted({str(value) for value in values})
         places = {word: place / (len(words) - 1) for place, word in enumerate(words)}
         return [places[str(value)] for value in values], [(place, word) for word, place in places.items()]
@@ -133,8 +115,8 @@ class Searched:
         """Return the axis of a parameter."""
         values = self.parameters[name]
         if is_word(values):
-            return axis(self.names[name], type="category")
-        return log_axis(self.names[name], values) if name in self.logs else axis(self.names[name])
+            return draw.axis(self.names[name], type="category")
+        return draw.log_axis(self.names[name], values) if name in self.logs else draw.axis(self.names[name])
 
 
 def number_ticks(values: Sequence[float], *, log: bool = False) -> list[tuple[float, str]]:
@@ -143,9 +125,9 @@ def number_ticks(values: Sequence[float], *, log: bool = False) -> list[tuple[fl
     if low == high:
         return [(0.5, f"{low:.3g}")]
     steps = (1, 2, 5) if high < 200 * low else (1,)
-    rounded = log_ticks(low, high, steps) if log else _round_values(low, high)
+    rounded = draw.log_ticks(low, high, steps) if log else _round_values(low, high)
     between = [value for value in rounded if low < value < high]
-    places = scaled([low, *between, high], log=log)
+    places = draw.scaled([low, *between, high], log=log)
     texts = [f"{low:.3g}", *(f"{value:g}" for value in between), f"{high:.3g}"]
     ticks = zip(places, texts, strict=True)
     # A round value beside an end would be written over the value of the end.
@@ -189,14 +171,14 @@ def _is_log(logs: Mapping[str, bool], name: str, values: Sequence[Any]) -> bool:
 
 def parallel(space: Searched) -> Panel:
     """Return the lines of a study's trials; axes run from the lowest to the highest value tried."""
-    axes = [*map(space.on_axis, space.parameters), (scaled(space.values), number_ticks(space.values))]
+    axes = [*map(space.on_axis, space.parameters), (draw.scaled(space.values), number_ticks(space.values))]
     heights = np.array([places for places, _ in axes])
-    low, high = colour_range(space.values)
+    low, high = draw.colour_range(space.values)
     shares = np.clip((np.array(space.values) - low) / (high - low), 0, 1) if high > low else np.ones(len(space.values))
     # One trace for each colour: a trace for each of thousands of trials would take seconds to draw.
-    places = np.minimum((shares * len(SCALE)).astype(int), len(SCALE) - 1)
+    places = np.minimum((shares * len(draw.SCALE)).astype(int), len(draw.SCALE) - 1)
     traces = [_bundle(space, heights, np.flatnonzero(places == place), place) for place in np.unique(places)]
-    names = [*map(plain, space.names.values()), plain(metric_words(space.metric))]
+    names = [*map(draw.plain, space.names.values()), draw.plain(metric_words(space.metric))]
     layout = {
         "xaxis": {
             "tickvals": list(range(len(names))),
@@ -213,7 +195,7 @@ def parallel(space: Searched) -> Panel:
 
 def _bundle(space: Searched, heights: np.ndarray, trials: np.ndarray, place: int) -> Json:
     """Return the lines of the trials that have the colour at a place of the scale, as one trace with gaps."""
-    axes, many, share = heights.shape[0], len(space.trials) > MANY, float(place) / (len(SCALE) - 1)
+    axes, many, share = heights.shape[0], len(space.trials) > MANY, float(place) / (len(draw.SCALE) - 1)
     x = [number for _ in trials for number in [*range(axes), None]]
     y = [value for trial in trials for value in [*heights[:, trial].round(4).tolist(), None]]
     about: Json = {
@@ -221,26 +203,28 @@ def _bundle(space: Searched, heights: np.ndarray, trials: np.ndarray, place: int
         "hovertemplate": f"{ABOUT}<extra></extra>",
         "opacity": (0.2 if many else 0.5) + 0.5 * share**2,
     }
-    return line(x, y, color=str(SCALE[place][1]), width=(0.8 if many else 1.2) + share, **about)
+    return draw.line(x, y, color=str(draw.SCALE[place][1]), width=(0.8 if many else 1.2) + share, **about)
 
 
 def _tick(place: int, height: float, text: str) -> Json:
     """Return the label of a value on an axis of parallel coordinates, right of the axis."""
     looks = {"showarrow": False, "xanchor": "left", "xshift": 2, "borderpad": 1, "bgcolor": "--veil"}
-    return {"x": place, "y": height, "text": plain(text), "font": {"size": 11}, **looks}
+    return {"x": place, "y": height, "text": draw.plain(text), "font": {"size": 11}, **looks}
 
 
 def _slice(space: Searched, name: str) -> Panel:
-    values = [plain(str(value)) if isinstance(value, str | bool) else value for value in space.parameters[name]]
-    marker = {"symbol": hollow(space.study, space.trials), "color": space.values, "coloraxis": "coloraxis"}
+    values = [draw.plain(str(value)) if isinstance(value, str | bool) else value for value in space.parameters[name]]
+    marker = {"symbol": draw.hollow(space.study, space.trials), "color": space.values, "coloraxis": "coloraxis"}
     layout = {
         "xaxis": space.axis(name),
-        "yaxis": axis(metric_words(space.metric)),
+        "yaxis": draw.axis(metric_words(space.metric)),
         "showlegend": False,
         # The metric is the title of the vertical axis already.
-        **colour_scale("", space.values),
+        **draw.colour_scale("", space.values),
     }
-    return Panel("", [*_trend(space, name), dots(space.study, space.trials, values, space.values, **marker)], layout)
+    return Panel(
+        "", [*_trend(space, name), draw.dots(space.study, space.trials, values, space.values, **marker)], layout
+    )
 
 
 def _trend(space: Searched, name: str) -> list[Json]:
@@ -253,9 +237,9 @@ def _trend(space: Searched, name: str) -> list[Json]:
     x = [value_at(space.band.bounds[name], float(share)) for share in shares]
     bottom, top = min([*low, *space.values]), max([*high, *space.values])
     return [
-        band(space.band.ranges[name], [bottom] * 2, [top] * 2, "--band2"),
-        band(x, rounded(low), rounded(high), "--band2"),
-        line(x, rounded(mean), color="--muted", hoverinfo="skip"),
+        draw.band(space.band.ranges[name], [bottom] * 2, [top] * 2, "--band2"),
+        draw.band(x, rounded(low), rounded(high), "--band2"),
+        draw.line(x, rounded(mean), color="--muted", hoverinfo="skip"),
     ]
 
 
@@ -274,9 +258,9 @@ def _contour(space: Searched, first: str, second: str) -> Panel:
         traces += _field(space.band, first, second)
     rim = {"color": "--surface", "width": 1}
     marker = {"symbol": "circle", "color": space.values, "coloraxis": "coloraxis", "line": rim}
-    traces.append(dots(space.study, space.trials, space.parameters[first], space.parameters[second], **marker))
+    traces.append(draw.dots(space.study, space.trials, space.parameters[first], space.parameters[second], **marker))
     axes = {"xaxis": space.axis(first), "yaxis": space.axis(second), "showlegend": False}
-    return Panel("", traces, {**axes, **colour_scale(space.metric, space.values)})
+    return Panel("", traces, {**axes, **draw.colour_scale(space.metric, space.values)})
 
 
 def _field(found: Band, first: str, second: str) -> list[Json]:
@@ -305,7 +289,9 @@ def _field(found: Band, first: str, second: str) -> list[Json]:
             "showscale": False,
         },
         {
-            **line([found.setting[first]], [found.setting[second]], color="--ink", hoverinfo="skip", mode="markers"),
+            **draw.line(
+                [found.setting[first]], [found.setting[second]], color="--ink", hoverinfo="skip", mode="markers"
+            ),
             "marker": {"symbol": "x", "size": 12, "color": "#ffffff", "line": {"width": 1.5, "color": "#000000"}},
         },
     ]
