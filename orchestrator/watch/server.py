@@ -124,21 +124,16 @@ def _is_loopback(host: str) -> bool:
 
 def _bind(host: str, port: int) -> socket.socket:
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror:
         raise ConfigError(f"--host {host}: no such host is known") from None
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        made.bind(place)
-        # Two processes can bind one port with SO_REUSEADDR; only ``listen`` finds out that the port is taken.
-        made.listen(128)
+        return socket.create_server(place, family=family, backlog=128, dualstack_ipv6=both)
     except OSError as error:
-        made.close()
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(f"--port {port}: is taken; choose another, or 0 for one that is free") from None
-        raise ConfigError(f"--host {host} --port {port}: {error.strerror}") from None
-    return made
+        raise ConfigError(f"--host {host} --port {port}: {os.strerror(error.errno or 0)}") from None
 
 
 def serve(listening: Listening, experiments: Experiments, title: str) -> None:
