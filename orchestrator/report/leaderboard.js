@@ -1,4 +1,4 @@
-// The leaderboard: sorts, filters, turns pages and opens rows. Text reaches the page through textContent alone.
+// The leaderboard: sorts, filters, turns pages and opens rows. Text reaches the page as text nodes and attributes alone.
 "use strict";
 
 const brought = JSON.parse(document.getElementById("data").textContent);
@@ -54,18 +54,18 @@ const leaderboard = (() => {
     return found.some((row) => row.sort[column.index] !== null);
   }
 
-  function element(name, className, text) {
-    const made = document.createElement(name);
-    if (className) made.className = className;
-    if (text !== undefined) made.textContent = text;
+  function element(name, attributes, ...children) {
+    const made = Object.assign(document.createElement(name), attributes);
+    made.append(...children);
     return made;
   }
 
+  const pair = (name, ...value) => element("div", {}, element("dt", {}, name), element("dd", {}, ...value));
+
   function opener(row) {
-    const button = element("button", "opener", row.shown[0]);
-    button.type = "button";
+    const looks = { className: "opener", type: "button", ariaExpanded: state.open.has(row) };
+    const button = element("button", looks, row.shown[0]);
     button.dataset.trial = row.id;
-    button.ariaExpanded = state.open.has(row);
     button.addEventListener("click", () => {
       if (!state.open.delete(row)) state.open.add(row);
       draw();
@@ -75,44 +75,26 @@ const leaderboard = (() => {
   }
 
   function line(row, shown) {
-    const made = element("tr", `row ${row.state}`);
-    for (const { cell: header, index } of shown) {
-      const cell = element("td", header.className, index ? row.shown[index] : undefined);
-      if (!index) cell.append(opener(row));
-      made.append(cell);
-    }
-    return made;
+    const cells = shown.map(({ cell: { className }, index }) => (
+      element("td", { className }, index ? row.shown[index] : opener(row))
+    ));
+    return element("tr", { className: `row ${row.state}` }, ...cells);
   }
 
   // The run of a trial in MLflow: an address is made of a known server and an id of letters and digits alone.
   function runLink(row) {
     const run = runs?.trials[row.id];
     if (!run || !/^https?:\/\//.test(runs.server) || !/^\w+$/.test(`${runs.experiment}${run}`)) return [];
-    const pair = element("div");
-    const link = element("a", "", "its run");
-    link.href = `${runs.server.replace(/\/+$/, "")}/#/experiments/${runs.experiment}/runs/${run}`;
-    link.rel = "noreferrer noopener";
-    link.target = "_blank";
-    const value = element("dd");
-    value.append(link, runs.note ? ` ${runs.note}` : "");
-    pair.append(element("dt", "", "MLflow"), value);
-    return [pair];
+    const href = `${runs.server.replace(/\/+$/, "")}/#/experiments/${runs.experiment}/runs/${run}`;
+    const link = element("a", { href, rel: "noreferrer noopener", target: "_blank" }, "its run");
+    return [pair("MLflow", link, runs.note ? ` ${runs.note}` : "")];
   }
 
   function details(row, width) {
-    const made = element("tr", "details");
-    const cell = element("td");
-    cell.colSpan = width;
-    const list = element("dl", "statistics");
     const facts = [...row.details, ...columns.slice(1).map(({ heading, index }) => [heading, row.shown[index]])];
-    list.append(...runLink(row), ...facts.filter(([, text]) => text && text !== "–").map(([name, text]) => {
-      const pair = element("div");
-      pair.append(element("dt", "", name), element("dd", "", text));
-      return pair;
-    }));
-    cell.append(list);
-    made.append(cell);
-    return made;
+    const known = facts.filter(([, text]) => text && text !== "–");
+    const list = element("dl", { className: "statistics" }, ...runLink(row), ...known.map((fact) => pair(...fact)));
+    return element("tr", { className: "details" }, element("td", { colSpan: width }, list));
   }
 
   function draw() {
@@ -137,32 +119,35 @@ const leaderboard = (() => {
   }
 
   // The address keeps what is shown, so that a link or a reload shows the same.
-  const SETTINGS = ["find", "study", "state", "sort", "columns"];
+  const controls = { find, study: byStudy, state: byState };
 
   function keep() {
     const address = new URL(location.href);
-    const sort = state.column === place("value") && state.descending
-      ? "" : `${state.descending ? "-" : ""}${columns[state.column].key}`;
-    const values = [find.value, byStudy.value, byState.value, sort, JSON.stringify([...state.on])];
-    SETTINGS.forEach((name, index) => {
-      if (values[index] && values[index] !== "[]") address.searchParams.set(name, values[index]);
+    const isFirst = state.column === place("value") && state.descending;
+    const kept = {
+      ...Object.fromEntries(Object.entries(controls).map(([name, control]) => [name, control.value])),
+      sort: isFirst ? "" : `${state.descending ? "-" : ""}${columns[state.column].key}`,
+      columns: state.on.size ? JSON.stringify([...state.on]) : "",
+    };
+    for (const [name, value] of Object.entries(kept)) {
+      if (value) address.searchParams.set(name, value);
       else address.searchParams.delete(name);
-    });
+    }
     if (address.href !== location.href) history.replaceState(history.state, "", address);
   }
 
   function restore() {
-    const [text, study, ended, sort, on] = SETTINGS.map((name) => new URLSearchParams(location.search).get(name) ?? "");
-    find.value = text;
-    byStudy.value = study;
-    byState.value = ended;
-    // An address may name a study or a column that a newer page no longer has.
-    if (byStudy.selectedIndex < 0) byStudy.value = "";
-    if (byState.selectedIndex < 0) byState.value = "";
+    const kept = new URLSearchParams(location.search);
+    for (const [name, control] of Object.entries(controls)) {
+      control.value = kept.get(name) ?? "";
+      // An address may name a study or a column that a newer page no longer has.
+      if (control.selectedIndex < 0) control.value = "";
+    }
+    const sort = kept.get("sort") ?? "";
     const column = place(sort.replace(/^-/, ""));
     if (column >= 0) Object.assign(state, { column, descending: sort.startsWith("-") });
     try {
-      state.on = new Set(JSON.parse(on || "[]").filter((key) => place(key) >= 0));
+      state.on = new Set(JSON.parse(kept.get("columns") ?? "[]").filter((key) => place(key) >= 0));
     } catch {
       // An address that somebody cut short shows the columns that are shown at first.
     }
@@ -178,10 +163,7 @@ const leaderboard = (() => {
   function fill(select, values) {
     const there = new Set([...select.options].map((option) => option.value));
     for (const value of new Set(values)) {
-      if (there.has(value)) continue;
-      const option = element("option", "", value.replaceAll("_", " "));
-      option.value = value;
-      select.append(option);
+      if (!there.has(value)) select.append(element("option", { value }, value.replaceAll("_", " ")));
     }
   }
 
@@ -196,18 +178,14 @@ const leaderboard = (() => {
     const button = column.cell.querySelector("button");
     button.addEventListener("click", () => sortBy(column, button));
     if (!column.off) continue;
-    const label = element("label");
-    const box = element("input");
-    box.type = "checkbox";
-    box.value = column.key;
+    const box = element("input", { type: "checkbox", value: column.key });
     box.addEventListener("change", () => {
       if (box.checked) state.on.add(column.key);
       else state.on.delete(column.key);
       keep();
       draw();
     });
-    label.append(box, column.heading);
-    choices.append(label);
+    choices.append(element("label", {}, box, column.heading));
   }
   document.getElementById("choose").hidden = !choices.children.length;
   previous.addEventListener("click", () => { state.page -= 1; draw(); });

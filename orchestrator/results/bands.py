@@ -71,8 +71,7 @@ class Band:
 
     Attributes:
         metric: The metric that the search maximised.
-        bounds: Parameter -> its bounds, for the parameters that were searched.
-        surface: The surface; its dimensions are the parameters in this order.
+        bounds: Searched parameter -> its bounds, in the order of the dimensions of ``surface``.
         trials: The first trial of each setting that the surface rests on.
         best: The setting with the highest mean, trained to its end.
         known: Number of settings that were trained to their end.
@@ -347,14 +346,10 @@ def _notes(band: Band) -> Iterator[str]:
     for first, second, likeness in band.together[:2]:
         one, other, needed = band.names[first], band.names[second], "larger" if likeness > 0 else "smaller"
         yield f"Choose {one} and {other} together: a larger {one} needs a {needed} {other}."
-    yield f"The surface rests on {_basis(band)}."
-
-
-def _basis(band: Band) -> str:
     parts = [f"{count_text(band.known, 'setting')} trained to the end"]
     parts += [f"{band.stopped} stopped early, whose ends are estimated"] if band.stopped else []
     parts += [f"{band.diverged} that diverged"] if band.diverged else []
-    return listed(parts)
+    yield f"The surface rests on {listed(parts)}."
 
 
 def _effects(dataset: str, found: Sequence[Band]) -> Answer:
