@@ -47,15 +47,12 @@ class Page:
     """The page about an experiment.
 
     Attributes:
-        state: State of the search, in a word or two.
-        as_of: Time of the newest record, UTC; empty before the first record.
+        state: State of the search, in a word or two; ``as_of`` is the time of the newest record, UTC, if there is any.
         measure: What the metric of the values measures.
-        facts: Numbers of trials, of trainings that confirm, and of openings of the test split.
         answers: Dataset -> its answers, in the order of the page; first, under an empty name, those over all datasets.
         drawn_beside: Keys of the figures that stand beside the only answer that needs them.
         makers: Key of a figure -> function that makes the figure, in the order of the page; a live page requests each
             figure when it is needed, because to make all takes most of the time.
-        queries: The winner of each confirmed dataset beside another candidate, and the answers of each winner.
         runs: The runs of the trials in MLflow, if they are known.
     """
 

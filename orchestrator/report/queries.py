@@ -138,14 +138,11 @@ class Pictures:
     def __init__(self, source: "Source | None") -> None:
         self._source = source
         self._folders = [] if source is None else image_folders(source.folder)
-        self._made: dict[str, str] = {}
 
     def __call__(self, filename: str) -> str:
         """Return an image file by its name in the dataset; empty if the file is missing."""
-        if filename not in self._made:
-            path = self.find(filename)
-            self._made[filename] = _data_uri(path) if path else ""
-        return self._made[filename]
+        path = self.find(filename)
+        return _data_uri(path) if path else ""
 
     def find(self, filename: str) -> Path | None:
         """Return the path of an image file; ``None`` if the file is missing."""

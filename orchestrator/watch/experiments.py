@@ -46,19 +46,47 @@ _READERS = ThreadPoolExecutor(1, "journals")
 """Reads journals beside the pages, one at a time, because the search on the same machine goes first."""
 
 
-class Seen:
-    """A watched experiment at one moment; each part is made when it is first asked for, under its lock.
+class Watched:
+    """One experiment, whose journal is read once and whose page is made once for all requests.
 
-    ``state`` is what changes when the experiment's pages change.
+    ``status``, ``headlines``, ``page`` and ``live`` are of the moment of the last ``seen``, and are made when they are
+    first asked for; the lock must be held then.
+
+    Args:
+        directory: Folder of the experiment; its journal need not exist yet.
     """
 
-    def __init__(self, watched: "Watched", state: tuple[object, ...]) -> None:
-        self._watched, self._directory, self.state = watched, watched.directory, state
+    def __init__(self, directory: Path) -> None:
+        self.name = directory.name
+        self.directory = directory
+        self.lock = threading.RLock()
+        self.followed = Followed(directory)
+        self.problem: str | None = None
+        self._state: tuple[object, ...] = ()
+        self._reading: Future[None] | None = None
+        self._rows: dict[str, tuple[int, TrialRow]] = {}
+
+    def seen(self) -> "Watched":
+        """Read the new records of the journal, and return the experiment; an error is kept in ``problem``."""
+        with self.lock:
+            try:
+                if self.followed.read_on():
+                    self.problem = None
+            except JournalError as error:
+                self.problem = str(error)
+            except OSError as error:
+                self.problem = f"{self.directory}: {error.strerror}"
+            state = self.followed.version, find_holder(self.directory) is not None, self.problem
+            if self._state != state:
+                self._state = state
+                for part in ("status", "headlines", "page", "live"):
+                    vars(self).pop(part, None)
+            return self
 
     @cached_property
     def status(self) -> Status:
         """How far the experiment is."""
-        return status_of(self._watched.followed)
+        return status_of(self.followed)
 
     @cached_property
     def headlines(self) -> list[Answer]:
@@ -71,7 +99,7 @@ class Seen:
     def page(self) -> Page:
         """The page, whose figures are made when they are requested."""
         unended = "killed" if self.status.holder is None else "running"
-        return build_page(self.status.history, unended=unended, runs=read_runs(self._directory))
+        return build_page(self.status.history, unended=unended, runs=read_runs(self.directory))
 
     @cached_property
     def live(self) -> dict[str, Any]:
@@ -83,53 +111,20 @@ class Seen:
         """
         history = self.status.history
         running = [trial for trial in history.running() if trial.id in history.actors]
-        places = read_places(self._directory) if running else {}
+        places = read_places(self.directory) if running else {}
         ends = (TrialState.FAILED, TrialState.DIVERGED)
         failed = [trial for trial in history.trials.values() if trial.state in ends]
         failed.sort(key=lambda trial: -(trial.ended_after or 0.0))
         return {
             "status": self.status,
             "has_begun": bool(history.experiment),
-            "problem": self._watched.problem,
+            "problem": self.problem,
             "stages": stages_of(self.status),
             "running": [_running(trial, places.get(trial.id)) for trial in running[:RUNNING]],
             "not_shown": max(0, len(running) - RUNNING),
-            "failed": [(trial, read_error(self._directory, trial.id) is not None) for trial in failed[:FAILURES]],
+            "failed": [(trial, read_error(self.directory, trial.id) is not None) for trial in failed[:FAILURES]],
             "failures": len(failed),
         }
-
-
-class Watched:
-    """One experiment, whose journal is read once and whose page is made once for all requests.
-
-    Args:
-        directory: Folder of the experiment; its journal need not exist yet.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.name = directory.name
-        self.directory = directory
-        self.lock = threading.RLock()
-        self.followed = Followed(directory)
-        self.problem: str | None = None
-        self._seen: Seen | None = None
-        self._reading: Future[None] | None = None
-        self._rows: dict[str, tuple[int, TrialRow]] = {}
-
-    def seen(self) -> Seen:
-        """Read the new records of the journal, and return the experiment now; an error is kept in ``problem``."""
-        with self.lock:
-            try:
-                if self.followed.read_on():
-                    self.problem = None
-            except JournalError as error:
-                self.problem = str(error)
-            except OSError as error:
-                self.problem = f"{self.directory}: {error.strerror}"
-            state = self.followed.version, find_holder(self.directory) is not None, self.problem
-            if self._seen is None or self._seen.state != state:
-                self._seen = Seen(self, state)
-            return self._seen
 
     def reading(self) -> "Future[None]":
         """Begin to read the journal in a thread, once; the future is done when the experiment can be shown at once."""
@@ -144,7 +139,7 @@ class Watched:
 
     def version(self) -> str:
         """Return a text that changes when the experiment's pages change; empty while its journal is being read."""
-        return " ".join(map(str, self.seen().state)) if self.reading().done() else ""
+        return " ".join(map(str, self.seen()._state)) if self.reading().done() else ""
 
     def rows_since(self, version: int) -> list[TrialRow]:
         """Return the rows of the leaderboard of the newest page that have changed after a version."""
