@@ -3,8 +3,6 @@
 import importlib.util
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from orchestrator.exports.tensorboard import write_events
 from orchestrator.studies.export import write_storage
+from tests.integration.test_ui import fetch
 from tests.support.bucket import free_port
 from tests.support.exported import write_experiment
 
@@ -32,24 +31,14 @@ def served(*command: str) -> Iterator[str]:
     """Run a server on a free port of this machine; give its address once it answers."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    process = subprocess.Popen([sys.executable, *command, "--port", str(port)], stderr=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + PATIENCE / 1000
-        while not answers(address):
-            assert process.poll() is None and time.monotonic() < until, f"{command[1]} does not answer"
-            time.sleep(0.2)
-        yield address
-    finally:
-        process.kill()
-        process.wait()
-
-
-def answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(address, timeout=5):
-            return True
-    except OSError:
-        return False
+    with subprocess.Popen(
+        [sys.executable, *command, "--port", str(port)], stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            fetch(address, process)
+            yield address
+        finally:
+            process.kill()
 
 
 @needs("optuna_dashboard")
