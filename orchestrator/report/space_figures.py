@@ -179,13 +179,9 @@ def parallel(space: Searched) -> Panel:
     places = np.minimum((shares * len(draw.SCALE)).astype(int), len(draw.SCALE) - 1)
     traces = [_bundle(space, heights, np.flatnonzero(places == place), place) for place in np.unique(places)]
     names = [*map(draw.plain, space.names.values()), draw.plain(metric_words(space.metric))]
+    ends = [-0.1, len(names) - 0.55]
     layout = {
-        "xaxis": {
-            "tickvals": list(range(len(names))),
-            "ticktext": names,
-            "range": [-0.1, len(names) - 0.55],
-            "gridcolor": "--strong",
-        },
+        "xaxis": {"tickvals": list(range(len(names))), "ticktext": names, "range": ends, "gridcolor": "--strong"},
         "yaxis": {"visible": False, "range": [-0.04, 1.04]},
         "annotations": [_tick(place, height, text) for place, (_, ticks) in enumerate(axes) for height, text in ticks],
         "showlegend": False,

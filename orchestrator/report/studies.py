@@ -89,16 +89,8 @@ def studies_of(history: History) -> list[Study]:
     labels = _labels(cells)
     logs = log_ranges(history)
     return [
-        Study(
-            name,
-            *labels[name],
-            place,
-            *cells[name],
-            groups[name],
-            repeats.get(name, ()),
-            logs.get(groups[name][0].study, {}),
-        )
-        for place, name in enumerate(groups)
+        Study(name, *labels[name], place, *cells[name], trials, repeats.get(name, ()), logs.get(trials[0].study, {}))
+        for place, (name, trials) in enumerate(groups.items())
     ]
 
 

@@ -105,14 +105,8 @@ def _tabular(table: Table) -> list[str]:
         before = block
         body.append(_line([_cell(text, column.is_numeric) for text, column in zip(row, columns, strict=True)]))
     alignments = "".join("c" if column.is_numeric else "l" for column in columns)
-    return [
-        rf"\begin{{tabular}}{{{alignments}}}",
-        r"\toprule",
-        *_head(columns),
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
+    begin = rf"\begin{{tabular}}{{{alignments}}}"
+    return [begin, r"\toprule", *_head(columns), *body, r"\bottomrule", r"\end{tabular}"]
 
 
 def _head(columns: Sequence[TextColumn]) -> list[str]:

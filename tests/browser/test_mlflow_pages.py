@@ -169,13 +169,14 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
         heads = page.locator(".ag-header-cell[col-id]").evaluate_all(
             "heads => heads.map(h => h.getAttribute('col-id'))"
         )
-        assert {
+        shown_columns = {
             "params.`temperature`",
             "params.`margin`",
             "tags.`loss`",
             "tags.`verdict`",
             "metrics.`test/rsum`",
-        } <= set(heads)
+        }
+        assert shown_columns <= set(heads)
         assert SHOWN in page.locator("main, body").first.inner_text()
         assert "it ran" not in page.title()
         assert shown.complaints == []

@@ -55,20 +55,10 @@ def folder(tmp_path: Path) -> Path:
     dataset = f"pets{CANARY}"
     experiment = make_experiment(description=CANARY, datasets=[dataset], confirm={"top": 1, "seeds": 2})
     with closing(Ledger(found / JOURNAL_FILE)) as ledger:
-        versions = {"torch": f"2{CANARY}"}
-        start(
-            ledger,
-            experiment,
-            environment={"git_revision": CANARY, "versions": versions},
-            options={"data-root": CANARY},
-        )
+        versions, options = {"torch": f"2{CANARY}"}, {"data-root": CANARY}
+        start(ledger, experiment, environment={"git_revision": CANARY, "versions": versions}, options=options)
         trial = add_trial(ledger, [30.0], dataset=dataset)
-        start(
-            ledger,
-            experiment,
-            environment={"git_revision": "b", "versions": {"torch": "3"}},
-            options={"data-root": CANARY},
-        )
+        start(ledger, experiment, environment={"git_revision": "b", "versions": {"torch": "3"}}, options=options)
         add_trial(ledger, [20.0], dataset=dataset, loss="triplet_sh")
         add_trial(ledger, [], dataset=dataset, state=TrialState.FAILED, error=f"no luck {CANARY}")
         running = add_trial(ledger, [10.0], dataset=dataset, state=TrialState.RUNNING)
