@@ -118,13 +118,10 @@ def plain_rows(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> list
     keys = [column.key for column in columns]
     return [
         {
-            "id": row.id,
             "sort": [rounded(row.sort.get(key)) for key in keys],
             "shown": [row.shown.get(key, "") for key in keys],
-            "state": row.state,
-            "study": row.study,
-            "details": row.details,
             "about": about(row, columns),
+            **{name: getattr(row, name) for name in ("id", "state", "study", "details")},
         }
         for row in rows
     ]

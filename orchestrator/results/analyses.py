@@ -334,16 +334,9 @@ def _edges(cell: Cell, best: Sequence[Point]) -> Iterator[Json]:
         for is_upper in (False, True):
             at_end = all(share >= 1 - OUTERMOST if is_upper else share <= OUTERMOST for share in shares)
             if at_end and cell.space.takes(name, bound.beyond(OUTERMOST, upper=is_upper)):
-                yield {
-                    "loss": cell.loss,
-                    "parameter": name,
-                    "key": cell.space.key_of(name),
-                    "bound": str(bound),
-                    "lowest": min(values),
-                    "highest": max(values),
-                    "is_upper": is_upper,
-                    "settings": len(best),
-                }
+                about = {"loss": cell.loss, "parameter": name, "key": cell.space.key_of(name), "bound": str(bound)}
+                ends = {"lowest": min(values), "highest": max(values), "is_upper": is_upper}
+                yield {**about, **ends, "settings": len(best)}
 
 
 def _edge(study: str, edge: Json) -> list[str]:

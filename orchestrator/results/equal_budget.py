@@ -131,11 +131,9 @@ class Curve:
             doubled = [2**power for power in range(count.bit_length())]
             draws = sorted({*np.geomspace(1, count, MOST_POINTS).round().astype(int).tolist(), *doubled, count})
         low, high = best_quantiles(self.values, draws)
+        about = {"label": self.label, "model": self.model, "loss": self.loss, "candidates": count}
         return {
-            "label": self.label,
-            "model": self.model,
-            "loss": self.loss,
-            "candidates": count,
+            **about,
             **{unit: [drawn * cost for drawn in draws] for unit, cost in self.costs.items()},
             "expected": expected_best(self.values, draws).tolist(),
             "low": low.tolist(),

@@ -129,8 +129,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 CURVES: dict[str, Callable[..., Weights]] = {
-    "triplet": _hinge,
-    "triplet_sh": _hinge,
+    **dict.fromkeys(("triplet", "triplet_sh", "triplet_selhn"), _hinge),
     "warp": lambda delta, *, margin=1.0: _hinge(delta, margin=margin),
     "nt_xent": lambda delta, *, temperature=0.1: (_sigmoid(delta / temperature) / temperature,),
     "smooth_ap": _smooth_ap,
@@ -146,7 +145,6 @@ CURVES: dict[str, Callable[..., Weights]] = {
         scale * np.maximum(1 + margin - s, 0.0),
         scale * np.maximum(s + margin, 0.0),
     ),
-    "triplet_selhn": _hinge,
     "gradient_weights": _gradient_weights,
 }
 """Loss -> its weights at points, by the arguments of the loss on which the weights depend.

@@ -26,15 +26,9 @@ FIRST = ("rsum", "verdict")
 """Headings of the most important columns, which come first where a table is in parts."""
 
 STYLES = {
-    "winner": "green",
-    "better": "green",
-    "worse": "red",
-    "tie": "yellow",
-    "untested": "yellow",
-    "unconfirmed": "yellow",
-    "holds": "green",
-    "contradicted": "red",
-    "not shown": "yellow",
+    **dict.fromkeys(("winner", "better", "holds"), "green"),
+    **dict.fromkeys(("worse", "contradicted"), "red"),
+    **dict.fromkeys(("tie", "untested", "unconfirmed", "not shown"), "yellow"),
 }
 """Text of a verdict -> style of its cell."""
 

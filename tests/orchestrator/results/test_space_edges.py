@@ -56,18 +56,8 @@ def found(
 
 def test_the_best_learning_rates_at_the_upper_end_are_told_with_the_key_that_widens_the_range() -> None:
     points = points_with([(0.5, 9e-3), (0.4, 5e-3), (0.6, 8e-3)])
-    assert found(points) == [
-        {
-            "loss": LOSS,
-            "parameter": RATE,
-            "key": "search.training.learning_rate",
-            "bound": "[0.0001, 0.01] log",
-            "lowest": 5e-3,
-            "highest": 9e-3,
-            "is_upper": True,
-            "settings": 3,
-        }
-    ]
+    range_of = {"loss": LOSS, "parameter": RATE, "key": "search.training.learning_rate", "bound": "[0.0001, 0.01] log"}
+    assert found(points) == [{**range_of, "lowest": 5e-3, "highest": 9e-3, "is_upper": True, "settings": 3}]
     caveats = summarise(history_of(experiment_of(), points))["caveats"]["pets"]
     place = caveats.index(
         "Triplet SH: the 3 best settings have learning rate 0.005 to 0.009, at the upper end of [0.0001, 0.01]."
