@@ -88,9 +88,7 @@ def test_the_leaderboard_is_as_high_before_the_first_rows_have_come(browser: Bro
         context.close()
 
 
-def test_of_few_trials_all_charts_are_drawn_though_nobody_looks(
-    browser: Browser, tmp_path: Path, screenshots: Path
-) -> None:
+def test_of_few_trials_all_charts_are_drawn_unasked(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
     with (
         closing(begin(tmp_path, 12)),
         served(tmp_path) as server,
@@ -104,9 +102,7 @@ def test_of_few_trials_all_charts_are_drawn_though_nobody_looks(
         page.screenshot(path=screenshots / "live-few.png", full_page=True)
 
 
-def test_the_first_trial_the_failure_and_the_end_of_a_search_appear(
-    browser: Browser, tmp_path: Path, screenshots: Path
-) -> None:
+def test_first_trial_failure_and_end_of_a_search_appear(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
     with served(tmp_path, expected="tiny") as server, watched(browser, f"{server.address}/") as page:
         page.locator("a", has_text="tiny").click()
         page.wait_for_selector("#state :text('not begun yet')")
@@ -126,9 +122,7 @@ def test_the_first_trial_the_failure_and_the_end_of_a_search_appear(
 
 
 @pytest.mark.parametrize("width", [1280, 1920, 375])
-def test_the_start_page_shows_what_each_experiment_has_found(
-    browser: Browser, tmp_path: Path, screenshots: Path, width: int
-) -> None:
+def test_the_start_page_shows_what_was_found(browser: Browser, tmp_path: Path, screenshots: Path, width: int) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         with closing(Ledger(tmp_path / name / "journal.jsonl")) as ledger:
@@ -143,9 +137,7 @@ def test_the_start_page_shows_what_each_experiment_has_found(
         page.screenshot(path=screenshots / f"live-start-{width}.png", full_page=True)
 
 
-def test_state_bars_and_the_best_of_each_loss_are_in_the_first_view(
-    browser: Browser, tmp_path: Path, screenshots: Path
-) -> None:
+def test_state_bars_and_best_losses_are_in_the_first_view(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
     with closing(begin(tmp_path, 3)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
         for loss in ("nt_xent", "triplet_sh"):
             add_trial(ledger, [40.0], loss=loss, state=TrialState.RUNNING, epoch_seconds=2.0)

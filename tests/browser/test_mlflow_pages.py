@@ -145,9 +145,7 @@ def cells(page: Page, column: str) -> list[str]:
     return [text.strip() for _, text in sorted(rows)]
 
 
-def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
-    served: Served, browser: Browser, screenshots: Path
-) -> None:
+def test_ui_opens_on_the_newest_search_best_trials_first(served: Served, browser: Browser, screenshots: Path) -> None:
     with opened(browser, served.opens) as shown:
         page = shown.page
         page.wait_for_selector("text=7 matching runs")
@@ -242,9 +240,7 @@ def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser:
 
 
 @pytest.mark.parametrize("part", ["overview", "captions"])
-def test_hostile_strings_are_text_on_the_page_of_a_run(
-    served: Served, browser: Browser, screenshots: Path, part: str
-) -> None:
+def test_hostile_strings_of_a_run_are_text(served: Served, browser: Browser, screenshots: Path, part: str) -> None:
     page_of_run = served.opens.partition("/runs?")[0] + f"/runs/{served.trials['pets-vsepp-triplet_sh-0001']}"
     ending = "" if part == "overview" else "/artifacts/champion/data/model/retriever.json"
     with opened(browser, page_of_run + ending) as shown:

@@ -25,8 +25,11 @@ CHART_BUTTONS = {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
 EVIL = "<script>document['title']='it ran'</script>"
 
 
+Report = Callable[[int], Path]
+
+
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """Return the report of a search of so many trials, written once."""
     folder = tmp_path_factory.mktemp("reports")
 
@@ -63,7 +66,7 @@ def cells(page: Page, key: str) -> list[str]:
     ],
 )
 def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
-    browser: Browser, report: Callable[[int], Path], screenshots: Path, trials: int, size: tuple[int, int]
+    browser: Browser, report: Report, screenshots: Path, trials: int, size: tuple[int, int]
 ) -> None:
     path = report(trials)
     with opened(browser, path.as_uri(), size) as shown:
@@ -87,9 +90,7 @@ def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
         assert [url for url in shown.requests if url != path.as_uri() and not url.startswith(("data:", "blob:"))] == []
 
 
-def test_charts_are_drawn_though_nobody_came_near_and_their_buttons_send_them_nowhere(
-    browser: Browser, report: Callable[[int], Path]
-) -> None:
+def test_charts_are_drawn_though_nobody_came_near_and_are_sent_nowhere(browser: Browser, report: Report) -> None:
     with opened(browser, report(12).as_uri()) as shown:
         # Nobody scrolls: a page that is captured or saved whole has all of its charts.
         shown.page.wait_for_selector("#cocos [data-drawn] .point", state="attached")
@@ -136,9 +137,7 @@ def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser
             assert shown.complaints == []
 
 
-def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
-    browser: Browser, report: Callable[[int], Path], screenshots: Path
-) -> None:
+def test_print_has_no_tools_and_keeps_headings_with_texts(browser: Browser, report: Report, screenshots: Path) -> None:
     with opened(browser, report(12).as_uri()) as shown:
         shown.draw_all()
         shown.page.emulate_media(media="print")
@@ -151,9 +150,7 @@ def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
         shown.page.pdf(path=screenshots / "report-12-print.pdf", format="A4")
 
 
-def test_leaderboard_sorts_with_the_keyboard_alone_and_trials_without_a_value_come_last(
-    browser: Browser, report: Callable[[int], Path]
-) -> None:
+def test_leaderboard_sorts_with_the_keyboard_alone_and_missing_values_last(browser: Browser, report: Report) -> None:
     with opened(browser, report(12).as_uri()) as shown:
         page = shown.page
         values = [float(text) for text in cells(page, "value")]
@@ -176,9 +173,7 @@ def test_leaderboard_sorts_with_the_keyboard_alone_and_trials_without_a_value_co
             assert page.locator("th[aria-sort]").evaluate_all("all => all.map((cell) => cell.ariaSort)") == [direction]
 
 
-def test_the_address_keeps_filters_order_and_columns_without_a_reload(
-    browser: Browser, report: Callable[[int], Path]
-) -> None:
+def test_the_address_keeps_filters_order_and_columns_without_a_reload(browser: Browser, report: Report) -> None:
     counter = "cocos/i2t_negatives_per_query"
     with opened(browser, report(200).as_uri()) as shown:
         page = shown.page
@@ -231,7 +226,7 @@ HOVER = """(key) => {
 
 
 @pytest.mark.parametrize("key", ["trials", "curves", "parallel", "slices", "contours", "cocos"])
-def test_a_dot_shows_its_trial_with_all_parameters(browser: Browser, report: Callable[[int], Path], key: str) -> None:
+def test_a_dot_shows_its_trial_with_all_parameters(browser: Browser, report: Report, key: str) -> None:
     with opened(browser, report(200).as_uri()) as shown:
         shown.draw_all()
         hovered = shown.page.evaluate(HOVER, key)
@@ -245,9 +240,7 @@ def test_a_dot_shows_its_trial_with_all_parameters(browser: Browser, report: Cal
         assert shown.complaints == [], "the policy allows all that a chart shows under the pointer"
 
 
-def test_axes_are_logarithmic_where_the_space_is_and_colours_have_a_scale(
-    browser: Browser, report: Callable[[int], Path]
-) -> None:
+def test_axes_are_logarithmic_where_the_space_is_and_colours_have_a_scale(browser: Browser, report: Report) -> None:
     with opened(browser, report(200).as_uri()) as shown:
         shown.draw_all()
         page = shown.page
@@ -262,7 +255,7 @@ def test_axes_are_logarithmic_where_the_space_is_and_colours_have_a_scale(
         assert len(set(fills)) > 10
 
 
-def test_leaderboard_filters_pages_and_opens_rows(browser: Browser, report: Callable[[int], Path]) -> None:
+def test_leaderboard_filters_pages_and_opens_rows(browser: Browser, report: Report) -> None:
     with opened(browser, report(1000).as_uri()) as shown:
         page = shown.page
         assert page.locator("#count").inner_text() == "1–20 of 1,000 trials"
@@ -283,7 +276,7 @@ def test_leaderboard_filters_pages_and_opens_rows(browser: Browser, report: Call
         assert page.locator("#count").inner_text() == "0 trials, 1,000 in all"
 
 
-def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Callable[[int], Path]) -> None:
+def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Report) -> None:
     with opened(browser, report(12).as_uri()) as shown:
         shown.draw_all()
         dot = shown.page.locator("#trials .scatterlayer .point").first
@@ -297,7 +290,7 @@ def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Callable[[int]
         assert len(cells(shown.page, "trial")) == 1
 
 
-def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, report: Callable[[int], Path]) -> None:
+def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, report: Report) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     with opened(browser, report(1).as_uri(), scheme="dark") as shown:
         dark = shown.page.evaluate(ground)

@@ -255,9 +255,7 @@ def write(folder: Path, values: dict[str, float], *, confirmed: bool = False, di
     return folder
 
 
-def test_a_page_over_several_experiments_is_written_beside_their_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_over_several_experiments_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "one", {"nt_xent": 100.0, "triplet_sh": 90.0}, confirmed=True)
     write(tmp_path / "two", {"nt_xent": 120.0, "triplet_sh": 80.0}, confirmed=True)
     with pytest.raises(SystemExit) as ended:

@@ -21,9 +21,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return script
 
 
-def test_the_path_that_was_typed_is_printed_where_the_name_is_not_found(
-    script: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_typed_path_is_printed_where_no_name_is_found(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert typed_program() == ".venv/bin/orchestrator"
     say("resume it: `orchestrator resume tiny`, or read `orchestrator/searches/search.py`", error=True)
     assert capsys.readouterr().err == (

@@ -84,9 +84,7 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_the_address_is_true_and_a_signal_ends_it_at_once(
-    output: Path, environment: dict[str, str], number: int
-) -> None:
+def test_the_address_is_true_and_a_signal_ends_it(output: Path, environment: dict[str, str], number: int) -> None:
     before = sorted(output.rglob("*"))
     command = [*COMMAND, "watch", "tiny", "--output", str(output), "--port", "0"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as started:

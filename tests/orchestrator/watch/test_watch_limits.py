@@ -22,9 +22,7 @@ pytestmark = pytest.mark.proof
     [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n1"],
     ids=["nothing", "half a header", "half a body"],
 )
-def test_a_connection_without_a_whole_request_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: bytes
-) -> None:
+def test_a_connection_without_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: bytes) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.2)
     with served(tmp_path) as live, socket.create_connection(("127.0.0.1", live.port), timeout=120) as slow:
         slow.sendall(part)
@@ -37,9 +35,7 @@ def test_a_connection_without_a_whole_request_is_closed(
         assert live.ask("/").status == 200
 
 
-def test_a_connection_too_many_is_closed_and_room_is_used_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_too_many_is_closed_and_room_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "CONNECTIONS", 3)
     with served(tmp_path) as live:
         kept = [socket.create_connection(("127.0.0.1", live.port), timeout=120) for _ in range(3)]
@@ -60,9 +56,7 @@ def test_a_connection_too_many_is_closed_and_room_is_used_again(
                 continue
 
 
-def test_the_start_page_shows_what_is_read_and_reads_the_rest_in_a_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_start_page_reads_journals_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(8):
         (tmp_path / f"search{number}").mkdir()
         with closing(Ledger(tmp_path / f"search{number}" / "journal.jsonl")) as ledger:
