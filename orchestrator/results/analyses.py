@@ -119,18 +119,13 @@ def front_answer(dataset: str, front: Sequence[Point], goals: Sequence[Objective
         setting = setting_text(point.first.parameters)
         rows.append((*about, setting, *(values.get(goal.metric) for goal in goals)))
     objectives = (f"{goal.metric} {'maximised' if goal.direction == 'maximize' else 'minimised'}" for goal in goals)
-    return Answer(
-        "pareto",
-        dataset,
-        "Which settings are on the Pareto front?",
-        "No other finished setting is better in one objective without being worse in another.",
-        table=table_of(columns, rows),
-        notes=(
-            f"Objectives: {', '.join(objectives)}.",
-            "Values are of each training's best epoch; of several trainings of a setting, their mean.",
-        ),
-        figure="front",
+    question = "Which settings are on the Pareto front?"
+    headline = "No other finished setting is better in one objective without being worse in another."
+    notes = (
+        f"Objectives: {', '.join(objectives)}.",
+        "Values are of each training's best epoch; of several trainings of a setting, their mean.",
     )
+    return Answer("pareto", dataset, question, headline, table=table_of(columns, rows), notes=notes, figure="front")
 
 
 def equal_budget_answer(dataset: str, found: Json | None) -> Answer | None:
