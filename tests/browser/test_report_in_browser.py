@@ -114,13 +114,15 @@ def test_charts_are_drawn_though_nobody_came_near_and_are_sent_nowhere(browser: 
 
 
 def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser: Browser, tmp_path: Path) -> None:
+    setting = "long setting " * 9
     table = Table(
         (
             Column("name", "loss"),
             Column("result", "mean", unit="test/rsum", shows="apart"),
             Column("setting", "setting"),
+            Column("p", "p", unit="p"),
         ),
-        tuple((f"loss {n}", Quantity(100.0 * n, 1.0, 90.0 * n, 110.0 * n), "long setting " * 9 * n) for n in (1, 2, 3)),
+        tuple((f"loss {n}", Quantity(100.0 * n, 1.0, 90.0 * n, 110.0 * n), setting * n, None) for n in (1, 2, 3)),
     )
     answers = [Answer("loss", "", "Which loss?", "A.", "tie", table=table)]
     write_sections("t", "e", [("", "", "", answers)], tmp_path / "a.html")
@@ -134,6 +136,7 @@ def test_intervals_of_a_table_lie_below_each_other_and_below_their_ticks(browser
             )
             assert len(boxes) == 4 and len({tuple(box) for box in boxes}) == 1
             assert shown.page.evaluate("document.documentElement.scrollWidth") == size[0]
+            assert shown.page.locator("td.missing").first.is_visible() == (size == DESKTOP), "a card leaves them out"
             assert shown.complaints == []
 
 
