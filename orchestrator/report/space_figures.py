@@ -26,6 +26,8 @@ SLICES = 6
 """Most parameters of a study that get a slice; the most important parameters get one."""
 PAIRS_AMONG = 3
 """Most parameters of a study that are paired in contours."""
+TICK = {"showarrow": False, "xanchor": "left", "xshift": 2, "borderpad": 1, "bgcolor": "--veil", "font": {"size": 11}}
+"""Looks of the label of a value on an axis of parallel coordinates, right of the axis."""
 
 
 def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[Figure]:
@@ -183,7 +185,11 @@ def parallel(space: Searched) -> Panel:
     layout = {
         "xaxis": {"tickvals": list(range(len(names))), "ticktext": names, "range": ends, "gridcolor": "--strong"},
         "yaxis": {"visible": False, "range": [-0.04, 1.04]},
-        "annotations": [_tick(place, height, text) for place, (_, ticks) in enumerate(axes) for height, text in ticks],
+        "annotations": [
+            {"x": place, "y": height, "text": draw.plain(text), **TICK}
+            for place, (_, ticks) in enumerate(axes)
+            for height, text in ticks
+        ],
         "showlegend": False,
     }
     return Panel("", traces, layout)
@@ -200,12 +206,6 @@ def _bundle(space: Searched, heights: np.ndarray, trials: np.ndarray, place: int
         "opacity": (0.2 if many else 0.5) + 0.5 * share**2,
     }
     return draw.line(x, y, color=str(draw.SCALE[place][1]), width=(0.8 if many else 1.2) + share, **about)
-
-
-def _tick(place: int, height: float, text: str) -> Json:
-    """Return the label of a value on an axis of parallel coordinates, right of the axis."""
-    looks = {"showarrow": False, "xanchor": "left", "xshift": 2, "borderpad": 1, "bgcolor": "--veil"}
-    return {"x": place, "y": height, "text": draw.plain(text), "font": {"size": 11}, **looks}
 
 
 def _slice(space: Searched, name: str) -> Panel:

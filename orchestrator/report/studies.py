@@ -10,7 +10,6 @@ from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.analyses import log_ranges
 from orchestrator.text.wording import printed
-from trainables.config import TrialConfig
 
 WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)
 """States whose best value depends on the parameters; a diverged trial's value depends on when it diverged."""
@@ -85,7 +84,8 @@ def studies_of(history: History) -> list[Study]:
     for trial in history.trials.values():
         part = f"-{trial.config.loss}" if len(losses[trial.study]) > 1 else ""
         (groups if trial.stage is Stage.SEARCH else repeats).setdefault(trial.study + part, []).append(trial)
-    cells = {name: _cell(trials[0].config) for name, trials in groups.items()}
+    configs = {name: trials[0].config for name, trials in groups.items()}
+    cells = {name: (Path(config.dataset).name, config.model, config.loss) for name, config in configs.items()}
     labels = _labels(cells)
     logs = log_ranges(history)
     return [
@@ -122,10 +122,6 @@ def best_studies(studies: Sequence[Study]) -> list[Study]:
         return max((study.value_of(trial) or 0.0 for trial in study.valued), default=0.0)
 
     return [study for group in by_dataset(studies).values() for study in sorted(group, key=best, reverse=True)]
-
-
-def _cell(config: TrialConfig) -> tuple[str, str, str]:
-    return Path(config.dataset).name, config.model, config.loss
 
 
 def _labels(cells: Mapping[str, tuple[str, str, str]]) -> dict[str, tuple[str, str]]:

@@ -194,12 +194,8 @@ def make_app(experiments: Experiments, token: str | None, *, host: str, title: s
             Middleware(Guard, token=token),
             Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False),
         ],
-        exception_handlers={UserError: _refused},
+        exception_handlers={UserError: lambda _, error: PlainTextResponse(f"{visible(str(error))}\n", 500)},
     )
-
-
-def _refused(request: Request, error: Exception) -> Response:
-    return PlainTextResponse(f"{visible(str(error))}\n", 500)
 
 
 def _changing(html: str) -> str:
