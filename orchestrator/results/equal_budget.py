@@ -164,11 +164,8 @@ def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0
 def crossings(first: Curve, second: Curve, costs: tuple[float, float], points: int = 200) -> list[tuple[float, bool]]:
     """Return each budget at which the curves of two searches cross, and whether the first is ahead after it.
 
-    Args:
-        first: Curve of the first search.
-        second: Curve of the second search.
-        costs: Mean cost of a trial of each search, > 0, in the unit of the budget.
-        points: Number of budgets, of those that both searches reach, at which the curves are compared.
+    ``costs`` are the mean costs of a trial of each search, > 0, in the unit of the budget. The curves are compared at
+    ``points`` budgets that both searches reach.
     """
     low, high = max(costs), min(first.count * costs[0], second.count * costs[1])
     if min(costs) <= 0 or high <= low:

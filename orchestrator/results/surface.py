@@ -152,12 +152,7 @@ class Prediction:
 
 
 class Surface:
-    """A fitted surface.
-
-    Args:
-        observed: The settings; at least two different values.
-        seed: Of the draws.
-    """
+    """A fitted surface over settings with at least two different values; the draws have a seed."""
 
     def __init__(self, observed: Observed, seed: int = 0) -> None:
         self.observed = observed.reduced(MOST)
@@ -368,9 +363,8 @@ def value_at_end(stopped: Mapping[int, float], finished: Sequence[Mapping[int, f
     other settings learn faster or more slowly, so the error is taken to be ``STOPPED_ERROR`` times their spread, or
     half the gain where that is more.
 
-    Args:
-        stopped: Epoch -> best value so far of a setting that was stopped early.
-        finished: The same of each setting that was trained to its end.
+    ``stopped`` is epoch -> best value so far of a setting that was stopped early, and ``finished`` the same of each
+    setting that was trained to its end.
 
     Returns:
         The value and its standard deviation; ``None`` with fewer than ``FEWEST_CURVES`` settings to learn from.

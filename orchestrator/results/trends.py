@@ -50,13 +50,9 @@ def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
 
 
 def find_trend(samples: Mapping[float, Sample], parameter: str, metric: str, loss: str) -> Json | None:
-    """Return the trend of a metric over the values of a parameter.
+    """Return the trend of a metric over the values of a parameter of a loss.
 
-    Args:
-        samples: Value of the parameter, > 0 -> values of its seeds.
-        parameter: Name of the parameter.
-        metric: Name of the metric.
-        loss: Loss of the candidates.
+    ``samples`` are value of the parameter, > 0 -> values of its seeds.
 
     Returns:
         The names; ``seeds``, the fewest of a value; ``curve``, the mean of each value with its part of the band that

@@ -32,9 +32,7 @@ Weights = tuple[np.ndarray, ...]
 def weight_curves(loss: str, parameters: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return the curves of a loss: one curve over Δ, or two over similarities; none for a loss not in ``CURVES``.
 
-    Args:
-        loss: Name of the loss.
-        parameters: Arguments of the loss's constructor; arguments that are left out have their defaults.
+    ``parameters`` are arguments of the loss's constructor; those that are left out have their defaults.
 
     Returns:
         ``difference`` where the weight depends on Δ, or else ``positive`` and ``negative`` -> weights at ``POINTS``.

@@ -79,13 +79,10 @@ def split_password(address: str) -> tuple[str, str | None, str | None]:
 
 
 def hide_arguments(arguments: list[str]) -> None:
-    """Overwrite, as far as the system allows it, the secrets of a command line that ``ps`` shows to every user.
+    """Overwrite, as far as the system allows it, the secrets of given arguments that ``ps`` shows to every user.
 
     Linux shows, as the command line, the present content of the memory that held it at the start. Ray copies the
     command line from there into the description of its jobs.
-
-    Args:
-        arguments: Arguments of the command line, as they were given.
     """
     import ctypes
 
