@@ -41,19 +41,17 @@ def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]])
     the confirmed trials of each dataset, the winner first.
     """
     groups = by_dataset(studies).items()
-    return Figure(
-        key="weights",
-        title="Weight curves G(s)",
-        note="The weight that the loss gives a negative, over its similarity less that of the positive. It is the "
+    note = (
+        "The weight that the loss gives a negative, over its similarity less that of the positive. It is the "
         "derivative of the loss of a query with these two alone, divided by its peak so that shapes compare. Below "
-        "zero it pulls the wrong way.",
-        options=[
-            Option(printed(dataset), panels)
-            for dataset, group in groups
-            if (panels := _weight_panels(group, ranked.get(dataset, ())))
-        ],
-        height=340,
+        "zero it pulls the wrong way."
     )
+    options = [
+        Option(printed(dataset), panels)
+        for dataset, group in groups
+        if (panels := _weight_panels(group, ranked.get(dataset, ())))
+    ]
+    return Figure("weights", "Weight curves G(s)", note, options, height=340)
 
 
 def cocos_figure(studies: Sequence[Study]) -> Figure:
@@ -66,15 +64,12 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
             names = {f"i2t_{counter}": "image to captions", f"t2i_{counter}": "caption to images", counter: ""}
             panels = [_cocos_panel(group, name, words) for name, words in names.items()]
             options.append(Option(label, [panel for panel in panels if panel is not None]))
-    return Figure(
-        key="cocos",
-        title="COCOS against retrieval",
-        note="A dot is a trial: contributing samples of the loss's gradient against the metric, at the best epoch or "
+    note = (
+        "A dot is a trial: contributing samples of the loss's gradient against the metric, at the best epoch or "
         "the nearest with counted samples. Hollow: stopped early. Losses count on scales of their own; ρ, Spearman's "
-        "rank correlation, takes all trials together.",
-        options=options,
-        height=360,
+        "rank correlation, takes all trials together."
     )
+    return Figure("cocos", "COCOS against retrieval", note, options, height=360)
 
 
 def counted(study: Study) -> Counted:

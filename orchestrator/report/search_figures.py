@@ -31,28 +31,25 @@ Goal = tuple[str, str]
 
 def over_trials(studies: Sequence[Study]) -> Figure:
     """Return the metric of each trial in the order of the trials, with the best so far as a line."""
-    return Figure(
-        key="trials",
-        title="The search, trial by trial",
-        note="Filled: trained to the end. Hollow: stopped early, or still training. The line is the best so far of the "
+    note = (
+        "Filled: trained to the end. Hollow: stopped early, or still training. The line is the best so far of the "
         "trials that were trained to the end. Crosses on the floor diverged or failed. A click on a dot finds it in "
-        "the leaderboard.",
-        options=[Option(printed(dataset), [_over_trials(group)]) for dataset, group in by_dataset(studies).items()],
+        "the leaderboard."
     )
+    options = [Option(printed(dataset), [_over_trials(group)]) for dataset, group in by_dataset(studies).items()]
+    return Figure("trials", "The search, trial by trial", note, options)
 
 
 def learning_curves(studies: Sequence[Study]) -> Figure:
     """Return the metric over epochs: the leaders beside each other, then each study with its trials."""
     first = [option for dataset, group in by_dataset(studies).items() for option in _options_of_dataset(dataset, group)]
     each = [option for study in best_studies(studies) if study.valued for option in _options_of_study(study)]
-    return Figure(
-        key="curves",
-        title="Learning curves",
-        note=f"Up to {FEW} trials of a dataset are drawn together, the leaders in bold. Of a study with more than "
+    note = (
+        f"Up to {FEW} trials of a dataset are drawn together, the leaders in bold. Of a study with more than "
         f"{MANY} trials the best {NAMED} are drawn; the bands hold the middle half and nine tenths of all its trials "
-        "that reached an epoch. A hyper-parameter that is trained with the model has curves of its own.",
-        options=first + each,
+        "that reached an epoch. A hyper-parameter that is trained with the model has curves of its own."
     )
+    return Figure("curves", "Learning curves", note, first + each)
 
 
 def early_figure(studies: Sequence[Study]) -> Figure:
@@ -63,52 +60,48 @@ def early_figure(studies: Sequence[Study]) -> Figure:
             last = max(max(trace["x"]) for trace in traces)
             axes = {"xaxis": draw.whole("epoch", last), "yaxis": draw.axis("Kendall's τ with the end")}
             options.append(Option(printed(dataset), [Panel("", traces, axes)]))
-    return Figure(
-        key="early",
-        title="Early epochs",
-        note="Kendall's τ between the best values up to an epoch and those at the end: 1 is the same order, 0 is none. "
+    note = (
+        "Kendall's τ between the best values up to an epoch and those at the end: 1 is the same order, 0 is none. "
         f"A scheduler that stops trials before a study's line stays at {RANKED:g} or more may stop the best. Trials "
-        "that were stopped early are left out.",
-        options=options,
+        "that were stopped early are left out."
     )
+    return Figure("early", "Early epochs", note, options)
 
 
 def budget_figure(budgets: Mapping[str, Json], studies: Sequence[Study]) -> Figure:
     """Return the expected best value of each loss over trials, epochs and hours, with bands, see ``equal_budgets``."""
-    return Figure(
-        key="budget",
-        title="Equal budget",
-        note="The expected best of a number of trials drawn from the search without replacement; the band holds 8 "
+    note = (
+        "The expected best of a number of trials drawn from the search without replacement; the band holds 8 "
         "of 10 draws. With all trials there is one draw, so the band closes there, whatever another search would give. "
-        "Trials of a sampler that learns get better, so the left of its curve is too high.",
-        options=[
-            Option(f"{printed(dataset)}: {_unit(budget, unit)}", [_budget(dataset, budget, unit, studies)])
-            for dataset, budget in budgets.items()
-            for unit in UNITS
-            if all(loss[unit][-1] > 0 for loss in budget["losses"])
-        ],
+        "Trials of a sampler that learns get better, so the left of its curve is too high."
     )
+    options = [
+        Option(f"{printed(dataset)}: {_unit(budget, unit)}", [_budget(dataset, budget, unit, studies)])
+        for dataset, budget in budgets.items()
+        for unit in UNITS
+        if all(loss[unit][-1] > 0 for loss in budget["losses"])
+    ]
+    return Figure("budget", "Equal budget", note, options)
 
 
 def front_figure(fronts: Mapping[str, Sequence[Point]], goals: Sequence[Goal], studies: Sequence[Study]) -> Figure:
     """Return each pair of objectives of each dataset, the front as a line through its members."""
     groups = by_dataset(studies)
-    return Figure(
-        key="front",
-        title="Pareto front",
-        note="Every setting that was trained to its end is a mark. Filled: on the front, which is listed below. "
-        "Hollow: another setting is better in at least one objective, and worse in none.",
-        options=[
-            Option(
-                printed(dataset)
-                if len(goals) == 2
-                else f"{printed(dataset)}: {metric_words(y[0])} and {metric_words(x[0])}",
-                [_front(groups[Path(dataset).name], front, x, y)],
-            )
-            for dataset, front in fronts.items()
-            for y, x in combinations(goals, 2)
-        ],
+    note = (
+        "Every setting that was trained to its end is a mark. Filled: on the front, which is listed below. "
+        "Hollow: another setting is better in at least one objective, and worse in none."
     )
+    options = [
+        Option(
+            printed(dataset)
+            if len(goals) == 2
+            else f"{printed(dataset)}: {metric_words(y[0])} and {metric_words(x[0])}",
+            [_front(groups[Path(dataset).name], front, x, y)],
+        )
+        for dataset, front in fronts.items()
+        for y, x in combinations(goals, 2)
+    ]
+    return Figure("front", "Pareto front", note, options)
 
 
 def _over_trials(studies: Sequence[Study]) -> Panel:
