@@ -9,7 +9,7 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,7 @@ class Panel:
     layout: Json
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One choice of a figure: its panels side by side."""
 
     label: str
