@@ -4,14 +4,14 @@ A surface (``surface.py``) needs a study whose parameters are numbers that each 
 
     trained to the end   the mean over the setting's trainings: replicates and confirmations with fresh seeds count,
                          and their spread is the noise of seeds; without any it is estimated with the surface
-    stopped early        an estimate of the value at the end, with its error, see ``surface.value_at_end``
+    stopped early        an estimate of the value at the end, with its error, see ``surface.gain_to_end``
     diverged             the lowest value of the study, with the spread of all values as its error: without them a
                          region in which every training diverges would look unexplored
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import combinations
 
 import numpy as np
@@ -22,7 +22,7 @@ from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answer import Answer, Column, Quantity, table_of
 from orchestrator.results.answer import Cell as TableCell
-from orchestrator.results.surface import Array, Observed, Surface, spread_of, value_at_end
+from orchestrator.results.surface import Array, Observed, Surface, gain_to_end, spread_of
 from orchestrator.text.values import count_text, value_text
 from orchestrator.text.wording import (
     decimals_of,
@@ -93,11 +93,12 @@ class Band:
     @cached_property
     def setting(self) -> dict[str, float]:
         """The setting to use: the place of the set with the highest lower end, see ``Surface.safest``."""
-        for trial in self.trials:
-            # To the last digit, so that the setting of a trial is known as such.
-            if np.allclose(place_of(self.bounds, trial), self.surface.safest, rtol=0, atol=1e-9):
-                return {name: trial.params[name] for name in self.bounds}
-        return self._values(self.surface.safest)
+        places = np.array([place_of(self.bounds, trial) for trial in self.trials])
+        # To the last digit, so that the setting of a trial is known as such.
+        same = np.flatnonzero(np.abs(places - self.surface.safest).max(axis=1) <= 1e-9)
+        if not len(same):
+            return self._values(self.surface.safest)
+        return {name: self.trials[same[0]].params[name] for name in self.bounds}
 
     @cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -232,11 +233,13 @@ def _values_of(point: Point, fresh: Mapping[str, Sequence[float]]) -> list[float
 def _estimates(
     points: Sequence[Point], finished: Sequence[Mapping[int, float]]
 ) -> Iterator[tuple[Point, float, float, float]]:
+    # Thousands of settings are stopped at the same few epochs.
+    gain_from = cache(partial(gain_to_end, finished=finished))
     for point in points:
-        if point.state is TrialState.STOPPED_EARLY:
-            end = value_at_end(point.running_best(), finished)
-            if end is not None:
-                yield point, end[0], 1.0, end[1]
+        curve = point.running_best() if point.state is TrialState.STOPPED_EARLY else {}
+        last = max(curve, default=0)
+        if gain := gain_from(last):
+            yield point, curve[last] + gain[0], 1.0, gain[1]
 
 
 def searched_numbers(space: StudySpace) -> dict[str, Range | Values]:

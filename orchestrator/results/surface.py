@@ -356,23 +356,20 @@ def spread_of(values: Sequence[Sequence[float]]) -> tuple[float | None, int]:
     return math.sqrt(sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / freedom), freedom
 
 
-def value_at_end(stopped: Mapping[int, float], finished: Sequence[Mapping[int, float]]) -> tuple[float, float] | None:
-    """Estimate the value that a setting would have had at its end.
+def gain_to_end(epoch: int, finished: Sequence[Mapping[int, float]]) -> tuple[float, float] | None:
+    """Estimate how much a setting that was stopped at an epoch would have gained until its end.
 
-    The estimate adds the median gain of the settings that were trained to their end. They were the better ones, and
+    The estimate is the median gain of the settings that were trained to their end. They were the better ones, and
     other settings learn faster or more slowly, so the error is taken to be ``STOPPED_ERROR`` times their spread, or
     half the gain where that is more.
 
-    ``stopped`` is epoch -> best value so far of a setting that was stopped early, and ``finished`` the same of each
-    setting that was trained to its end.
+    ``finished`` is epoch -> best value so far, of each setting that was trained to its end.
 
     Returns:
-        The value and its standard deviation; ``None`` with fewer than ``FEWEST_CURVES`` settings to learn from.
+        The gain and its standard deviation; ``None`` with fewer than ``FEWEST_CURVES`` settings to learn from.
     """
-    last = max(stopped, default=0)
-    gains = np.array([curve[max(curve)] - curve[last] for curve in finished if last in curve])
+    gains = np.array([curve[max(curve)] - curve[epoch] for curve in finished if epoch in curve])
     if len(gains) < FEWEST_CURVES:
         return None
     gain = float(np.median(gains))
-    error = STOPPED_ERROR * max(float(gains.std(ddof=1)), gain / 2)
-    return stopped[last] + gain, error
+    return gain, STOPPED_ERROR * max(float(gains.std(ddof=1)), gain / 2)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from orchestrator.results.surface import Array, Observed, value_at_end
+from orchestrator.results.surface import Array, Observed, gain_to_end
 
 TOP = 250.0
 """The highest value of f, in points of rsum."""
@@ -111,8 +111,8 @@ class Simulated:
         finished = [curve for curve, ended in zip(self.curves, self.ended, strict=True) if ended]
         rows = []
         for place, curve in zip(self.places, self.curves, strict=True):
-            end = (curve[EPOCHS], 0.0) if EPOCHS in curve else value_at_end(curve, finished)
-            rows += [] if end is None else [(place, *end)]
+            gain = (0.0, 0.0) if EPOCHS in curve else gain_to_end(max(curve), finished)
+            rows += [] if gain is None else [(place, curve[max(curve)] + gain[0], gain[1])]
         places, values, unsure = (np.array(column) for column in zip(*rows, strict=True))
         return Observed(places, values, np.ones(len(values)), unsure)
 

@@ -6,7 +6,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from orchestrator.results import surface
-from orchestrator.results.surface import MOST, REACH, Observed, Surface, spread_of, value_at_end
+from orchestrator.results.surface import MOST, REACH, Observed, Surface, gain_to_end, spread_of
 from tests.support.simulated_surfaces import Simulated
 
 
@@ -91,10 +91,10 @@ def test_a_large_study_is_seen_as_means_of_neighbours() -> None:
 
 def test_the_end_of_a_stopped_setting_is_estimated_from_the_others() -> None:
     finished = [{1: 10.0, 2: 20.0, 3: 24.0}, {1: 12.0, 2: 21.0, 3: 28.0}, {1: 8.0, 2: 19.0, 3: 24.0}]
-    end = value_at_end({1: 5.0, 2: 11.0}, finished)
-    assert end == pytest.approx((11.0 + 5.0, 2 * max(float(np.std([4, 7, 5], ddof=1)), 2.5)))
-    assert value_at_end({1: 5.0}, finished[:2]) is None
-    assert value_at_end({}, finished) is None
+    spread = 2 * max(float(np.std([4, 7, 5], ddof=1)), 2.5)
+    assert gain_to_end(2, finished) == pytest.approx((5.0, spread))
+    assert gain_to_end(1, finished[:2]) is None
+    assert gain_to_end(0, finished) is None
 
 
 def test_the_spread_over_seeds_is_pooled() -> None:
