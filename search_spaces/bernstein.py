@@ -28,7 +28,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values
@@ -170,9 +170,10 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
     degree = len(weights) - 1
     slope = [0.0] * len(weights)
     for index, weight in enumerate(weights):
-        rising = _power([-low / (high - low), 1 / (high - low)], index)
-        falling = _power([high / (high - low), -1 / (high - low)], degree - index)
-        for power, value in enumerate(_times(rising, falling)):
+        rising = [[-low / (high - low), 1 / (high - low)]] * index
+        falling = [[high / (high - low), -1 / (high - low)]] * (degree - index)
+        product = _times(reduce(_times, rising, [1.0]), reduce(_times, falling, [1.0]))
+        for power, value in enumerate(product):
             slope[power] += weight * math.comb(degree, index) * value
     # Twelve digits of the largest are kept: terms that cancel exactly on paper are then exactly 0.
     digits = 12 - math.floor(math.log10(max(map(abs, slope)) or 1.0))
@@ -200,13 +201,6 @@ def polynomial(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dic
             weights = [bounds[name].suggest(trial, name) for name in slopes]
             found[side.name] = coefficients(constant, weights, side.kind)
     return found
-
-
-def _power(factor: list[float], exponent: int) -> list[float]:
-    result = [1.0]
-    for _ in range(exponent):
-        result = _times(result, factor)
-    return result
 
 
 def _times(first: Sequence[float], second: Sequence[float]) -> list[float]:

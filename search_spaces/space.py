@@ -9,7 +9,6 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Protocol
 
 from trainables.parameter_values import LEARNED, Domain, is_number
@@ -24,15 +23,12 @@ class Trial(Protocol):
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
         """Suggest a number in [low, high]."""
-        ...
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
         """Suggest a whole number in [low, high]."""
-        ...
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         """Suggest one of the choices."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -367,31 +363,21 @@ def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSp
     most = max(2, asked.pairs - 1)
     counts = (most, ALL) if default == ALL else (default,)
 
+    def rest(bounds: Bounds) -> Bounds:
+        return {name: bound for name, bound in bounds.items() if name != NEGATIVES}
+
+    def suggest(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+        return {**space.suggest(trial, rest(bounds)), NEGATIVES: bounds[NEGATIVES].suggest(trial, NEGATIVES)}
+
     def counted(points: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
         return tuple({**point, NEGATIVES: count} for point in points for count in counts)
 
     return replace(
         space,
-        suggest=partial(_suggest_negatives, space.suggest),
+        suggest=suggest,
         bounds={**space.bounds, NEGATIVES: Range(1, most, log=True, whole=True)},
-        relevant=partial(_relevant_negatives, space.relevant),
+        relevant=lambda bounds, fixed: {**space.relevant(rest(bounds), fixed), NEGATIVES: bounds[NEGATIVES]},
         published=counted(space.published),
         starts=counted(space.starts),
         twins=lambda loss, parameters: counted(space.twins(loss, parameters)),
     )
-
-
-def _suggest_negatives(
-    suggest: Callable[[Trial, Bounds], dict[str, Any]], trial: Trial, bounds: Bounds
-) -> dict[str, Any]:
-    """Suggest the parameters of a loss, and the number of negatives."""
-    rest = {name: bound for name, bound in bounds.items() if name != NEGATIVES}
-    return {**suggest(trial, rest), NEGATIVES: bounds[NEGATIVES].suggest(trial, NEGATIVES)}
-
-
-def _relevant_negatives(
-    relevant: Callable[[Bounds, Mapping[str, Any]], Bounds], bounds: Bounds, fixed: Mapping[str, Any]
-) -> Bounds:
-    """Return the bounds that matter, of which the number of negatives is one."""
-    rest = {name: bound for name, bound in bounds.items() if name != NEGATIVES}
-    return {**relevant(rest, fixed), NEGATIVES: bounds[NEGATIVES]}

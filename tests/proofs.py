@@ -263,9 +263,7 @@ def run_stage(run: Run, arguments: Sequence[str]) -> list[End]:
     Raises:
         SystemExit: If pytest did not come to its end.
     """
-    before = read_ends(run.tree)
-    passed = [proof for (stage, proof), end in before.items() if (stage, end.outcome) == (run.stage, "passed")]
-    status = run_pytest(replace(run, passed=passed if run.limit is None else ()), arguments)
+    status = run_pytest(replace(run, passed=passed(run) if run.limit is None else ()), arguments)
     if status not in COLLECTED:
         raise SystemExit(f"pytest ended with {status}; the same command goes on where it was")
     failed = [end.proof for end in ends_of(run) if end.outcome == "failed"]
@@ -282,10 +280,14 @@ def ends_of(run: Run) -> list[End]:
     return [end for (stage, _), end in read_ends(run.tree).items() if stage == run.stage]
 
 
+def passed(run: Run) -> list[str]:
+    return [end.proof for end in ends_of(run) if end.outcome == "passed"]
+
+
 def plant_mutations(tree: str) -> list[End]:
     """Plant the mutations that were not killed yet, and return how all of them ended."""
-    run, ends = Run(tree, "mutations"), read_ends(tree)
-    killed = {name for (stage, name), end in ends.items() if (stage, end.outcome) == (run.stage, "passed")}
+    run = Run(tree, "mutations")
+    killed = {*passed(run)}
     try:
         if left := [mutation for mutation in list_mutations() if mutation.name not in killed]:
             for result in run_mutations(left, ROOT):

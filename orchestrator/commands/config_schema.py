@@ -14,30 +14,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.sections import (
-    Budget,
-    Confirm,
-    Objective,
-    Override,
-    Patience,
-    Resources,
-    Scheduler,
-    Search,
-)
-from orchestrator.experiment.values import METRICS, ListedValues
-from orchestrator.regression.suite import Suite, SuiteCell
+from orchestrator.experiment.values import METRICS
+from orchestrator.regression.suite import Suite
 from search_spaces import SPACES
-from trainables.config import RANGES, Change, TrainingConfig, TrialConfig
+from trainables.config import RANGES, TrialConfig
 from trainables.model_parameters import FEATURES
 
 KINDS: dict[str, type] = {"experiment": Experiment, "suite": Suite, "training": TrialConfig}
 """Kind of configuration, as ``list keys --of`` names it -> its class."""
-
-PARTS = (
-    *(Experiment, Suite, SuiteCell, TrialConfig, TrainingConfig, Change, Search, Objective, ListedValues),
-    *(Scheduler, Resources, Override, Budget, Patience, Confirm),
-)
-"""All classes whose fields are keys."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +48,8 @@ def make_schema(kind: str) -> dict[str, Any]:
         kind: A name of ``KINDS``.
     """
     schema: dict[str, Any] = TypeAdapter(KINDS[kind]).json_schema()
-    parts = {part.__name__: part for part in PARTS}
     for name, definition in {**schema.get("$defs", {}), KINDS[kind].__name__: schema}.items():
-        _describe(definition, parts[name])
+        _describe(definition, name)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -77,9 +60,13 @@ def list_keys(kind: str) -> list[Key]:
 
 
 def describe_fields(part: type) -> dict[str, str]:
-    """Return attribute -> its meaning in the docstring of the class, with single back quotes."""
-    text = inspect.getdoc(part) or ""
-    _, _, listed = text.partition("Attributes:\n")
+    """Return attribute -> its meaning in the docstring of a class."""
+    return meanings_in(inspect.getdoc(part) or "")
+
+
+def meanings_in(documented: str) -> dict[str, str]:
+    """Return attribute -> its meaning in a docstring, with single back quotes."""
+    _, _, listed = documented.partition("Attributes:\n")
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.M)
     return {
         name: re.sub(r"\s+", " ", meaning).replace("``", "`").replace("`None`", "`null`").strip()
@@ -134,25 +121,21 @@ TITLES = {
 SHARED = ("training.", "resources.")
 """Sections that suites and trainings share with experiments; the reference lists them once."""
 
-WORDS: dict[tuple[type, str], Iterable[str]] = {
-    (TrialConfig, "model"): FEATURES,
-    (TrialConfig, "loss"): SPACES,
-    (TrialConfig, "metric"): METRICS,
-}
-"""Keys whose accepted names the class checks in code, so that the class's annotations do not list the names."""
+WORDS: dict[str, Iterable[str]] = {"model": FEATURES, "loss": SPACES, "metric": METRICS}
+"""Keys of a training whose accepted names its class checks in code, so that the annotations do not list the names."""
 
 
-def _describe(definition: dict[str, Any], part: type) -> None:
+def _describe(definition: dict[str, Any], part: str) -> None:
     """Add meanings, and the ranges of ``training``, to the schema of a class; remove titles that repeat the name."""
-    meanings = describe_fields(part)
-    definition["description"] = (inspect.getdoc(part) or "").partition("\n")[0]
+    meanings = meanings_in(definition["description"])
+    definition["description"] = definition["description"].partition("\n")[0]
     definition["additionalProperties"] = False
     for name, shape in definition.get("properties", {}).items():
         shape.pop("title", None)
         shape["description"] = meanings[name]
-        if (part, name) in WORDS:
-            shape["enum"] = list(WORDS[part, name])
-        if part is TrainingConfig and name in RANGES:
+        if part == "TrialConfig" and name in WORDS:
+            shape["enum"] = list(WORDS[name])
+        if part == "TrainingConfig" and name in RANGES:
             _limit(shape, name)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import typer
 from msgspec import structs
 from typer.models import ArgumentInfo, OptionInfo
 
@@ -118,7 +119,8 @@ def _row(parameter: Parameter) -> tuple[str, ...]:
 
 
 def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
+    for name in group.commands:
+        _, command, _ = group.resolve_command(typer.Context(group), [name])
         if hasattr(command, "commands"):
             yield from _leaves(command, f"{prefix}{name} ")
         else:

@@ -150,11 +150,6 @@ def _check_name_of_folder(name: str) -> str:
     )
 
 
-class _TrainingSection(BaseModel):
-    model_config = STRICT
-    training: TrainingConfig
-
-
 def check_training(changes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return settings that have the names, types and ranges of ``training``.
 
@@ -162,7 +157,7 @@ def check_training(changes: Mapping[str, Any]) -> Mapping[str, Any]:
         ConfigError: Naming each setting that is refused.
     """
     try:
-        validate(_TrainingSection, changes, inside="training")
+        validate(TrainingConfig, changes)
     except ConfigError as error:
         raise ConfigError([problem.removeprefix(": ") for problem in error.problems]) from None
     return changes

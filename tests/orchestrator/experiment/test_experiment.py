@@ -26,11 +26,8 @@ from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 
 REFUSED = [
-    ("training.epoch=3", "training.epoch: unknown key; did you mean 'epochs'?"),
     ("confirm.training=30", "confirm.training: unknown key; did you mean 'trainings'? As 'training', it belongs under"),
     ("training.epochs=ten", 'training.epochs: should be a valid integer, got "ten"'),
-    ("training.epochs=true", "training.epochs: should be a valid integer, got true"),
-    ("training.epochs=0", "training.epochs: must be at least 1, got 0"),
     ("training=3", "training: should be an object, got 3"),
     (
         "training.epochs.x=1",
@@ -39,15 +36,11 @@ REFUSED = [
     ("training.epochs", "--set training.epochs: must be KEY=VALUE"),
     ("training.epochs=[", "--set training.epochs=[: expected the node content, but found '<stream end>'"),
     ("datasets=[]", "datasets: should have at least 1 item"),
-    ("models=[vsep]", "models.0: unknown name 'vsep'; did you mean 'vsepp'?"),
     ("losses=[ntxent]", "losses.0: unknown name 'ntxent'; did you mean 'nt_xent'?"),
     ("losses=[nt_xent, nt_xent]", "list each dataset, model and loss once"),
     ("datasets=[a/flickr8k, b/flickr8k]", "two studies would be called 'flickr8k-vsepp-nt_xent'"),
     ("search.metric=val/rsumm", "search.metric: unknown name 'val/rsumm'; did you mean 'val/rsum'?"),
-    ("search.sampler=tpf", "search.sampler: unknown name 'tpf'; did you mean 'tpe'?"),
-    ("val_images=0", "val_images: should be greater than or equal to 1, got 0"),
     ("search.trials=0", "search.trials: should be greater than or equal to 1, got 0"),
-    ("search.seed=-1", "search.seed: should be greater than or equal to 0, got -1"),
     ("search.sampler=grid", "search.space.nt_xent.temperature: a grid needs values"),
     ("search.space.nt_xent.temperature=[-1, 0.1]", "must start above 0, got [-1.0, 0.1]"),
     ("search.space.nt_xent.temperature={values: []}", "temperature.values: should have at least 1 item"),
@@ -58,16 +51,10 @@ REFUSED = [
     ("search.fixed.nt_xent.temperature=-1", "temperature must be a number above 0, or 'learned', got -1"),
     ("scheduler.reduction_factor=1", "scheduler.reduction_factor: should be greater than 1, got 1"),
     ("resources.gpus=many", "resources.gpus: should be a valid number or 'auto', got \"many\""),
-    ("resources.fuse=foo", "resources.fuse: should be a valid integer or 'auto', got \"foo\""),
     ("resources.fuse=0", "resources.fuse: should be greater than or equal to 1 or 'auto', got 0"),
     ("budget.hours=0", "budget.hours: should be greater than 0, got 0"),
-    ("budget.gpu_hours=-1", "budget.gpu_hours: should be greater than 0, got -1"),
     ("budget.hours=.inf", "budget.hours: should be a finite number, got Infinity"),
     ("budget.target=.nan", "budget.target: should be a finite number, got NaN"),
-    ("budget.plateau=0", "budget.plateau: should be greater than or equal to 1, got 0"),
-    ("patience.epoch_minutes=0", "patience.epoch_minutes: should be greater than 0, got 0"),
-    ("patience.memory_retries=-1", "patience.memory_retries: should be greater than or equal to 0, got -1"),
-    ("resources.cpus=0", "resources.cpus: should be greater than 0, got 0"),
 ]
 
 
