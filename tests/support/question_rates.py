@@ -16,16 +16,7 @@ from tests.support.study_rates import Array, holm
 
 @dataclass(frozen=True)
 class Claims:
-    """What the answers claim, a row a study.
-
-    Attributes:
-        winner: Index of the winner, shape (studies,).
-        loss: Whether the winner beats every candidate of another loss, shape (studies,).
-        loss_rows: Whether the winner beats a candidate whose loss has a row, shape (studies, candidates).
-        coefficients: Whether the winner beats every other setting of its loss, shape (studies,).
-        coefficient_rows: Whether the winner beats a setting of its loss, shape (studies, candidates).
-        baseline: Whether the winner beats the baseline, shape (studies,).
-    """
+    """Whether the winner beats others: a value a study, or a row a study with a column a candidate."""
 
     winner: Array
     loss: Array
@@ -49,16 +40,7 @@ class Claims:
 
 
 def answer_studies(p: Array, means: Array, kinds: Array, baseline: int, level: float = LEVEL) -> Claims:
-    """Answer the questions of many studies.
-
-    Args:
-        p: Two-sided p-value of the winner's lead over each candidate, 1 where it does not lead and -1 of the winner
-            itself, shape (studies, candidates).
-        means: Measured mean of each candidate, shape (studies, candidates).
-        kinds: The loss of each candidate, shape (candidates,).
-        baseline: Index of the baseline.
-        level: Level of the verdicts.
-    """
+    """Answer questions by p-values of leads, 1 where the winner does not lead, -1 of itself: (studies, candidates)."""
     studies, candidates = p.shape
     every, winner = np.arange(studies), p.argmin(1)
     own = kinds[None] == kinds[winner][:, None]

@@ -42,11 +42,7 @@ FREE = 8 << 30
 
 
 class GpuTensor(Tensor):
-    """A tensor that says it is on the GPU.
-
-    Attributes:
-        held: Its values, on the CPU.
-    """
+    """A tensor that says it is on the GPU."""
 
     held: Tensor
 
