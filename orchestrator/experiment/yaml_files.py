@@ -322,9 +322,10 @@ Kind = TypeVar("Kind")
 
 
 @cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     # A dataclass has no settings of its own, and a type adapter gives none to a type that could have them.
-    return TypeAdapter(kind | None, config=STRICT)
+    kind_or_null: Any = kind | None
+    return TypeAdapter(kind_or_null, config=STRICT)
 
 
 def validate(kind: type[Kind], values: Mapping[str, Any] | Document, source: str = "") -> Kind:
@@ -339,9 +340,10 @@ def validate(kind: type[Kind], values: Mapping[str, Any] | Document, source: str
         ConfigError: With all mistakes, a line each.
     """
     document = values if isinstance(values, Document) else Document(source, values)
+    adapter: TypeAdapter[Kind] = _adapter(cast("Any", kind))
     try:
         # Read as JSON, because strict JSON takes a list for a tuple, but no text for a number.
-        return cast("Kind", _adapter(kind).validate_json(json.dumps(document.values)))
+        return adapter.validate_json(json.dumps(document.values))
     except ValidationError as error:
         raise ConfigError(document.lines(_mistakes(kind, document.values, error))) from None
 

@@ -73,9 +73,3 @@ def test_a_fixed_count() -> None:
 def test_polynomials_of_several_negatives_are_no_triplet_sh() -> None:
     found = part("polynomial_relative", fixed={"polynomial_relative": {"negatives": 4}})
     assert found.space.twins("triplet_sh", {"margin": 0.2}) == ()
-
-
-@pytest.mark.parametrize("wrong", [[0, 4], [1, 4.5], {"values": [1, 2.5]}, {"values": ["most"]}], ids=str)
-def test_counts_that_no_loss_takes_are_refused(wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"search.space.triplet.*(whole number|start above 0)"):
-        part("triplet", space={"triplet": {"negatives": wrong}})

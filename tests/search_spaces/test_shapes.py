@@ -15,8 +15,7 @@ from search_spaces import shapes
 from search_spaces.bernstein import DEGREES
 from search_spaces.shapes import CONSTANT, polynomial
 from search_spaces.space import FixedPoint
-from tests.search_spaces.studies import experiment, space_of
-from trainables.errors import ConfigError
+from tests.search_spaces.studies import space_of
 from trainables.parameter_values import DOMAINS, is_feasible
 
 SELF = "polynomial_self"
@@ -257,28 +256,6 @@ def test_a_joint_hinge_is_searched_by_push_and_others_by_balance() -> None:
     ):
         assert "balance" in older.bounds() and "push" not in older.bounds()
     assert str(space_of(SELF, space_version=2).bounds()["balance"]) == "[0.25, 4] log"
-    with pytest.raises(ConfigError, match="push and balance are of two parametrisations"):
-        experiment(SELF, space={SELF: {"balance": [0.5, 2.0], "push": [0.2, 0.4]}})
-
-
-@pytest.mark.parametrize(
-    ("fixed", "search"),
-    [
-        pytest.param({"hinge": "separate"}, {}, id="separate hinges"),
-        pytest.param({}, {"space_version": 2}, id="version 2"),
-    ],
-)
-@pytest.mark.parametrize("is_fixed", [False, True])
-def test_push_is_refused_where_nothing_follows_from_it(
-    fixed: dict[str, object], search: dict[str, object], is_fixed: bool
-) -> None:
-    asked = (
-        {"fixed": {SELF: {**fixed, "push": 0.5}}}
-        if is_fixed
-        else {"fixed": {SELF: fixed}, "space": {SELF: {"push": [0.2, 0.4]}}}
-    )
-    with pytest.raises(ConfigError, match="push needs a joint hinge and space_version 3"):
-        experiment(SELF, **search, **asked)
 
 
 def test_a_point_of_version_2_stands_for_what_it_stood_for() -> None:

@@ -59,17 +59,6 @@ def run(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tup
     return code, out if command == "describe" else err
 
 
-def edit(change: Callable[[list[dict[str, Any]]], Any]) -> Mutation:
-    """Change the records of the images."""
-
-    def apply(folder: Path) -> None:
-        content = json.loads((folder / CAPTIONS).read_text())
-        change(content["images"])
-        (folder / CAPTIONS).write_text(json.dumps(content))
-
-    return apply
-
-
 def truncate(folder: Path) -> None:
     path = folder / "images" / "3.jpg"
     path.write_bytes(path.read_bytes()[:300])
@@ -87,7 +76,6 @@ def other_features(folder: Path) -> None:
 
 IMAGE_READERS = ("describe", "pixels", "extract")
 FEATURE_READERS = ("describe", "train", "search")
-RECORD = f"{CAPTIONS}: images[3]: "
 CASES: dict[str, tuple[Mutation, str, tuple[str, ...]]] = {
     "image missing": (lambda folder: (folder / "images" / "3.jpg").unlink(), "image '3", IMAGE_READERS),
     "image truncated": (truncate, "images/3.jpg: ", IMAGE_READERS),
@@ -96,45 +84,14 @@ CASES: dict[str, tuple[Mutation, str, tuple[str, ...]]] = {
         f"{CAPTIONS}: line 1, column 13: broken",
         (),
     ),
-    "JSON of another schema": (lambda folder: (folder / CAPTIONS).write_text("{}"), f"{CAPTIONS}: another schema", ()),
-    "caption without text": (
-        edit(lambda images: images[3]["sentences"][0].update(raw=" ")),
-        "images[3].sentences[0]: empty caption",
-        (),
-    ),
-    "caption that is no text": (
-        edit(lambda images: images[3]["sentences"][0].update(raw=7)),
-        "images[3].sentences[0]: the caption must",
-        (),
-    ),
-    "two images of one id": (
-        edit(lambda images: (images[3].update(imgid=2), images[3]["sentences"][0].update(imgid=2))),
-        f"{RECORD}two images of one id: id '2' is that of",
-        (),
-    ),
-    "split without images": (
-        edit(lambda images: [image.update(split="test") for image in images if image["split"] == "val"]),
-        f"{CAPTIONS}: split 'val' has no images",
-        (),
-    ),
-    "image in two splits": (
-        edit(lambda images: images.append({**images[3], "split": "test"})),
-        "images[30]: the same image in two splits, 'train' and 'test'",
-        (),
-    ),
-    "path that leaves the root": (
-        edit(lambda images: images[3].update(filename="../../x.jpg")),
-        f"{RECORD}file name",
-        (),
-    ),
-    "absolute path": (edit(lambda images: images[3].update(filename="/etc/hostname")), f"{RECORD}file name '/etc", ()),
-    "link out of the root": (link_out, f"{RECORD}", ()),
+    "link out of the root": (link_out, f"{CAPTIONS}: images[3]: ", ()),
     "features of another dataset": (
         other_features,
         "features_global.npy: features of another dataset",
         FEATURE_READERS,
     ),
 }
+"""Fault -> message, and the commands that meet the fault; ``tests/trainables/data/test_bad_data.py`` has all faults."""
 
 
 @pytest.mark.parametrize(
@@ -158,7 +115,10 @@ def test_bad_input(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_fault_that_many_records_share_is_one_line_with_a_count(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    edit(lambda images: [image["sentences"][0].update(raw="") for image in images[:15]])(photos)
+    content = json.loads((photos / CAPTIONS).read_text())
+    for image in content["images"][:15]:
+        image["sentences"][0]["raw"] = ""
+    (photos / CAPTIONS).write_text(json.dumps(content))
     code, told = run(command, tmp_path, capsys)
     assert code == 2
     assert "images[0].sentences[0]: empty caption" in told and told.count("empty caption") == 1

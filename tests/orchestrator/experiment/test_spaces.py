@@ -138,45 +138,6 @@ def test_a_grid_of_several_losses_and_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("search", "message"),
-    [
-        ({"training": {"learning_rat": [1, 2]}}, "search.training.learning_rat: unknown name.*did you mean"),
-        ({"training": {"learning_rate": [-1.0, 0.1]}}, "log-uniform range must start above 0"),
-        ({"training": {"learning_rate": [0.1, 0.01]}}, "finite low < high"),
-        ({"training": {"batch_size": {"values": [1]}}}, "batch_size: must be at least 2"),
-        ({"training": {"batch_size": {"values": [32.5]}}}, "search.training.batch_size"),
-        ({"training": {"learning_rate_drop_epochs": [1.5, 3]}}, "whole ends"),
-        ({"training": {"epochs": [1, 3]}}, "unknown name 'epochs'"),
-        ({"model_parameters": {"radius": [-1, 1]}}, "above 0"),
-        ({"model_parameters": {"radios": [1, 2]}}, "did you mean 'radius'"),
-        ({"model_parameters": {"backbone": "default"}}, "no default place to look"),
-        ({"model_parameters": {"backbone": {"values": ["vgg19"]}}}, "backbone cannot be searched"),
-        ({"sampler": "grid", "training": {"learning_rate": "default"}}, "a grid needs values"),
-        (
-            {
-                "sampler": "grid",
-                "space": {"nt_xent": {"temperature": {"values": [0.2]}}},
-                "enqueue": {"nt_xent": [{"temperature": 0.2}]},
-            },
-            "search.enqueue: a grid tries its own values alone",
-        ),
-        (
-            {
-                "sampler": "grid",
-                "space": {"nt_xent": {"temperature": {"values": [0.2]}}},
-                "warm_start_from": ["before"],
-            },
-            "search.warm_start_from: a grid tries its own",
-        ),
-        ({"training": {"learning_rate": "nowhere"}}, "search.training.learning_rate"),
-    ],
-)
-def test_what_is_refused(search: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        experiment(models=["vsepp", "wsabie"], search=search)
-
-
-@pytest.mark.parametrize(
     "search", [{"fixed": {"warp": {"bank": 64}}}, {"space": {"warp": {"bank": {"values": [0, 64]}}}}]
 )
 def test_a_bank_is_searched_where_asked_for_and_not_of_a_model_of_sets(search: dict[str, Any]) -> None:
