@@ -123,16 +123,7 @@ EXAMPLE = re.compile(r"Falsifying example: \w+\(\s*(.*?),?\s*\)\s*$", re.S | re.
 
 @dataclass(frozen=True)
 class End:
-    """How a proof ended.
-
-    Attributes:
-        tree: The tree of files that it ended for, as git names it.
-        stage: One of ``STAGES``.
-        proof: A test, or a mutation.
-        outcome: ``passed``, ``skipped`` or ``failed``.
-        seconds: How long it took.
-        example: Arguments for which a property does not hold; empty for what is no property.
-    """
+    """How a test or a mutation ended for a tree of files, as git names it: ``passed``, ``skipped`` or ``failed``."""
 
     tree: str
     stage: str
@@ -151,15 +142,7 @@ class End:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of pytest does beside running tests.
-
-    Attributes:
-        tree: As in ``End``.
-        stage: As in ``End``.
-        passed: Tests that are left out, because they have passed.
-        turn: How many of the others are put behind those that follow.
-        limit: Seconds after which no test begins; ``None`` for no limit.
-    """
+    """What a run of pytest leaves out, how many tests it puts last, and after how many seconds it begins none."""
 
     tree: str
     stage: str
@@ -258,11 +241,7 @@ COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.N
 
 
 def run_stage(run: Run, arguments: Sequence[str]) -> list[End]:
-    """Run the tests of a stage, those that fail once more alone, and return how all of them ended.
-
-    Raises:
-        SystemExit: If pytest did not come to its end.
-    """
+    """Run the tests of a stage, those that fail once more alone, and return how all of them ended."""
     status = run_pytest(replace(run, passed=passed(run) if run.limit is None else ()), arguments)
     if status not in COLLECTED:
         raise SystemExit(f"pytest ended with {status}; the same command goes on where it was")
@@ -388,11 +367,7 @@ def newest_of_main() -> str:
 
 
 def tree_of_files() -> str:
-    """Return git's name of the files as they are now, also those that are not committed.
-
-    Raises:
-        SystemExit: Outside a repository of git.
-    """
+    """Return git's name of the files as they are now, also those that are not committed."""
     with tempfile.TemporaryDirectory() as folder:
         index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         git("add", "--all", **index)

@@ -42,11 +42,7 @@ class Key:
 
 
 def make_schema(kind: str) -> dict[str, Any]:
-    """Return the JSON schema of a kind of configuration, with the meaning of each key as its description.
-
-    Args:
-        kind: A name of ``KINDS``.
-    """
+    """Return the JSON schema of a kind of ``KINDS``, with the meaning of each key as its description."""
     schema: dict[str, Any] = TypeAdapter(KINDS[kind]).json_schema()
     for name, definition in {**schema.get("$defs", {}), KINDS[kind].__name__: schema}.items():
         _describe(definition, name)

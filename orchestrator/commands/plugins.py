@@ -76,11 +76,7 @@ def check_plugin(
 
 
 def check_within(source: str, seconds: float) -> Checked:
-    """Check a plug-in in a process of its own, because its code may never end, or end the process.
-
-    Args:
-        source: The plug-in: a file or a package.
-        seconds: Time limit of loading and checking, > 0.
+    """Check a file or a package within seconds in a process of its own, which its code may keep from ending, or end.
 
     Raises:
         ConfigError: If the plug-in is refused, ends the process, or has not ended in time.
@@ -166,11 +162,7 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["ContractFinding"
 
 
 def ends_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the points at the ends of the search space: of each parameter alone, then all lowest and all highest.
-
-    Args:
-        about: Description of an offer of a plug-in, see ``trainables.plugins.offers.Offer.describe``.
-    """
+    """Return the points at the ends of the space of a described offer: of each parameter alone, then all together."""
     bounds = declared_bounds(about["space"])
     alone = [{name: end} for name, bound in bounds.items() for end in bound.ends()]
     corners = [{name: bound.ends()[place] for name, bound in bounds.items()} for place in (0, -1)]

@@ -83,11 +83,7 @@ class Command:
 
 
 def list_commands(group: Any) -> list[Command]:
-    """Return all commands of a command line in alphabetical order.
-
-    Args:
-        group: The command line as ``typer.main.get_command`` returns it.
-    """
+    """Return all commands of a command line, as ``typer.main.get_command`` returns it, in alphabetical order."""
     return [
         Command(name, _markdown(command.help or ""), tuple(_parameters(command)))
         for name, command in sorted(_leaves(group, ""))

@@ -239,11 +239,7 @@ class Experiment(BaseModel):
         return next((tokenizer for tokenizer in reversed(named) if tokenizer is not None), self.tokenizer)
 
     def as_begun(self, begun: BegunExperiment) -> "Experiment":
-        """Return this experiment with the default bounds and the verdict with which it began, unless it names them.
-
-        Args:
-            begun: The experiment of its journal.
-        """
+        """Return this experiment with the default bounds and the verdict of its journal, unless it names them."""
         changes: dict[str, Any] = {}
         if begun and "space_version" not in self.search.model_fields_set:
             changes["search"] = self.search.model_copy(update={"space_version": begun.space_version})

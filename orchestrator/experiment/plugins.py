@@ -59,9 +59,7 @@ def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Do
 def installed_sources(names: Mapping[str, set[str]], listed: Sequence[Any] = ()) -> list[str]:
     """Return the installed distributions that offer one of some names, unless the names are ours.
 
-    Args:
-        names: Names of losses, models and samplers, by kind.
-        listed: Named plug-ins: files, distributions, or whole plug-ins that a search wrote.
+    ``names`` are by kind; ``listed`` plug-ins are files, distributions, or whole plug-ins that a search wrote.
 
     Raises:
         ConfigError: If two distributions offer one of the names.

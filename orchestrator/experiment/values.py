@@ -125,11 +125,7 @@ class ListedValues(BaseModel):
 
 
 def known(names: Collection[str]) -> Any:
-    """Return the annotation of a ``str`` that must be one of some names; an editor offers the names.
-
-    Args:
-        names: Names in the order in which they are listed; plug-ins may add names.
-    """
+    """Return the annotation of a ``str`` that must be one of some names, to which plug-ins may add."""
 
     def check(name: str) -> str:
         check_name(name, names, "known")

@@ -229,11 +229,7 @@ class Document:
 
 
 def read_yaml(path: Path, kind: str | None = None) -> Document:
-    """Return the mapping that a YAML file holds.
-
-    Args:
-        path: Path of the file.
-        kind: A name of ``KINDS``, of which the file should be; ``None`` is any kind.
+    """Return the mapping that a YAML file of a kind of ``KINDS`` holds; ``None`` is any kind.
 
     Raises:
         ConfigError: If the file is missing, is no YAML, is larger than any configuration, holds no mapping, or is of
@@ -329,12 +325,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def validate(kind: type[Kind], values: Mapping[str, Any] | Document, source: str = "") -> Kind:
-    """Build a model or a dataclass from plain values.
-
-    Args:
-        kind: Class of the model.
-        values: Keys and values from YAML, with their places if known.
-        source: Name of plain values in messages.
+    """Build a model or a dataclass from a document, or from plain values, which messages call ``source``.
 
     Raises:
         ConfigError: With all mistakes, a line each.
