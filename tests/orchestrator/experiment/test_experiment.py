@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from orchestrator.experiment.experiment import (
     changed_keys,
@@ -22,8 +23,10 @@ from orchestrator.workload.single import read_config
 from search_spaces import Range, Values
 from tests.support.commands import run_command
 from tests.support.experiments import make_experiment
-from trainables.config import TrialConfig
+from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.errors import ConfigError
+from trainables.metrics import embedding_metrics
+from trainables.trial import run_trial
 
 REFUSED = [
     ("confirm.training=30", "confirm.training: unknown key; did you mean 'trainings'? As 'training', it belongs under"),
@@ -108,8 +111,6 @@ def test_what_ships_loads_and_opens_with_its_manual() -> None:
 
 
 def test_the_resolved_copy_is_the_same_experiment(tmp_path: Path) -> None:
-    import yaml
-
     experiment = load_experiment("flickr8k-temperature", ["search.fixed.nt_xent.temperature=0.05"])
     path = tmp_path / "resolved.yaml"
     path.write_text(yaml.safe_dump(experiment.to_dict()))
@@ -142,6 +143,7 @@ CHANGES = [
     ({"search": {"sampler": "random", "trials": 4, "seed": 1}}, ["search.seed"]),
     ({"training": {"epochs": 7}}, ["training.epochs"]),
     ({"losses": ["nt_xent"]}, ["losses"]),
+    ({"val_images": 1000}, ["val_images"]),
     (
         {"search": {"sampler": "random", "trials": 4, "fixed": {"nt_xent": {"temperature": 1}}}},
         ["search.fixed.nt_xent.temperature"],
@@ -154,14 +156,6 @@ def test_changes_that_make_trials_incomparable_are_named(changes: dict, keys: li
     assert list(changed_keys(make_experiment().to_dict(), make_experiment(**changes).to_dict())) == keys
 
 
-def test_val_images_are_those_of_every_training() -> None:
-    experiment = make_experiment(val_images=1000)
-    config = experiment.trial_config(experiment.cells()[0], {})
-    assert config.val_images == 1000
-    assert TrialConfig.from_dict(config.to_dict()) == config
-    assert list(changed_keys(make_experiment().to_dict(), experiment.to_dict())) == ["val_images"]
-
-
 def test_what_an_older_version_did_not_know_has_not_changed() -> None:
     old, new = make_experiment().to_dict(), make_experiment().to_dict()
     del old["training"]["precision"], old["search"]["enqueue"], old["val_images"]
@@ -170,12 +164,10 @@ def test_what_an_older_version_did_not_know_has_not_changed() -> None:
     assert changed_keys(old, new) == {}
     new["training"]["precision"] = "bf16"
     assert changed_keys(old, new) == {"training.precision": ("float32", "bf16")}
-
-
-def test_what_is_not_taken_any_more_is_compared_as_it_stands() -> None:
-    old, new = make_experiment().to_dict(), make_experiment().to_dict()
+    # What is not taken any more is compared as it is written there.
+    old = make_experiment().to_dict()
     old["training"]["momentum"] = 0.9
-    assert changed_keys(old, new) == {"training.momentum": (0.9, None)}
+    assert changed_keys(old, make_experiment().to_dict()) == {"training.momentum": (0.9, None)}
 
 
 def test_a_training_without_file_has_the_defaults() -> None:
@@ -183,20 +175,11 @@ def test_a_training_without_file_has_the_defaults() -> None:
     assert (config.model, config.loss_parameters, config.metric) == ("vsepp", {"temperature": 0.05}, "val/rsum")
 
 
-def test_what_can_be_maximised_is_what_a_trial_reports() -> None:
-    from tests.trainables.tiny import tiny_config, tiny_dataset
-    from trainables.trial import run_trial
-
+def test_what_can_be_maximised_is_reported_by_a_trial_and_known_of_test() -> None:
+    """A confirmation is judged by the metric of test that selected on val; none may be missing after its trainings."""
     report = next(iter(run_trial(tiny_config(epochs=1), tiny_dataset(), device="cpu")))
     assert set(METRICS) <= set(report.metrics)
-
-
-def test_what_can_be_maximised_on_val_is_known_of_test_as_well() -> None:
-    """A confirmation is judged by the metric of test that selected on val; none may be missing after its trainings."""
-    from trainables.metrics import embedding_metrics
-
-    vectors = torch.eye(3)
-    known = embedding_metrics(vectors, vectors, torch.arange(3))
+    known = embedding_metrics(torch.eye(3), torch.eye(3), torch.arange(3))
     assert {name.removeprefix("val/") for name in METRICS if name.startswith("val/")} <= known.keys()
 
 
@@ -225,10 +208,6 @@ def test_of_an_experiment_that_is_refused_the_keys_of_all_versions_are_known() -
     refused = history_of(losses=["loss_of_a_plug_in_that_is_gone"])
     with pytest.raises(ConfigError, match="journal of .*loss_of_a_plug_in_that_is_gone"):
         experiment_of(refused)
-    assert known_experiment(refused) is None
+    assert known_experiment(refused) is None and known_experiment(History()) is None
     assert refused.experiment.losses == ("loss_of_a_plug_in_that_is_gone",)
     assert (refused.name, refused.metric) == (make_experiment().name, make_experiment().search.metric)
-
-
-def test_before_the_first_start_there_is_none() -> None:
-    assert known_experiment(History()) is None
