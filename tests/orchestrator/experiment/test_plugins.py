@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 import yaml
 
@@ -52,6 +53,13 @@ def write(folder: Path, text: str = MEAN, **changes: Any) -> Path:
     return path
 
 
+def run_elsewhere(folder: Path, program: str) -> str:
+    """Return what a program prints in another process, where the file of the plug-in is gone."""
+    (folder / "my_losses.py").unlink()
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
 def test_a_file_beside_the_experiment_is_found_and_its_loss_has_a_study(tmp_path: Path) -> None:
     experiment = load_experiment(str(write(tmp_path)))
     first, second = experiment.cells()
@@ -74,28 +82,21 @@ def test_what_was_recorded_is_read_again_without_the_file_and_without_running_it
         "read = validate(Experiment, json.load(open('recorded.json')), 'journal')\n"
         "print(read.cells()[0].name, 'torch' in sys.modules)"
     )
-    (tmp_path / "my_losses.py").unlink()
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "pets-vsepp-mean_gap False\n"
+    assert run_elsewhere(tmp_path, program) == "pets-vsepp-mean_gap False\n"
 
 
 @pytest.mark.proof
 def test_another_process_gets_the_text_with_the_workload_and_then_builds_the_loss(tmp_path: Path) -> None:
-    import cloudpickle
-
     experiment = load_experiment(str(write(tmp_path)))
     config = json.dumps(experiment.trial_config(experiment.cells()[0], {"scale": 2.0}).to_dict())
-    workload = cloudpickle.dumps(TrainablesWorkload("data", plugins=experiment.plugins))
-    (tmp_path / "sent").write_bytes(workload)
-    (tmp_path / "my_losses.py").unlink()
+    (tmp_path / "sent").write_bytes(cloudpickle.dumps(TrainablesWorkload("data", plugins=experiment.plugins)))
     program = (
         "import json, pickle; pickle.load(open('sent', 'rb'))\n"
         "from trainables.config import TrialConfig; from trainables.losses import build_loss\n"
         f"config = TrialConfig.from_dict(json.loads({config!r}))\n"
         "print(build_loss(config.loss, **config.loss_parameters))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "mean_gap(scale=2.0)\n"
+    assert run_elsewhere(tmp_path, program) == "mean_gap(scale=2.0)\n"
 
 
 def test_a_resumed_search_refuses_another_text_and_says_the_way_out(tmp_path: Path) -> None:
@@ -116,11 +117,14 @@ def test_a_resumed_search_refuses_another_text_and_says_the_way_out(tmp_path: Pa
     assert changed_plugins(experiment.plugins, ()) == [f"my_losses.py (digest {before}) is missing now"]
 
 
-def test_a_text_that_is_not_that_of_its_digest_is_refused(tmp_path: Path) -> None:
+def test_a_text_that_is_not_that_of_its_digest_or_lies_elsewhere_is_refused(tmp_path: Path) -> None:
     values = load_experiment(str(write(tmp_path))).to_dict()
     values["plugins"][0]["files"]["my_losses.py"] += "\n# changed"
     with pytest.raises(ConfigError, match="its text is not what its digest"):
         validate(Experiment, values, "journal")
+    for name in ("../elsewhere.py", "/elsewhere.py"):
+        with pytest.raises(ConfigError, match="one of its files lies outside of it"):
+            Plugin("own", "1.0", "own", {name: ""})
 
 
 def test_a_newer_version_takes_the_place_of_the_former_which_lives_on_beside_it(tmp_path: Path) -> None:
@@ -153,12 +157,6 @@ def test_what_lies_in_the_cache_is_not_believed(tmp_path: Path) -> None:
     kept.write_text("raise RuntimeError('what somebody else wrote')\n")
     load_plugins([str(path)])
     assert kept.read_text() == path.read_text()
-
-
-def test_a_file_of_a_plugin_lies_below_its_folder() -> None:
-    for name in ("../elsewhere.py", "/elsewhere.py"):
-        with pytest.raises(ConfigError, match="one of its files lies outside of it"):
-            Plugin("own", "1.0", "own", {name: ""})
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,12 +194,6 @@ def test_what_cannot_be_used_is_refused_in_one_line(
     assert code == 2 and message in err and err.count("\n") == 1
 
 
-def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
-    load_plugins([str(write_plugin(tmp_path))])
-    with pytest.raises(ConfigError, match="other.py:5: the name 'mean_gap' is offered by the plug-in my_losses.py"):
-        load_plugins([str(write_plugin(tmp_path, name="other.py"))])
-
-
 def test_one_file_named_twice_is_one_plugin_and_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     path, other = write(tmp_path), tmp_path / "other"
     other.mkdir()
@@ -209,6 +201,8 @@ def test_one_file_named_twice_is_one_plugin_and_two_files_of_one_name_are_refuse
     changed = write_plugin(other, MEAN.replace("scale=1.0", "scale=2.0"))
     with pytest.raises(ConfigError, match="two plug-ins are called my_losses.py"):
         load_experiment(str(path), (), [str(changed)])
+    with pytest.raises(ConfigError, match="other.py:5: the name 'mean_gap' is offered by the plug-in my_losses.py"):
+        load_plugins([str(write_plugin(tmp_path, name="other.py"))])
 
 
 def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
