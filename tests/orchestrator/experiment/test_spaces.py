@@ -1,5 +1,6 @@
 """Spaces of whole studies: a loss to choose, settings beside it, and what is refused."""
 
+from inspect import signature
 from typing import Any
 
 import optuna
@@ -13,6 +14,11 @@ from search_spaces import Range, Values
 from search_spaces.study import USUAL
 from tests.support.experiments import start
 from trainables.errors import ConfigError
+from trainables.models.head import HeadModel
+from trainables.models.scan import SCAN
+from trainables.models.vsepp import VSEPP
+from trainables.models.vsrn import RegionReasoning
+from trainables.models.wsabie import WSABIE
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -82,39 +88,36 @@ def test_settings_beside_the_loss_are_suggested_and_reach_the_training(ledger: L
         assert isinstance(training.learning_rate_drop_epochs, int)
 
 
-def test_a_study_begins_with_what_the_model_has_when_nobody_says_anything() -> None:
-    search = {"model_parameters": {"radius": "default"}, "training": {"weight_decay": "default"}}
-    (cell,) = experiment(models=["wsabie"], losses=["warp"], search=search).cells()
-    assert cell.space.first_points() == [{"margin": 1.0, "training.weight_decay": 1e-6, "model.radius": 1.0}]
-
-
-def test_no_clipping_is_nearest_to_the_weakest() -> None:
-    search = {"training": {"gradient_clip": "default"}}
-    (cell,) = experiment(training={"gradient_clip": None}, search=search).cells()
-    assert cell.space.first_points()[0]["training.gradient_clip"] == 20.0
+@pytest.mark.parametrize(
+    ("about", "searched", "first"),
+    [
+        (
+            {"models": ["wsabie"], "losses": ["warp"]},
+            {"model_parameters": ["radius"], "training": ["weight_decay"]},
+            {"margin": 1.0, "training.weight_decay": 1e-6, "model.radius": 1.0},
+        ),
+        # No clipping is nearest to the weakest.
+        ({"training": {"gradient_clip": None}}, {"training": ["gradient_clip"]}, {"training.gradient_clip": 20.0}),
+        (
+            {"models": ["head"]},
+            {"model_parameters": ["image_head", "hidden_size"]},
+            {"model.image_head": "linear", "model.hidden_size": 128},
+        ),
+    ],
+)
+def test_a_study_begins_with_what_there_is_when_nobody_says_anything(about: Any, searched: Any, first: Any) -> None:
+    search = {section: dict.fromkeys(names, "default") for section, names in searched.items()}
+    (cell,) = experiment(**about, search=search).cells()
+    (point,) = cell.space.first_points()
+    assert {"temperature": 0.1, **first}.items() >= point.items() >= first.items()
+    heads = cell.space.bounds().get("model.image_head")
+    assert heads is None or heads.values == ("linear", "mlp", "residual")
 
 
 def test_usual_parameters_are_those_of_the_constructors() -> None:
-    from inspect import signature
-
-    from trainables.models.head import HeadModel
-    from trainables.models.scan import SCAN
-    from trainables.models.vsepp import VSEPP
-    from trainables.models.vsrn import RegionReasoning
-    from trainables.models.wsabie import WSABIE
-
     models = (WSABIE, RegionReasoning, VSEPP, HeadModel, SCAN)
     defaults = {name: one for model in models for name, one in signature(model).parameters.items()}
     assert {name: defaults[name].default for name in USUAL} == dict(USUAL)
-
-
-def test_heads_are_searched_from_what_they_are_by_default() -> None:
-    search = {"model_parameters": {"image_head": "default", "hidden_size": "default"}}
-    (cell,) = experiment(models=["head"], losses=["nt_xent"], search=search).cells()
-    first = cell.space.first_points()[0]
-    assert (first["model.image_head"], first["model.hidden_size"]) == ("linear", 128)
-    searched = cell.space.bounds()
-    assert searched["model.image_head"].values == ("linear", "mlp", "residual")
 
 
 def test_a_pooling_is_searched_where_the_study_reads_regions_anyway() -> None:
