@@ -41,14 +41,9 @@ WORDS: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument or an option of a command.
+    """An argument, which has no name on the command line, or an option of a command, as users type them.
 
-    Attributes:
-        name: As typed: ``EXPERIMENT``, or ``--output``.
-        value: What is typed for it; empty for a switch.
-        default: Its value if it is left out, as JSON; ``required`` where it must be given; empty where there is none.
-        meaning: Its help.
-        is_argument: Whether it is given by its place, without a name.
+    The value is empty for a switch; the default is JSON, ``required``, or empty where there is none.
     """
 
     name: str
@@ -60,13 +55,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Command:
-    """A command with its parameters.
-
-    Attributes:
-        name: As typed after ``orchestrator``, such as ``data describe``.
-        meaning: Its help.
-        parameters: Arguments first, then options, each in the order of ``--help``.
-    """
+    """A command such as ``data describe`` with its help, its arguments and then its options, as ``--help`` has them."""
 
     name: str
     meaning: str

@@ -59,12 +59,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udff
 
 
 class YamlTextError(ValueError):
-    """A text that is no YAML, or goes beyond a limit.
-
-    Attributes:
-        problem: The problem in words.
-        place: ``LINE:COLUMN``, both from 1; empty for the whole text.
-    """
+    """A text that is no YAML, or goes beyond a limit, at ``LINE:COLUMN``, both from 1; empty is the whole text."""
 
     def __init__(self, problem: str, place: str = "") -> None:
         self.problem, self.place = problem, place
@@ -193,12 +188,9 @@ def _place(mark: Any) -> str:
 
 @dataclass(frozen=True)
 class Document:
-    """Keys and values as a user gave them, with the place of each.
+    """Keys and values as a user gave them in a source, usually a file.
 
-    Attributes:
-        source: Name of the whole for messages, usually the file.
-        values: Keys and values of plain types.
-        places: Dotted keys that lead to a value -> ``FILE:LINE:COLUMN`` or ``--set KEY=VALUE``.
+    ``places`` are dotted keys that lead to a value -> ``FILE:LINE:COLUMN`` or ``--set KEY=VALUE``.
     """
 
     source: str
