@@ -13,7 +13,7 @@ from orchestrator.searches.begin import with_formats
 from orchestrator.workload.single import read_config
 from search_spaces import SPACES
 from tests.support.commands import what_a_command_says
-from tests.support.plugins import lay_out_package, plugins_gone_afterwards
+from tests.support.plugins import lay_out_package, plugins_gone_afterwards, write_metadata
 from trainables.config import TrialConfig
 from trainables.data.source import find_source
 from trainables.errors import ConfigError, DataError
@@ -60,15 +60,8 @@ def _no_plugin_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: 
 def lay_out(name: str, text: str, kind: str, entry: str) -> None:
     """Lay out a package of one module with one entry point, as an installation would."""
     module = name.replace("-", "_")
-    folder = Path("site") / f"{module}-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text(f"[icr_orchestrator.{kind}]\n{entry} = {module}:{entry}\n")
+    write_metadata(Path("site"), name, "1.0", {f"icr_orchestrator.{kind}": {entry: f"{module}:{entry}"}})
     (Path("site") / f"{module}.py").write_text(text)
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    return what_a_command_says(capsys, list(words))
 
 
 def test_a_training_finds_loss_and_model(tmp_path: Path) -> None:
@@ -93,7 +86,7 @@ def test_everything_is_listed_and_what_is_broken_is_told(capsys: pytest.CaptureF
     lay_out("icr-gap", LOSS, "losses", "gap")
     lay_out("icr-broken", BROKEN, "losses", "other")
     lay_out("icr-again", LOSS, "losses", "gap")
-    code, out, err = run(capsys, "list", "losses", "--json")
+    code, out, err = what_a_command_says(capsys, ["list", "losses", "--json"])
     assert code == 0
     assert [row["meaning"] for row in json.loads(out) if row["name"] == "gap"] == ["Mean gap."]
     assert "warning: the plug-in icr-broken is left out: icr_broken.py:1: RuntimeError: it runs" in err
@@ -103,7 +96,7 @@ def test_everything_is_listed_and_what_is_broken_is_told(capsys: pytest.CaptureF
 def test_nothing_runs_where_its_names_are_not_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     lay_out("icr-broken", BROKEN, "losses", "other")
     for words in (["list", "experiments"], ["list", "models"], ["plugins"], ["list", "keys"]):
-        code, _, err = run(capsys, *words)
+        code, _, err = what_a_command_says(capsys, words)
         assert (code, err) == (0, "")
     load_experiment("scenes-smoke")
     read_config(None, ["dataset=pets", "loss=nt_xent"], [])
