@@ -56,7 +56,7 @@ PROOFS = {
     "tests/integration/test_plugin_search.py": ("orchestrator/experiment/plugins.py", "trainables/plugins/"),
     "tests/integration/test_choice.py": ("orchestrator/studies/study.py",),
     "tests/integration/test_registry.py": ("orchestrator/tracking/", "orchestrator/winners/"),
-    "tests/integration/test_secrets.py": ("orchestrator/tracking/address.py", "orchestrator/tracking/address.py"),
+    "tests/integration/test_secrets.py": ("orchestrator/tracking/address.py",),
     "tests/integration/test_team_server.py": ("orchestrator/tracking/",),
     "tests/integration/test_tour.py": ("README.md", "orchestrator/commands/"),
     "tests/integration/test_tune_memory.py": ("orchestrator/tuner/tune_patches.py",),

@@ -81,14 +81,6 @@ def test_degrees_can_be_searched_too_and_the_default_comes_once() -> None:
     assert len(found) == 4 and found[0] == 0.1
 
 
-def test_a_grid_of_slopes() -> None:
-    lists = {f"slope_{index}": {"values": [0.0, 0.5, 1.0, 2.0]} for index in (0, 1)}
-    space = {"polynomial_relative": {"offset": {"values": [0.2]}, **lists}}
-    points = space_of(sampler="grid", trials=100, space=space).grid()
-    assert len(points) == 16
-    assert points[1] == {"offset": 0.2, "degree": 2, "slope_0": 0.0, "slope_1": 0.5}
-
-
 COEFFICIENT_GRID = {"e0": {"values": [0.2]}, "e1": {"values": [0.5, 1.0, 1.5, 2.0]}, "e2": {"values": [-0.1, 0.0, 0.2]}}
 
 

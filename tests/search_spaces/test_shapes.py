@@ -1,6 +1,5 @@
 """Shapes of slopes: each is feasible, and each feasible slope is a shape, where the Bernstein box leaves many out."""
 
-import math
 from itertools import zip_longest
 from typing import Any
 
@@ -231,20 +230,6 @@ def test_constant_slopes_are_the_triplet_loss_to_the_last_digit(degree: int, pus
     constant = shapes.CONSTANT[degree]
     expected = ((25.6, -128.0), (0.0, 128.0))
     assert shapes.balanced_polynomials(128.0, 0.2, degree, [constant, constant], push) == expected
-
-
-@pytest.mark.parametrize(
-    ("two", "balance"),
-    [
-        pytest.param([{"shape2": 0.0}, {"shape2": 1.0}], 1.0, id="no limit but the widest, a quarter to four"),
-        pytest.param([{"shape2": 0.25}, {"shape2": 0.75}], 1.0, id="1/3 to 3"),
-        pytest.param([{"shape2": 0.9}, {"shape2": 0.95}], math.sqrt(0.9 / 0.95 * 0.1 / 0.05), id="0.947 to 2"),
-    ],
-)
-def test_push_lies_between_its_limits_on_a_logarithmic_scale(two: list[dict[str, float]], balance: float) -> None:
-    _, negative = shapes.balanced_polynomials(1.0, 0.2, 2, two, 0.5)
-    # The mean slope over [-1, 1].
-    assert (Polynomial(negative)(1.0) - Polynomial(negative)(-1.0)) / 2 == pytest.approx(balance)
 
 
 def test_a_joint_hinge_is_searched_by_push_and_others_by_balance() -> None:
