@@ -1,7 +1,7 @@
 """The rooms of ``docs/architecture.md``, kept by machine: who may import whom, and no circle."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -90,9 +90,13 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imports(name: str) -> Iterator[str]:
-    """Yield what a module imports, wherever in the module the import stands, ``TYPE_CHECKING`` included."""
-    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+def tree_of(name: str) -> ast.Module:
+    return ast.parse(MODULES[name].read_text(encoding="utf-8"))
+
+
+def imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield what statements of a module import."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -103,8 +107,8 @@ def imports(name: str) -> Iterator[str]:
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """Return what each module imports, read when the first test asks for it: not every process of the tests does."""
-    return {name: set(imports(name)) for name in MODULES}
+    """Return what each module imports, wherever it does, read when a test asks: not every process of the tests does."""
+    return {name: set(imports(ast.walk(tree_of(name)))) for name in MODULES}
 
 
 def room(module: str, package: str = "orchestrator") -> str | None:
