@@ -94,9 +94,8 @@ def run(experiment: Experiment, options: StartOptions, *, search: bool = True) -
         print(json.dumps({**result.summary, "tracking_problem": result.tracking_problem, **registry}, indent=2))
     else:
         print_summary(result.history, _closing(result, options.output))
-        for problem in (result.tracking_problem, *result.unregistered):
-            if problem is not None:
-                say(f"warning: {problem}", error=True)
+        problems = filter(None, (result.tracking_problem, *result.unregistered))
+        say(*(f"warning: {problem}" for problem in problems), error=True)
     _exit(result, experiment)
 
 
