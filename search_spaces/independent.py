@@ -25,9 +25,7 @@ from typing import Any
 
 from search_spaces.space import (
     ALL,
-    COUNT,
     COUNT_OR_ALL,
-    COUNT_OR_NONE,
     NEGATIVES,
     Asked,
     LossSpace,
@@ -35,6 +33,7 @@ from search_spaces.space import (
     SpaceError,
     Values,
     by_version,
+    count_or,
     or_learned,
     or_null,
     with_negatives,
@@ -122,8 +121,8 @@ WARP = LossSpace(
         "margin": NOT_NEGATIVE,
         "direction": one_of("both", "i2t", "t2i"),
         "rank_weight": one_of(*RANK_WEIGHTS),
-        "top": COUNT,
-        "bank": COUNT_OR_NONE,
+        "top": count_or(),
+        "bank": count_or(least=0),
     },
     adapt=_with_choices,
 )

@@ -339,18 +339,17 @@ NEGATIVES = "negatives"
 ALL = "all"
 
 
-def is_count(value: Any) -> bool:
-    """Say whether a value is a whole number of at least 1."""
-    return is_number(value) and value >= 1 and float(value).is_integer()
+def count_or(*words: str, least: int = 1) -> Domain:
+    """Return the domain of whole numbers from ``least`` on, and of some words."""
+
+    def accepts(value: Any) -> bool:
+        return value in words or (is_number(value) and value >= least and float(value).is_integer())
+
+    rule = f"a whole number of at least {least}"
+    return Domain(f"{rule}, or {' or '.join(map(repr, words))}" if words else rule, accepts, is_count=True)
 
 
-COUNT = Domain("a whole number of at least 1", is_count, is_count=True)
-COUNT_OR_NONE = Domain(
-    "a whole number of at least 0", lambda value: (is_number(value) and value == 0) or is_count(value), is_count=True
-)
-COUNT_OR_ALL = Domain(
-    f"a whole number of at least 1, or {ALL!r}", lambda value: value == ALL or is_count(value), is_count=True
-)
+COUNT_OR_ALL = count_or(ALL)
 
 
 def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSpace:
