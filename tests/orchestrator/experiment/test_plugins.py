@@ -1,4 +1,7 @@
-"""Plug-ins in an experiment: found, refused, recorded with their text, and read again without running it."""
+"""Plug-ins in an experiment: found, refused, recorded with their text, and read again without running it.
+
+Installed packages are found by the names that they offer, wherever a name is asked for, and run only then.
+"""
 
 import json
 import subprocess
@@ -10,24 +13,30 @@ import cloudpickle
 import pytest
 import yaml
 
+import orchestrator as icr
 from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.experiment.plugins import changed_plugins, load_plugins
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
+from orchestrator.searches.begin import with_formats
 from orchestrator.searches.preparation import check_unchanged
+from orchestrator.workload.single import read_config
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import SPACES
 from tests.support.commands import run_command, what_a_command_says
 from tests.support.experiments import start
-from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_plugin
+from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_metadata, write_plugin
 from trainables.config import TrialConfig
-from trainables.errors import ConfigError, PluginError
+from trainables.data.source import find_source
+from trainables.errors import ConfigError, DataError, PluginError
 from trainables.files import cache_folder
 from trainables.losses import LOSSES, build_loss
 from trainables.model_parameters import FEATURES
-from trainables.plugins.in_use import forget
+from trainables.plugins.in_use import forget, in_use
 from trainables.plugins.plugin import Plugin, read_file
+
+BROKEN = "raise RuntimeError('it runs')\n"
 
 VALUES: dict[str, Any] = {
     "name": "own",
@@ -41,7 +50,10 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def _no_plugin_stays():  # type: ignore[no-untyped-def]
+def _no_plugin_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    (tmp_path / "site").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.chdir(tmp_path)
     with plugins_gone_afterwards():
         yield
 
@@ -159,9 +171,8 @@ def test_what_lies_in_the_cache_is_not_believed(tmp_path: Path) -> None:
     assert kept.read_text() == path.read_text()
 
 
-def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    cache_folder().touch()
     with pytest.raises(ConfigError, match="cannot be kept here, from where it is imported: .* point XDG_CACHE_HOME"):
         load_plugins([str(write_plugin(tmp_path))])
 
@@ -186,9 +197,8 @@ REFUSED = {
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_used_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None, message: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     name = "gone.py" if text is None else write_plugin(tmp_path, text).name
     code, _, err = what_a_command_says(capsys, ["search", "scenes-smoke", "--plugin", name, "--data-root", "data"])
     assert code == 2 and message in err and err.count("\n") == 1
@@ -205,8 +215,8 @@ def test_one_file_named_twice_is_one_plugin_and_two_files_of_one_name_are_refuse
         load_plugins([str(write_plugin(tmp_path, name="other.py"))])
 
 
-def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(lay_out_package(tmp_path)))
+def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path) -> None:
+    lay_out_package(tmp_path / "site")
     path = tmp_path / "own.yaml"
     space = {"model_parameters": {"dropout": "default"}, "trials": 2}
     values = {"plugins": [], "losses": ["pair_hinge"], "models": ["bag_of_words"], "search": space}
@@ -225,15 +235,129 @@ def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path, m
         TrialConfig(dataset="pets", model="bag_of_words", model_parameters={"dropout": "much"})
 
 
-def test_what_is_installed_is_listed_without_running_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = lay_out_package(tmp_path)
-    (folder / "icr_pair_losses" / "hinge.py").write_text("raise RuntimeError('it runs')\n")
-    monkeypatch.syspath_prepend(str(folder))
+def test_what_is_installed_is_listed_without_running_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = lay_out_package(tmp_path / "site")
+    (folder / "icr_pair_losses" / "hinge.py").write_text(BROKEN)
     assert run_command(["plugins", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["plugin"], row["version"], row["kind"], row["name"]) for row in rows] == [
         ("icr-pair-losses", "1.0.0", "losses", "pair_hinge"),
         ("icr-pair-losses", "1.0.0", "models", "bag_of_words"),
     ]
+
+
+LOSS = """from trainables.plugins import loss
+
+@loss(space={"scale": (0.5, 4.0)})
+def gap(similarity, positives, ignore, scale=1.0):
+    '''Mean gap.'''
+    return scale * (similarity[~positives].mean() - similarity[positives].mean())
+"""
+
+FORMAT = """from trainables.plugins import data_format
+
+@data_format()
+class Pairs:
+    FORMAT = "pairs.txt"
+
+    @staticmethod
+    def find(folder):
+        return [path for path in [folder / "pairs.txt"] if path.exists()]
+
+    @staticmethod
+    def read(files):
+        raise LookupError("it is read")
+
+pairs = Pairs
+"""
+
+
+def lay_out(name: str, text: str, kind: str, entry: str) -> None:
+    """Lay out a package of one module with one entry point, as an installation would."""
+    module = name.replace("-", "_")
+    write_metadata(Path("site"), name, "1.0", {f"icr_orchestrator.{kind}": {entry: f"{module}:{entry}"}})
+    (Path("site") / f"{module}.py").write_text(text)
+
+
+def test_a_training_finds_loss_and_model(tmp_path: Path) -> None:
+    lay_out_package(tmp_path / "site")
+    config = read_config(None, ["dataset=pets", "loss=pair_hinge", "model=bag_of_words"], [])
+    (plugin,) = in_use().values()
+    assert config.plugins == (plugin.reference,) and plugin.name == "icr-pair-losses"
+
+
+def test_python_finds_them_without_a_word(tmp_path: Path) -> None:
+    lay_out_package(tmp_path / "site")
+    assert build_loss("pair_hinge", margin=0.3).margin == 0.3  # type: ignore[attr-defined]
+    assert TrialConfig(dataset="pets", model="bag_of_words", loss="pair_hinge").features == "global"
+    forget()
+    # As a checkpoint is read: whoever evaluates it names no plug-in.
+    assert TrialConfig.from_dict({"dataset": "pets", "model": "bag_of_words"}).features == "global"
+    with pytest.raises(ConfigError, match="model must be one of vsepp, .*, got 'bag_of_wordz'"):
+        TrialConfig(dataset="pets", model="bag_of_wordz")
+
+
+def test_everything_is_listed_and_what_is_broken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    lay_out("icr-gap", LOSS, "losses", "gap")
+    lay_out("icr-broken", BROKEN, "losses", "other")
+    lay_out("icr-again", LOSS, "losses", "gap")
+    code, out, err = what_a_command_says(capsys, ["list", "losses", "--json"])
+    assert code == 0
+    assert [row["meaning"] for row in json.loads(out) if row["name"] == "gap"] == ["Mean gap."]
+    assert "warning: the plug-in icr-broken is left out: icr_broken.py:1: RuntimeError: it runs" in err
+    assert err.count("the name 'gap' is offered by the plug-in") == 1 and err.count("\n") == 2
+
+
+def test_nothing_runs_where_its_names_are_not_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    lay_out("icr-broken", BROKEN, "losses", "other")
+    for words in (["list", "experiments"], ["list", "models"], ["plugins"], ["list", "keys"]):
+        code, _, err = what_a_command_says(capsys, words)
+        assert (code, err) == (0, "")
+    load_experiment("scenes-smoke")
+    read_config(None, ["dataset=pets", "loss=nt_xent"], [])
+    assert "icr_broken" not in sys.modules
+    with pytest.raises(ConfigError, match=r"icr_broken.py:1: RuntimeError: it runs"):
+        read_config(None, ["dataset=pets", "loss=other"], [])
+
+
+def test_a_name_of_two_packages_is_refused_until_one_of_them_is_named() -> None:
+    lay_out("icr-gap", LOSS, "losses", "gap")
+    lay_out("icr-again", LOSS, "losses", "gap")
+    both = "the loss 'gap' is offered by icr-again and by icr-gap, which are all installed; name the package"
+    with pytest.raises(ConfigError, match=both):
+        build_loss("gap")
+    with pytest.raises(ConfigError, match=both):
+        icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]})
+    with pytest.raises(ConfigError, match=both):
+        read_config(None, ["dataset=pets", "loss=gap"], [])
+    made = icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]}, plugins=["icr-gap"])
+    assert [plugin.name for plugin in made.plugins] == ["icr-gap"] and "gap" in SPACES
+
+
+def test_a_sampler_is_found_by_its_name() -> None:
+    text = "from trainables.plugins import sampler\n@sampler()\ndef steady(study, seed):\n    return {}\n"
+    lay_out("icr-steady", text, "samplers", "steady")
+    values = {"name": "s", "datasets": ["pets"], "losses": ["nt_xent"], "search": {"sampler": "steady"}}
+    assert [plugin.name for plugin in icr.make_experiment(values).plugins] == ["icr-steady"]
+
+
+def test_a_form_of_data_is_found_by_a_dataset_that_ours_do_not_read_and_is_recorded() -> None:
+    lay_out("icr-forms", FORMAT, "formats", "pairs")
+    shop, other = Path("data") / "shop", Path("data") / "other"
+    shop.mkdir(parents=True)
+    other.mkdir()
+    (shop / "pairs.txt").write_text("x\n")
+    assert [path.name for path in find_source("shop", Path("data")).files] == ["pairs.txt"]
+    forget()
+    experiment = icr.make_experiment({"name": "s", "datasets": ["shop"], "losses": ["nt_xent"]})
+    assert [plugin.name for plugin in with_formats(experiment, "data").plugins] == ["icr-forms"]
+    with pytest.raises(DataError, match="no dataset of a known format: .*; pairs.txt"):
+        find_source("other", Path("data"))
+
+
+def test_what_is_named_and_what_is_found_are_one_plugin() -> None:
+    lay_out("icr-gap", LOSS, "losses", "gap")
+    load_plugins(["icr-gap"])
+    build_loss("gap")
+    made = icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]})
+    assert [plugin.digest for plugin in made.plugins] == [plugin.digest for plugin in in_use().values()]
