@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ import yaml
 
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.regression.suite import shipped_suites
+from tests.answers_page import page
 from tests.deploy.commands import check, in_markdown
 from tests.lost_words import cells, lost_words, sentences, words_of
+from tests.test_architecture import MODULES, ROOT, tree_of
 
-ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for folder in ("", "evidence/", "reference/", "studies/")
@@ -128,13 +130,9 @@ def test_sentences_have_thirty_words_at_most_and_no_lost_word(name: str) -> None
 
 def test_no_error_has_more_than_thirty_words() -> None:
     """A message is what the constant parts of its text say; a value that is inserted is a word."""
-    long = {}
-    for package in ("orchestrator", "trainables", "search_spaces"):
-        for path in (ROOT / package).rglob("*.py"):
-            raised = [node.exc for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Raise)]
-            texts = [_constant_text(part) for call in raised if isinstance(call, ast.Call) for part in call.args]
-            long |= {text: str(path) for text in texts if words_of(text) > 30}
-    assert not long
+    raised = [node.exc for name in MODULES for node in ast.walk(tree_of(name)) if isinstance(node, ast.Raise)]
+    texts = [_constant_text(part) for call in raised if isinstance(call, ast.Call) for part in call.args]
+    assert [text for text in texts if words_of(text) > 30] == []
 
 
 def _constant_text(node: ast.expr) -> str:
@@ -204,3 +202,29 @@ def test_the_experiment_of_the_page_on_searching_is_complete(tmp_path: Path) -> 
     experiment = load_experiment(str(tmp_path / "my-losses.yaml"))
     assert len(text.splitlines()) <= 20 and len(experiment.cells()) == 3
     assert experiment.confirm is not None
+
+
+def test_the_page_of_answers_is_what_the_product_says_in_short_sentences_without_lost_words() -> None:
+    text = page()
+    assert (ROOT / "docs" / "answers.md").read_text() == text, "python -m tests.answers_page > docs/answers.md"
+    said = [sentence.strip() for cell in cells(text.replace("`", "")) for sentence in cell.split("<br>")]
+    assert [sentence for sentence in said if words_of(sentence) > 25 or lost_words(sentence)] == []
+
+
+def texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string that may be shown: with a space, and no docstring."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in docstrings else None
+        if isinstance(text, str) and " " in text.strip():
+            yield node.lineno, text
+
+
+def test_texts_for_people_in_the_code_have_no_lost_words() -> None:
+    lost = [
+        f"{name}:{line}: {', '.join(found)}: {text}"
+        for name in MODULES
+        for line, text in texts_of(tree_of(name))
+        if (found := lost_words(text))
+    ]
+    assert not lost, "\n".join(lost)
