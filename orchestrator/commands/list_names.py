@@ -12,14 +12,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from orchestrator.commands.config_schema import list_keys, make_schema, write_reference
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.commands.references import (
     list_commands,
     list_fields,
+    list_keys,
+    make_schema,
     meaning_of,
     write_command_reference,
     write_record_reference,
+    write_reference,
 )
 from orchestrator.experiment.experiment import shipped_experiments
 from orchestrator.experiment.plugins import load_plugins
@@ -111,7 +113,7 @@ LISTS: dict[str, Callable[[], Iterator[Listed]]] = {
     "metrics": list_metrics,
     "records": list_records,
 }
-"""Argument of ``orchestrator list`` -> the function that lists; ``config_schema`` lists the keys."""
+"""Argument of ``orchestrator list`` -> the function that lists; ``references`` lists keys and commands."""
 
 
 def _formula_and_references(loss: type) -> tuple[str, str]:

@@ -13,9 +13,15 @@ import yaml
 from pydantic import TypeAdapter
 
 from orchestrator.cli import main
-from orchestrator.commands.config_schema import KINDS, make_schema, meanings_in, write_reference
 from orchestrator.commands.list_names import LISTS
-from orchestrator.commands.references import EXIT_CODES, write_record_reference
+from orchestrator.commands.references import (
+    EXIT_CODES,
+    KINDS,
+    make_schema,
+    meanings_in,
+    write_record_reference,
+    write_reference,
+)
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.experiment.yaml_files import parse_yaml
