@@ -269,11 +269,6 @@ def _listed(sides: Sequence[Polynomial], listed: Mapping[str, float]) -> Mapping
     return {**{f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}, **listed}
 
 
-def _defaults(sides: Sequence[Polynomial], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
-    """Return the default, a constant slope of 1, as a point of each degree and as listed coefficients."""
-    return (*_constant(sides, 1.0, 0.2), _listed(sides, listed))
-
-
 def twins(
     sides: Sequence[Polynomial], asked: Asked, loss: str, parameters: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], ...]:
@@ -298,23 +293,22 @@ def searched(sides: Sequence[Polynomial]) -> dict[str, Domain]:
 # The numbers of the published code [PolyLoss], which has two hinges and a gate of 0.2.
 PUBLISHED_CODE = {"a0": 0.5, "a1": -0.7, "a2": 0.2, "b0": 0.03, "b1": -0.4, "b2": 0.9}
 
-BERNSTEIN_SELF = LossSpace(
-    suggest=partial(polynomial, SELF),
-    bounds=_bounds(SELF),
-    published=(*_defaults(SELF, {"a0": 0.2, "a1": -1.0, "b1": 1.0}), PUBLISHED_CODE),
-    searched=searched(SELF),
-    parameters=SELF_PARAMETERS,
-    relevant=partial(_relevant, SELF),
-    check=partial(check, SELF),
-    switches=("degree",),
-)
-BERNSTEIN_RELATIVE = LossSpace(
-    suggest=partial(polynomial, RELATIVE),
-    bounds=_bounds(RELATIVE),
-    published=_defaults(RELATIVE, {"e0": 0.2, "e1": 1.0}),
-    searched=searched(RELATIVE),
-    parameters=RELATIVE_PARAMETERS,
-    relevant=partial(_relevant, RELATIVE),
-    check=partial(check, RELATIVE),
-    switches=("degree",),
-)
+
+def _space(
+    sides: Sequence[Polynomial], parameters: Mapping[str, Domain], listed: Mapping[str, float], *more: Mapping[str, Any]
+) -> LossSpace:
+    """Return the space of a loss, whose default is a constant slope of 1, in each degree and as listed coefficients."""
+    return LossSpace(
+        suggest=partial(polynomial, sides),
+        bounds=_bounds(sides),
+        published=(*_constant(sides, 1.0, 0.2), _listed(sides, listed), *more),
+        searched=searched(sides),
+        parameters=parameters,
+        relevant=partial(_relevant, sides),
+        check=partial(check, sides),
+        switches=("degree",),
+    )
+
+
+BERNSTEIN_SELF = _space(SELF, SELF_PARAMETERS, {"a0": 0.2, "a1": -1.0, "b1": 1.0}, PUBLISHED_CODE)
+BERNSTEIN_RELATIVE = _space(RELATIVE, RELATIVE_PARAMETERS, {"e0": 0.2, "e1": 1.0})
