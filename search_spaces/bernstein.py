@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values
+from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values, or_else
 from trainables.parameter_values import (
     DOMAINS,
     NOT_NEGATIVE,
@@ -52,7 +52,7 @@ COEFFICIENTS = Domain(
     "one or more finite numbers, ascending powers",
     lambda value: isinstance(value, list | tuple) and len(value) > 0 and all(map(is_number, value)),
 )
-GATE = Domain("a number of at least 0, or null", lambda value: value is None or (is_number(value) and value >= 0))
+GATE = or_else(NOT_NEGATIVE, None)
 DEGREE = Domain(f"one of {', '.join(map(str, DEGREES))}", lambda value: value in DEGREES and type(value) is int)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from trainables.parameter_values import LEARNED, Domain, is_number
+from trainables.parameter_values import Domain, is_number
 
 
 class SpaceError(ValueError):
@@ -209,14 +209,10 @@ def suggest_each(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     return {name: bound.suggest(trial, name) for name, bound in bounds.items()}
 
 
-def or_learned(domain: Domain) -> Domain:
-    """Return a domain with the word for a parameter that the loss learns with the model."""
-    return Domain(f"{domain.rule}, or {LEARNED!r}", lambda value: value == LEARNED or domain.accepts(value))
-
-
-def or_null(domain: Domain) -> Domain:
-    """Return a domain that also accepts ``None``."""
-    return Domain(f"{domain.rule}, or null", lambda value: value is None or domain.accepts(value))
+def or_else(domain: Domain, other: str | None) -> Domain:
+    """Return a domain that also accepts another value."""
+    shown = "null" if other is None else repr(other)
+    return Domain(f"{domain.rule}, or {shown}", lambda value: value == other or domain.accepts(value))
 
 
 @dataclass(frozen=True)
