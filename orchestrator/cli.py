@@ -9,11 +9,11 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -86,26 +86,9 @@ FUNCTIONS = {"list": "list_names", "check-plugin": "check_plugin"}
 """Name of a command -> function of its module, where the two differ."""
 
 
-class ImportedCommands(Mapping[str, Any]):
-    """Name of a command -> the command, which is imported when it is first asked for."""
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, and import nothing."""
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        """Return the number of commands."""
-        return len(COMMANDS)
-
-    def __getitem__(self, name: str) -> Any:
-        """Return a command as the parser of the command line takes it."""
-        return _load(name)
-
-
 @cache
-def _load(name: str) -> Any:
-    if name not in COMMANDS:
-        raise KeyError(name)
+def load_command(name: str) -> Any:
+    """Import a command of ``COMMANDS``, and return it as the parser of the command line takes it."""
     module = import_module(f"orchestrator.commands.{MODULES.get(name, name)}")
     application = getattr(module, "app", None)
     if application is None:
@@ -118,30 +101,22 @@ def _load(name: str) -> Any:
 
 
 class Commands(TyperGroup):
-    """All commands, of which only the command that is called is imported.
+    """All commands as ``--help`` and the shell's completion show them; the command that is called is imported.
 
     The error about a refused command line quotes none of its passwords.
     """
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = cast(dict[str, Any], ImportedCommands())
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of ``--help``."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return what ``--help`` and the shell's completion show of a command, which is not imported for that."""
-        if cmd_name not in COMMANDS:
-            return None
-        group, summary = COMMANDS[cmd_name]
-        return TyperCommand(cmd_name, help=summary, rich_help_panel=group, rich_markup_mode="rich")
+        self.commands = {
+            name: TyperCommand(name, help=summary, rich_help_panel=group, rich_markup_mode="rich")
+            for name, (group, summary) in COMMANDS.items()
+        }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name of the called command, the command, and its arguments."""
         name, command, arguments = super().resolve_command(ctx, args)
-        return name, command and self.commands[str(name)], arguments
+        return name, command and load_command(str(name)), arguments
 
     def invoke(self, ctx: Any) -> Any:
         """Run the named command."""
@@ -209,32 +184,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
         word = "interrupted" if error.exit_code == 130 else "error"
         say(f"{word}: {without_password(str(error))}", error=True)
         end(error)
-    except DivergedError as error:
-        say(f"error: diverged: {error}; lower the learning rate, or look at the loss's parameters", error=True)
-        sys.exit(1)
-    except (MemoryError, RuntimeError) as error:
-        # PyTorch reports lack of memory as a RuntimeError, a class that it uses for other errors too.
-        said = f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]
-        if not WANT_OF_MEMORY.search(said):
+    except (DivergedError, MemoryError, RuntimeError, OSError) as error:
+        if (remedy := _remedy(error)) is None:
             raise
-        say(
-            f"error: out of memory ({said:.200}); written files are whole: lower training.batch_size or the model's "
-            f"sizes, or end other programs, and repeat the command (train: with --resume)",
-            error=True,
-        )
-        sys.exit(1)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        say(
-            f"error: {error.filename or 'output'}: {error.strerror}; files written before are whole: "
-            f"make room and give the same command again (train: with --resume)",
-            error=True,
-        )
+        say(f"error: {remedy}", error=True)
         sys.exit(1)
     except KeyboardInterrupt:
         say("interrupted", error=True)
         sys.exit(130)
+
+
+def _remedy(error: Exception) -> str | None:
+    """Return an error of data or machine with what helps; ``None`` for an error of the software."""
+    if isinstance(error, DivergedError):
+        return f"diverged: {error}; lower the learning rate, or look at the loss's parameters"
+    if isinstance(error, OSError):
+        if error.errno not in FULL:
+            return None
+        return (
+            f"{error.filename or 'output'}: {error.strerror}; files written before are whole: "
+            f"make room and give the same command again (train: with --resume)"
+        )
+    # PyTorch reports lack of memory as a RuntimeError, a class that it uses for other errors too.
+    said = f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]
+    if not WANT_OF_MEMORY.search(said):
+        return None
+    return (
+        f"out of memory ({said:.200}); written files are whole: lower training.batch_size or the model's "
+        f"sizes, or end other programs, and repeat the command (train: with --resume)"
+    )
 
 
 def _warn_of_secrets(arguments: list[str]) -> None:

@@ -28,10 +28,10 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
-from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values
+from search_spaces.space import COUNT_OR_ALL, Asked, Bounds, LossSpace, Range, SpaceError, Trial, Values, or_else
 from trainables.parameter_values import (
     DOMAINS,
     NOT_NEGATIVE,
@@ -52,7 +52,7 @@ COEFFICIENTS = Domain(
     "one or more finite numbers, ascending powers",
     lambda value: isinstance(value, list | tuple) and len(value) > 0 and all(map(is_number, value)),
 )
-GATE = Domain("a number of at least 0, or null", lambda value: value is None or (is_number(value) and value >= 0))
+GATE = or_else(NOT_NEGATIVE, None)
 DEGREE = Domain(f"one of {', '.join(map(str, DEGREES))}", lambda value: value in DEGREES and type(value) is int)
 
 
@@ -170,9 +170,10 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
     degree = len(weights) - 1
     slope = [0.0] * len(weights)
     for index, weight in enumerate(weights):
-        rising = _power([-low / (high - low), 1 / (high - low)], index)
-        falling = _power([high / (high - low), -1 / (high - low)], degree - index)
-        for power, value in enumerate(_times(rising, falling)):
+        rising = [[-low / (high - low), 1 / (high - low)]] * index
+        falling = [[high / (high - low), -1 / (high - low)]] * (degree - index)
+        product = _times(reduce(_times, rising, [1.0]), reduce(_times, falling, [1.0]))
+        for power, value in enumerate(product):
             slope[power] += weight * math.comb(degree, index) * value
     # Twelve digits of the largest are kept: terms that cancel exactly on paper are then exactly 0.
     digits = 12 - math.floor(math.log10(max(map(abs, slope)) or 1.0))
@@ -200,13 +201,6 @@ def polynomial(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dic
             weights = [bounds[name].suggest(trial, name) for name in slopes]
             found[side.name] = coefficients(constant, weights, side.kind)
     return found
-
-
-def _power(factor: list[float], exponent: int) -> list[float]:
-    result = [1.0]
-    for _ in range(exponent):
-        result = _times(result, factor)
-    return result
 
 
 def _times(first: Sequence[float], second: Sequence[float]) -> list[float]:
@@ -275,11 +269,6 @@ def _listed(sides: Sequence[Polynomial], listed: Mapping[str, float]) -> Mapping
     return {**{f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}, **listed}
 
 
-def _defaults(sides: Sequence[Polynomial], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
-    """Return the default, a constant slope of 1, as a point of each degree and as listed coefficients."""
-    return (*_constant(sides, 1.0, 0.2), _listed(sides, listed))
-
-
 def twins(
     sides: Sequence[Polynomial], asked: Asked, loss: str, parameters: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], ...]:
@@ -304,23 +293,22 @@ def searched(sides: Sequence[Polynomial]) -> dict[str, Domain]:
 # The numbers of the published code [PolyLoss], which has two hinges and a gate of 0.2.
 PUBLISHED_CODE = {"a0": 0.5, "a1": -0.7, "a2": 0.2, "b0": 0.03, "b1": -0.4, "b2": 0.9}
 
-BERNSTEIN_SELF = LossSpace(
-    suggest=partial(polynomial, SELF),
-    bounds=_bounds(SELF),
-    published=(*_defaults(SELF, {"a0": 0.2, "a1": -1.0, "b1": 1.0}), PUBLISHED_CODE),
-    searched=searched(SELF),
-    parameters=SELF_PARAMETERS,
-    relevant=partial(_relevant, SELF),
-    check=partial(check, SELF),
-    switches=("degree",),
-)
-BERNSTEIN_RELATIVE = LossSpace(
-    suggest=partial(polynomial, RELATIVE),
-    bounds=_bounds(RELATIVE),
-    published=_defaults(RELATIVE, {"e0": 0.2, "e1": 1.0}),
-    searched=searched(RELATIVE),
-    parameters=RELATIVE_PARAMETERS,
-    relevant=partial(_relevant, RELATIVE),
-    check=partial(check, RELATIVE),
-    switches=("degree",),
-)
+
+def _space(
+    sides: Sequence[Polynomial], parameters: Mapping[str, Domain], listed: Mapping[str, float], *more: Mapping[str, Any]
+) -> LossSpace:
+    """Return the space of a loss, whose default is a constant slope of 1, in each degree and as listed coefficients."""
+    return LossSpace(
+        suggest=partial(polynomial, sides),
+        bounds=_bounds(sides),
+        published=(*_constant(sides, 1.0, 0.2), _listed(sides, listed), *more),
+        searched=searched(sides),
+        parameters=parameters,
+        relevant=partial(_relevant, sides),
+        check=partial(check, sides),
+        switches=("degree",),
+    )
+
+
+BERNSTEIN_SELF = _space(SELF, SELF_PARAMETERS, {"a0": 0.2, "a1": -1.0, "b1": 1.0}, PUBLISHED_CODE)
+BERNSTEIN_RELATIVE = _space(RELATIVE, RELATIVE_PARAMETERS, {"e0": 0.2, "e1": 1.0})

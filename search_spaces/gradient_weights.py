@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from search_spaces.space import Asked, Bounds, LossSpace, Range, Trial, Values, is_count
-from trainables.parameter_values import NOT_NEGATIVE, NUMBER, POSITIVE, Domain, is_number, one_of
+from search_spaces.space import Asked, Bounds, LossSpace, Range, Trial, Values, count_or
+from trainables.parameter_values import NOT_NEGATIVE, NUMBER, POSITIVE, is_number, one_of
 
 CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "triplet_weight": {
@@ -108,20 +108,13 @@ def _adapted(space: LossSpace, asked: Asked) -> LossSpace:
     )
 
 
-COUNT_OR_WORD = Domain(
-    "a whole number of at least 1, or 'hardest' or 'all'",
-    lambda value: value in ("hardest", "all") or is_count(value),
-    is_count=True,
-)
-
-
 _BARE = LossSpace(
     suggest=gradient_weights,
     bounds={},
     published=(PUBLISHED, {**PUBLISHED, "negatives": 1}),
     parameters={
         **{choice: one_of(*numbers) for choice, numbers in CONDITIONS.items()},
-        "negatives": COUNT_OR_WORD,
+        "negatives": count_or("hardest", "all"),
         "reduction": one_of("sum", "mean"),
         "scale": POSITIVE,
         "margin": NOT_NEGATIVE,

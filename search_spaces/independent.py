@@ -25,9 +25,7 @@ from typing import Any
 
 from search_spaces.space import (
     ALL,
-    COUNT,
     COUNT_OR_ALL,
-    COUNT_OR_NONE,
     NEGATIVES,
     Asked,
     LossSpace,
@@ -35,11 +33,11 @@ from search_spaces.space import (
     SpaceError,
     Values,
     by_version,
-    or_learned,
-    or_null,
+    count_or,
+    or_else,
     with_negatives,
 )
-from trainables.parameter_values import NOT_NEGATIVE, NUMBER, POSITIVE, Domain, domain_like, is_number, one_of
+from trainables.parameter_values import LEARNED, NOT_NEGATIVE, NUMBER, POSITIVE, Domain, domain_like, is_number, one_of
 
 
 def _twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
@@ -83,7 +81,7 @@ MULTI_SIMILARITY = LossSpace(
         "epsilon": Range(0.0, 0.5),
     },
     published=({"alpha": 2.0, "beta": 40.0, "base": 0.5, "epsilon": 0.1},),
-    parameters={"alpha": POSITIVE, "beta": POSITIVE, "base": NUMBER, "epsilon": or_null(NOT_NEGATIVE)},
+    parameters={"alpha": POSITIVE, "beta": POSITIVE, "base": NUMBER, "epsilon": or_else(NOT_NEGATIVE, None)},
 )
 
 
@@ -122,8 +120,8 @@ WARP = LossSpace(
         "margin": NOT_NEGATIVE,
         "direction": one_of("both", "i2t", "t2i"),
         "rank_weight": one_of(*RANK_WEIGHTS),
-        "top": COUNT,
-        "bank": COUNT_OR_NONE,
+        "top": count_or(),
+        "bank": count_or(least=0),
     },
     adapt=_with_choices,
 )
@@ -143,7 +141,7 @@ NT_XENT = LossSpace(
     bounds={"temperature": Range(0.005, 1.0, log=True)},
     earlier={"temperature": Range(0.005, 0.5, log=True)},
     published=({"temperature": 0.1},),
-    parameters={"temperature": or_learned(POSITIVE)},
+    parameters={"temperature": or_else(POSITIVE, LEARNED)},
 )
 
 
@@ -152,7 +150,7 @@ NT_XENT = LossSpace(
 SIGMOID = LossSpace(
     bounds={"temperature": Range(0.01, 0.5, log=True), "bias": Range(-20.0, 0.0)},
     published=({"temperature": 0.1, "bias": -10.0},),
-    parameters={"temperature": or_learned(POSITIVE), "bias": or_learned(NUMBER)},
+    parameters={"temperature": or_else(POSITIVE, LEARNED), "bias": or_else(NUMBER, LEARNED)},
 )
 
 

@@ -9,10 +9,9 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Protocol
 
-from trainables.parameter_values import LEARNED, Domain, is_number
+from trainables.parameter_values import Domain, is_number
 
 
 class SpaceError(ValueError):
@@ -24,15 +23,12 @@ class Trial(Protocol):
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
         """Suggest a number in [low, high]."""
-        ...
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
         """Suggest a whole number in [low, high]."""
-        ...
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         """Suggest one of the choices."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -213,14 +209,10 @@ def suggest_each(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     return {name: bound.suggest(trial, name) for name, bound in bounds.items()}
 
 
-def or_learned(domain: Domain) -> Domain:
-    """Return a domain with the word for a parameter that the loss learns with the model."""
-    return Domain(f"{domain.rule}, or {LEARNED!r}", lambda value: value == LEARNED or domain.accepts(value))
-
-
-def or_null(domain: Domain) -> Domain:
-    """Return a domain that also accepts ``None``."""
-    return Domain(f"{domain.rule}, or null", lambda value: value is None or domain.accepts(value))
+def or_else(domain: Domain, other: str | None) -> Domain:
+    """Return a domain that also accepts another value."""
+    shown = "null" if other is None else repr(other)
+    return Domain(f"{domain.rule}, or {shown}", lambda value: value == other or domain.accepts(value))
 
 
 @dataclass(frozen=True)
@@ -343,18 +335,17 @@ NEGATIVES = "negatives"
 ALL = "all"
 
 
-def is_count(value: Any) -> bool:
-    """Say whether a value is a whole number of at least 1."""
-    return is_number(value) and value >= 1 and float(value).is_integer()
+def count_or(*words: str, least: int = 1) -> Domain:
+    """Return the domain of whole numbers from ``least`` on, and of some words."""
+
+    def accepts(value: Any) -> bool:
+        return value in words or (is_number(value) and value >= least and float(value).is_integer())
+
+    rule = f"a whole number of at least {least}"
+    return Domain(f"{rule}, or {' or '.join(map(repr, words))}" if words else rule, accepts, is_count=True)
 
 
-COUNT = Domain("a whole number of at least 1", is_count, is_count=True)
-COUNT_OR_NONE = Domain(
-    "a whole number of at least 0", lambda value: (is_number(value) and value == 0) or is_count(value), is_count=True
-)
-COUNT_OR_ALL = Domain(
-    f"a whole number of at least 1, or {ALL!r}", lambda value: value == ALL or is_count(value), is_count=True
-)
+COUNT_OR_ALL = count_or(ALL)
 
 
 def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSpace:
@@ -367,31 +358,21 @@ def with_negatives(space: LossSpace, asked: Asked, default: int | str) -> LossSp
     most = max(2, asked.pairs - 1)
     counts = (most, ALL) if default == ALL else (default,)
 
+    def rest(bounds: Bounds) -> Bounds:
+        return {name: bound for name, bound in bounds.items() if name != NEGATIVES}
+
+    def suggest(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+        return {**space.suggest(trial, rest(bounds)), NEGATIVES: bounds[NEGATIVES].suggest(trial, NEGATIVES)}
+
     def counted(points: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
         return tuple({**point, NEGATIVES: count} for point in points for count in counts)
 
     return replace(
         space,
-        suggest=partial(_suggest_negatives, space.suggest),
+        suggest=suggest,
         bounds={**space.bounds, NEGATIVES: Range(1, most, log=True, whole=True)},
-        relevant=partial(_relevant_negatives, space.relevant),
+        relevant=lambda bounds, fixed: {**space.relevant(rest(bounds), fixed), NEGATIVES: bounds[NEGATIVES]},
         published=counted(space.published),
         starts=counted(space.starts),
         twins=lambda loss, parameters: counted(space.twins(loss, parameters)),
     )
-
-
-def _suggest_negatives(
-    suggest: Callable[[Trial, Bounds], dict[str, Any]], trial: Trial, bounds: Bounds
-) -> dict[str, Any]:
-    """Suggest the parameters of a loss, and the number of negatives."""
-    rest = {name: bound for name, bound in bounds.items() if name != NEGATIVES}
-    return {**suggest(trial, rest), NEGATIVES: bounds[NEGATIVES].suggest(trial, NEGATIVES)}
-
-
-def _relevant_negatives(
-    relevant: Callable[[Bounds, Mapping[str, Any]], Bounds], bounds: Bounds, fixed: Mapping[str, Any]
-) -> Bounds:
-    """Return the bounds that matter, of which the number of negatives is one."""
-    rest = {name: bound for name, bound in bounds.items() if name != NEGATIVES}
-    return {**relevant(rest, fixed), NEGATIVES: bounds[NEGATIVES]}

@@ -279,14 +279,11 @@ class StudySpace:
     def grid(self) -> list[Mapping[str, Any]]:
         """Return every combination of the listed values, the last parameter changing fastest; loss after loss."""
         points: list[Mapping[str, Any]] = []
-        beside = self._beside()
         for loss, part in self.losses.items():
-            names = [*part.bounds, *beside]
-            values = [bound.values for bound in (*part.bounds.values(), *beside.values()) if isinstance(bound, Values)]
-            for combination in itertools.product(*values):
-                point = dict(zip(names, combination, strict=True))
-                own = {name: value for name, value in point.items() if name in part.bounds}
-                points.append({**self.point(loss, own), **{name: point[name] for name in beside}})
+            bounds = {self._name(loss, name): bound for name, bound in part.bounds.items()} | self._beside()
+            values = [bound.values for bound in bounds.values() if isinstance(bound, Values)]
+            chosen = {"loss": loss} if self.chooses else {}
+            points += [chosen | dict(zip(bounds, one, strict=True)) for one in itertools.product(*values)]
         return points
 
     @property

@@ -46,25 +46,28 @@ NOISE = np.array([-1.0, 0.0, 1.0])
 
 
 def candidate(
-    label: str, loss: str, mean: float, *, seeds: int = 3, val: float | None = None, images: float = 0.0, **more: object
+    label: str,
+    loss: str,
+    mean: float,
+    *,
+    seeds: int = 3,
+    val: float | None = None,
+    images: float = 0.0,
+    model: str = "vsepp",
+    missing: Mapping[int, str] | None = None,
+    **parameters: float,
 ) -> Candidate:
     """Return a candidate with a mean on test; ``images`` is the spread of its values over 100 images."""
-    rng = np.random.default_rng(sum(map(ord, label)))
     values = {seed: mean + float(NOISE[(seed + len(label)) % 3]) for seed in range(seeds)}
     metrics = {seed: {"val/rsum": mean if val is None else val, "test/rsum": value} for seed, value in values.items()}
-    of_image = images * rng.standard_normal(100)
+    of_image = images * np.random.default_rng(sum(map(ord, label))).standard_normal(100)
     of_image -= of_image.mean()
     kept = {seed: value + of_image for seed, value in values.items()} if images else {}
-    parameters = {name: value for name, value in more.items() if name not in ("model", "missing")}
-    about: Mapping[str, object] = {"model": "vsepp", "missing": {}} | {
-        name: value for name, value in more.items() if name in ("model", "missing")
-    }
-    return Candidate("flickr8k", str(about["model"]), loss, parameters, label, metrics, about["missing"], images=kept)  # type: ignore[arg-type]
+    return Candidate("flickr8k", model, loss, parameters, label, metrics, missing or {}, images=kept)
 
 
 def verdict_of(candidates: Sequence[Candidate], baseline: str | None = None) -> DatasetVerdict:
-    over_images = all(one.images for one in candidates)
-    return judge(candidates, baseline=baseline, over_images=over_images)
+    return judge(candidates, baseline=baseline, over_images=all(one.images for one in candidates))
 
 
 NT = candidate("a", "nt_xent", 197.8, temperature=0.1)

@@ -52,13 +52,7 @@ OWN_VARIABLE = "PYTEST_CURRENT_TEST"
 
 
 class Guard:
-    """What one process of the tests watches: the test that runs, and what was there before it.
-
-    Attributes:
-        refuses: Whether the test that runs may start no process.
-        heard: What it did nevertheless.
-        written: Files and folders that it made.
-    """
+    """What one process of the tests watches: the test that runs, and what was there before it."""
 
     def __init__(self) -> None:
         self.refuses = False

@@ -41,14 +41,7 @@ ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.) +")
 
 
 def sentences(markdown: str) -> list[str]:
-    """Return the sentences of a document in their order, without markup.
-
-    Args:
-        markdown: Text of a document.
-
-    Returns:
-        Sentences on one line, in which a code span or an address is the word ``Code``.
-    """
+    """Return the sentences of a document in their order, without markup."""
     return [sentence for paragraph in _paragraphs(markdown) for sentence in _split(paragraph)]
 
 

@@ -56,7 +56,7 @@ PROOFS = {
     "tests/integration/test_plugin_search.py": ("orchestrator/experiment/plugins.py", "trainables/plugins/"),
     "tests/integration/test_choice.py": ("orchestrator/studies/study.py",),
     "tests/integration/test_registry.py": ("orchestrator/tracking/", "orchestrator/winners/"),
-    "tests/integration/test_secrets.py": ("orchestrator/tracking/address.py", "orchestrator/tracking/address.py"),
+    "tests/integration/test_secrets.py": ("orchestrator/tracking/address.py",),
     "tests/integration/test_team_server.py": ("orchestrator/tracking/",),
     "tests/integration/test_tour.py": ("README.md", "orchestrator/commands/"),
     "tests/integration/test_tune_memory.py": ("orchestrator/tuner/tune_patches.py",),
@@ -123,16 +123,7 @@ EXAMPLE = re.compile(r"Falsifying example: \w+\(\s*(.*?),?\s*\)\s*$", re.S | re.
 
 @dataclass(frozen=True)
 class End:
-    """How a proof ended.
-
-    Attributes:
-        tree: The tree of files that it ended for, as git names it.
-        stage: One of ``STAGES``.
-        proof: A test, or a mutation.
-        outcome: ``passed``, ``skipped`` or ``failed``.
-        seconds: How long it took.
-        example: Arguments for which a property does not hold; empty for what is no property.
-    """
+    """How a test or a mutation ended for a tree of files, as git names it: ``passed``, ``skipped`` or ``failed``."""
 
     tree: str
     stage: str
@@ -151,15 +142,7 @@ class End:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of pytest does beside running tests.
-
-    Attributes:
-        tree: As in ``End``.
-        stage: As in ``End``.
-        passed: Tests that are left out, because they have passed.
-        turn: How many of the others are put behind those that follow.
-        limit: Seconds after which no test begins; ``None`` for no limit.
-    """
+    """What a run of pytest leaves out, how many tests it puts last, and after how many seconds it begins none."""
 
     tree: str
     stage: str
@@ -258,14 +241,8 @@ COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.N
 
 
 def run_stage(run: Run, arguments: Sequence[str]) -> list[End]:
-    """Run the tests of a stage, those that fail once more alone, and return how all of them ended.
-
-    Raises:
-        SystemExit: If pytest did not come to its end.
-    """
-    before = read_ends(run.tree)
-    passed = [proof for (stage, proof), end in before.items() if (stage, end.outcome) == (run.stage, "passed")]
-    status = run_pytest(replace(run, passed=passed if run.limit is None else ()), arguments)
+    """Run the tests of a stage, those that fail once more alone, and return how all of them ended."""
+    status = run_pytest(replace(run, passed=passed(run) if run.limit is None else ()), arguments)
     if status not in COLLECTED:
         raise SystemExit(f"pytest ended with {status}; the same command goes on where it was")
     failed = [end.proof for end in ends_of(run) if end.outcome == "failed"]
@@ -282,10 +259,14 @@ def ends_of(run: Run) -> list[End]:
     return [end for (stage, _), end in read_ends(run.tree).items() if stage == run.stage]
 
 
+def passed(run: Run) -> list[str]:
+    return [end.proof for end in ends_of(run) if end.outcome == "passed"]
+
+
 def plant_mutations(tree: str) -> list[End]:
     """Plant the mutations that were not killed yet, and return how all of them ended."""
-    run, ends = Run(tree, "mutations"), read_ends(tree)
-    killed = {name for (stage, name), end in ends.items() if (stage, end.outcome) == (run.stage, "passed")}
+    run = Run(tree, "mutations")
+    killed = {*passed(run)}
     try:
         if left := [mutation for mutation in list_mutations() if mutation.name not in killed]:
             for result in run_mutations(left, ROOT):
@@ -386,11 +367,7 @@ def newest_of_main() -> str:
 
 
 def tree_of_files() -> str:
-    """Return git's name of the files as they are now, also those that are not committed.
-
-    Raises:
-        SystemExit: Outside a repository of git.
-    """
+    """Return git's name of the files as they are now, also those that are not committed."""
     with tempfile.TemporaryDirectory() as folder:
         index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         git("add", "--all", **index)

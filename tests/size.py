@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from tests.test_architecture import MODULES, ROOT, room
+from tests.test_architecture import MODULES, ROOT, imports, room, tree_of
 
 AIMS = {
     "lines": 42_000,
@@ -30,13 +30,8 @@ AIMS = {
 """Measure -> the largest value that it should have."""
 
 TOKENS_WITHOUT_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENCODING,
-    tokenize.ENDMARKER,
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    *(tokenize.ENCODING, tokenize.ENDMARKER),
 }
 
 
@@ -68,14 +63,7 @@ def _loaded(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def early_imports(name: str) -> set[str]:
     """Return the modules of the product that a module imports when it is loaded."""
-    targets = set()
-    for statement in _loaded(ast.parse(MODULES[name].read_text(encoding="utf-8")).body):
-        if isinstance(statement, ast.ImportFrom) and statement.module:
-            names = {f"{statement.module}.{alias.name}" for alias in statement.names} & MODULES.keys()
-            targets |= names or {statement.module}
-        elif isinstance(statement, ast.Import):
-            targets |= {alias.name for alias in statement.names}
-    return targets & MODULES.keys() - {name}
+    return {*imports(_loaded(tree_of(name).body))} & MODULES.keys() - {name}
 
 
 def import_levels() -> int:
@@ -100,7 +88,7 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 def measures() -> Mapping[str, int]:
     """Return measure -> value, for the measures of ``AIMS``."""
-    trees = {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in MODULES.items()}
+    trees = {name: tree_of(name) for name in MODULES}
     classes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     code = {name: code_lines(file) for name, file in MODULES.items()}
     complexity = subprocess.run(

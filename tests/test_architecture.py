@@ -1,7 +1,7 @@
 """The rooms of ``docs/architecture.md``, kept by machine: who may import whom, and no circle."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -14,75 +14,35 @@ PACKAGES = ("orchestrator", "trainables", "search_spaces")
 EVERYONE_MAY = {"journal", "text", "reference"}
 """Rooms that every other room of ``orchestrator`` may import, beside ``trainables`` and ``search_spaces``."""
 
-MAY_IMPORT = {
+ROOMS = {
     # It names the commands and imports the one that is called (``cli.COMMANDS``), which no statement shows.
-    "cli": {"machines"},
-    "commands": {
-        "claims",
-        "doctor",
-        "experiment",
-        "exports",
-        "extraction",
-        "forecast",
-        "machines",
-        "regression",
-        "report",
-        "results",
-        "searches",
-        "studies",
-        "tracking",
-        "views",
-        "watch",
-        "workload",
-    },
-    "regression": {
-        "claims",
-        "experiment",
-        "machines",
-        "results",
-        "searches",
-        "studies",
-        "tracking",
-        "tuner",
-        "views",
-        "winners",
-        "workload",
-    },
-    "claims": {"experiment", "machines", "results", "views"},
-    "watch": {"machines", "report", "results", "searches", "views"},
-    "searches": {
-        "experiment",
-        "forecast",
-        "machines",
-        "report",
-        "results",
-        "storage",
-        "studies",
-        "tracking",
-        "tuner",
-        "views",
-        "winners",
-        "workload",
-    },
-    "doctor": {"experiment", "machines", "results", "storage", "tracking"},
-    "extraction": {"machines", "tuner"},
-    "tracking": {"experiment", "results", "winners"},
-    "tuner": {"experiment", "machines", "storage", "studies", "workload"},
-    "forecast": {"experiment", "machines", "studies", "workload"},
-    "winners": {"experiment", "results", "storage", "workload"},
-    "report": {"results", "views"},
-    "views": {"results"},
-    "exports": {"experiment", "results"},
-    "machines": {"experiment", "storage"},
-    "workload": {"experiment", "storage"},
-    "studies": {"experiment"},
-    "results": {"experiment"},
-    "experiment": set(),
-    "storage": set(),
-    "journal": set(),
-    "text": {"reference"},
-    "reference": set(),
+    "cli": "machines",
+    "commands": "claims doctor experiment exports extraction forecast machines regression report results searches "
+    "studies tracking views watch workload",
+    "regression": "claims experiment machines results searches studies tracking tuner views winners workload",
+    "claims": "experiment machines results views",
+    "watch": "machines report results searches views",
+    "searches": "experiment forecast machines report results storage studies tracking tuner views winners workload",
+    "doctor": "experiment machines results storage tracking",
+    "extraction": "machines tuner",
+    "tracking": "experiment results winners",
+    "tuner": "experiment machines storage studies workload",
+    "forecast": "experiment machines studies workload",
+    "winners": "experiment results storage workload",
+    "report": "results views",
+    "views": "results",
+    "exports": "experiment results",
+    "machines": "experiment storage",
+    "workload": "experiment storage",
+    "studies": "experiment",
+    "results": "experiment",
+    "experiment": "",
+    "storage": "",
+    "journal": "",
+    "text": "reference",
+    "reference": "",
 }
+MAY_IMPORT = {name: set(others.split()) for name, others in ROOMS.items()}
 """Room of ``orchestrator`` -> the rooms that it may import beside ``EVERYONE_MAY``."""
 
 LEVELS = (
@@ -102,6 +62,8 @@ LEVELS = (
 )
 """Rooms of ``trainables``, the lowest first; a room imports rooms of its own level and below, without a circle."""
 
+LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
+
 SEARCH_SPACES_MAY_IMPORT = {"errors", "parameter_values", "plugins"}
 """Rooms of ``trainables`` that ``search_spaces`` may import, none of which needs torch."""
 
@@ -111,6 +73,12 @@ ENGINES = {
     "mlflow": ("orchestrator.tracking",),
 }
 """Engine -> the modules and packages that may import the engine."""
+
+OUTER = {
+    "trainables": {"ray", "optuna", "mlflow", "orchestrator", "search_spaces"},
+    "search_spaces": {"ray", "optuna", "mlflow", "orchestrator", "torch"},
+}
+"""Inner package -> the packages without which it lives."""
 
 
 def modules() -> dict[str, Path]:
@@ -122,9 +90,13 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imports(name: str) -> Iterator[str]:
-    """Yield what a module imports, wherever in the module the import stands, ``TYPE_CHECKING`` included."""
-    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+def tree_of(name: str) -> ast.Module:
+    return ast.parse(MODULES[name].read_text(encoding="utf-8"))
+
+
+def imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield what statements of a module import."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -135,95 +107,59 @@ def imports(name: str) -> Iterator[str]:
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """Return what each module imports, read when the first test asks for it: not every process of the tests does."""
-    return {name: set(imports(name)) for name in MODULES}
+    """Return what each module imports, wherever it does, read when a test asks: not every process of the tests does."""
+    return {name: set(imports(ast.walk(tree_of(name)))) for name in MODULES}
 
 
-def room(module: str) -> str | None:
-    """Return the room of a module of ``orchestrator``; ``None`` for the package itself and for other packages."""
-    package, _, rest = module.partition(".")
-    return rest.partition(".")[0] if package == "orchestrator" and rest else None
+def room(module: str, package: str = "orchestrator") -> str | None:
+    """Return the room of a module of a package, a folder or a module; ``None`` for the package and for others."""
+    first, _, rest = module.partition(".")
+    return rest.partition(".")[0] if first == package and rest else None
 
 
-def part_of_trainables(module: str) -> str | None:
-    """Return the room of a module of ``trainables``: its folder or its own name; ``None`` for other modules."""
-    package, _, rest = module.partition(".")
-    return rest.partition(".")[0] if package == "trainables" and rest else None
-
-
-LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-
-
-def test_rooms_of_trainables_import_only_rooms_of_their_level_and_below() -> None:
-    assert LEVEL.keys() == {name for module in MODULES if (name := part_of_trainables(module))}
-    wrong = [
-        f"{module} imports {target}"
-        for module, targets in graph().items()
-        for target in sorted(targets)
-        if (here := part_of_trainables(module)) and (there := part_of_trainables(target))
-        if LEVEL[there] > LEVEL[here]
-    ]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_rooms_of_trainables_import_each_other_in_no_circle() -> None:
-    rooms: dict[str, set[str]] = {name: set() for name in LEVEL}
+def between_rooms(package: str) -> Iterator[tuple[str, str, str]]:
+    """Yield room, room that it imports, and the import in words."""
     for module, targets in graph().items():
-        if here := part_of_trainables(module):
-            rooms[here] |= {there for target in targets if (there := part_of_trainables(target)) and there != here}
+        for target in sorted(targets):
+            if (here := room(module, package)) and (there := room(target, package)) and here != there:
+                yield here, there, f"{module} imports {target}"
+
+
+def assert_no_circle(names: Mapping[str, set[str]]) -> None:
     try:
-        TopologicalSorter(rooms).prepare()
+        TopologicalSorter(names).prepare()
     except CycleError as error:
-        pytest.fail(f"these rooms import each other in a circle: {' -> '.join(error.args[1])}")
+        pytest.fail(f"these import each other in a circle: {' -> '.join(error.args[1])}")
 
 
-def test_search_spaces_import_the_rooms_of_trainables_that_they_may() -> None:
-    used = {
-        there
-        for module, targets in graph().items()
-        for target in targets
-        if module.startswith("search_spaces") and (there := part_of_trainables(target))
-    }
-    assert used <= SEARCH_SPACES_MAY_IMPORT
+def test_rooms_of_trainables_import_only_rooms_of_their_level_and_below_and_in_no_circle() -> None:
+    assert LEVEL.keys() == {name for module in MODULES if (name := room(module, "trainables"))}
+    found = list(between_rooms("trainables"))
+    wrong = [words for here, there, words in found if LEVEL[there] > LEVEL[here]]
+    assert not wrong, "\n".join(wrong)
+    assert_no_circle({name: {there for here, there, _ in found if here == name} for name in LEVEL})
 
 
-def test_every_room_imports_only_the_rooms_that_it_may() -> None:
-    wrong = [
-        f"{module} imports {target}"
-        for module, targets in graph().items()
-        for target in sorted(targets)
-        if (here := room(module)) and (there := room(target)) and here != there
-        if there not in MAY_IMPORT[here] | (EVERYONE_MAY if here not in EVERYONE_MAY else set())
-    ]
-    assert not wrong, "\n".join(["docs/architecture.md lets these rooms not know each other:", *wrong])
-
-
-def test_every_permission_is_used() -> None:
+def test_every_room_imports_only_the_rooms_that_it_may_and_every_permission_is_used() -> None:
     """A permission that nobody uses would let a wall fall unseen."""
-    used = {
-        (here, there) for module, targets in graph().items() for here in [room(module)] for there in map(room, targets)
-    }
-    unused = [
-        f"{here} may import {there}"
-        for here, rooms in MAY_IMPORT.items()
-        for there in rooms
-        if (here, there) not in used
-    ]
-    assert not unused, "\n".join(["nobody needs these permissions; remove them:", *unused])
+    found = list(between_rooms("orchestrator"))
+    allowed = {here: MAY_IMPORT[here] | (set() if here in EVERYONE_MAY else EVERYONE_MAY) for here in MAY_IMPORT}
+    wrong = [words for here, there, words in found if there not in allowed[here]]
+    assert not wrong, "\n".join(["docs/architecture.md lets these rooms not know each other:", *wrong])
+    used = {(here, there) for here, there, _ in found}
+    permissions = {(here, there) for here, rooms in MAY_IMPORT.items() for there in rooms}
+    assert permissions <= used, f"nobody needs these permissions; remove them: {permissions - used}"
 
 
 def test_the_table_of_rooms_names_the_rooms_there_are_and_has_no_circle() -> None:
     assert set(MAY_IMPORT) == {name for module in MODULES if (name := room(module))}
-    order = list(TopologicalSorter(MAY_IMPORT).static_order())
-    assert set(order) == set(MAY_IMPORT)
+    assert_no_circle(MAY_IMPORT)
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert [name for name in MAY_IMPORT if f"{name}/" not in page and f"{name}.py" not in page] == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    inner = {name: {target for target in targets if target in MODULES} - {name} for name, targets in graph().items()}
-    try:
-        TopologicalSorter(inner).prepare()
-    except CycleError as error:
-        pytest.fail(f"these modules import each other in a circle: {' -> '.join(error.args[1])}")
+    assert_no_circle({name: (targets & MODULES.keys()) - {name} for name, targets in graph().items()})
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -233,43 +169,23 @@ def test_an_engine_is_imported_in_its_room_alone(engine: str) -> None:
     assert [user for user in users if not user.startswith(ENGINES[engine])] == []
 
 
-@pytest.mark.parametrize(
-    ("package", "forbidden"),
-    [
-        ("trainables", {"ray", "optuna", "mlflow", "orchestrator", "search_spaces"}),
-        ("search_spaces", {"ray", "optuna", "mlflow", "orchestrator", "torch"}),
-    ],
-)
-def test_the_inner_packages_live_without_the_engines(package: str, forbidden: set[str]) -> None:
-    wrong = {
-        f"{name} imports {target}"
-        for name, targets in graph().items()
-        for target in targets
-        if name.split(".")[0] == package and target.split(".")[0] in forbidden
-    }
-    assert not wrong
+@pytest.mark.parametrize("package", OUTER)
+def test_the_inner_packages_live_without_the_engines(package: str) -> None:
+    own = [(name, targets) for name, targets in graph().items() if name.split(".")[0] == package]
+    assert [
+        (name, target) for name, targets in own for target in targets if target.split(".")[0] in OUTER[package]
+    ] == []
 
 
-def test_search_spaces_import_of_trainables_what_needs_no_torch() -> None:
-    reached: set[str] = set()
+def test_search_spaces_import_of_trainables_what_they_may_and_what_needs_no_torch() -> None:
     todo = {target for name, targets in graph().items() if name.startswith("search_spaces") for target in targets}
+    assert {there for target in todo if (there := room(target, "trainables"))} <= SEARCH_SPACES_MAY_IMPORT
+    reached: set[str] = set()
     while todo:
-        target = todo.pop()
-        reached.add(target)
+        reached.add(target := todo.pop())
         todo |= graph().get(target, set()) - reached
     assert "torch" not in {target.split(".")[0] for target in reached}
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_package_says_in_its_first_line_what_it_holds(package: str) -> None:
-    silent = [
-        name
-        for name, file in MODULES.items()
-        if name.startswith(package) and not ast.get_docstring(ast.parse(file.read_text()))
-    ]
-    assert silent == []
-
-
-def test_the_page_of_the_architecture_names_every_room() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert [name for name in MAY_IMPORT if f"{name}/" not in page and f"{name}.py" not in page] == []
+def test_every_module_says_in_its_first_line_what_it_holds() -> None:
+    assert [name for name, file in MODULES.items() if not ast.get_docstring(ast.parse(file.read_text()))] == []

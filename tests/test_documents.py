@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ import yaml
 
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.regression.suite import shipped_suites
+from tests.answers_page import page
 from tests.deploy.commands import check, in_markdown
 from tests.lost_words import cells, lost_words, sentences, words_of
+from tests.test_architecture import MODULES, ROOT, tree_of
 
-ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for folder in ("", "evidence/", "reference/", "studies/")
@@ -42,19 +44,11 @@ def places(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_files_are_there(name: str) -> None:
-    missing = {place for place in places((ROOT / name).read_text()) if not (ROOT / place).exists()}
-    assert not missing
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_links_lead_somewhere(name: str) -> None:
+def test_files_and_links_are_there(name: str) -> None:
     text = (ROOT / name).read_text()
-    headings = {re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in re.findall(r"^#+ (.*)$", text, re.M)}
-    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
-        file, _, anchor = link.partition("#")
-        assert (ROOT / name).parent.joinpath(file).exists()
-        assert not anchor or file or anchor in headings
+    assert [place for place in places(text) if not (ROOT / place).exists()] == []
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
 
 
 def test_what_stands_where() -> None:
@@ -72,8 +66,12 @@ def test_the_list_of_documents_leads_to_every_page() -> None:
     assert "](docs/README.md)" in (ROOT / "README.md").read_text()
 
 
-def test_the_readme_has_a_hundred_lines_at_most() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 100
+def test_the_readme_is_short_and_activates_the_environment_before_it_calls_the_program() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 100
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.S)
+    calling = [block for block in blocks if re.search(r"^orchestrator ", block, re.M)]
+    assert calling and all(block.startswith(". .venv/bin/activate") for block in calling)
 
 
 @pytest.mark.parametrize("name", ["README.md", *PAGES])
@@ -94,12 +92,6 @@ def test_license_and_citation_agree_with_the_package() -> None:
     (file,) = project["license-files"]
     assert (ROOT / file).read_text().lstrip().startswith("Apache License")
     assert f"## [{project['version']}]" in (ROOT / "CHANGELOG.md").read_text()
-
-
-def test_every_block_of_the_readme_that_calls_the_program_activates_its_environment_first() -> None:
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    calling = [block for block in blocks if re.search(r"^orchestrator ", block, re.M)]
-    assert calling and all(block.startswith(". .venv/bin/activate") for block in calling)
 
 
 @pytest.mark.parametrize("name", HOW_TO)
@@ -128,28 +120,19 @@ def by_heading(text: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.mark.parametrize("name", [page for page in TEXTS if page not in MADE])
-def test_no_sentence_has_more_than_thirty_words(name: str) -> None:
-    long = [sentence for sentence in sentences((ROOT / name).read_text()) if words_of(sentence) > 30]
-    assert not long, "\n".join(long)
-
-
 @pytest.mark.parametrize("name", TEXTS)
-def test_no_document_has_a_lost_word(name: str) -> None:
+def test_sentences_have_thirty_words_at_most_and_no_lost_word(name: str) -> None:
     text = (ROOT / name).read_text()
-    lost = {sentence: words for sentence in [*sentences(text), *cells(text)] if (words := lost_words(sentence))}
-    assert not lost
+    long = [sentence for sentence in sentences(text) if words_of(sentence) > 30]
+    assert name in MADE or not long, "\n".join(long)
+    assert {sentence: words for sentence in [*sentences(text), *cells(text)] if (words := lost_words(sentence))} == {}
 
 
 def test_no_error_has_more_than_thirty_words() -> None:
     """A message is what the constant parts of its text say; a value that is inserted is a word."""
-    long = {}
-    for package in ("orchestrator", "trainables", "search_spaces"):
-        for path in (ROOT / package).rglob("*.py"):
-            raised = [node.exc for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Raise)]
-            texts = [_constant_text(part) for call in raised if isinstance(call, ast.Call) for part in call.args]
-            long |= {text: str(path) for text in texts if words_of(text) > 30}
-    assert not long
+    raised = [node.exc for name in MODULES for node in ast.walk(tree_of(name)) if isinstance(node, ast.Raise)]
+    texts = [_constant_text(part) for call in raised if isinstance(call, ast.Call) for part in call.args]
+    assert [text for text in texts if words_of(text) > 30] == []
 
 
 def _constant_text(node: ast.expr) -> str:
@@ -219,3 +202,29 @@ def test_the_experiment_of_the_page_on_searching_is_complete(tmp_path: Path) -> 
     experiment = load_experiment(str(tmp_path / "my-losses.yaml"))
     assert len(text.splitlines()) <= 20 and len(experiment.cells()) == 3
     assert experiment.confirm is not None
+
+
+def test_the_page_of_answers_is_what_the_product_says_in_short_sentences_without_lost_words() -> None:
+    text = page()
+    assert (ROOT / "docs" / "answers.md").read_text() == text, "python -m tests.answers_page > docs/answers.md"
+    said = [sentence.strip() for cell in cells(text.replace("`", "")) for sentence in cell.split("<br>")]
+    assert [sentence for sentence in said if words_of(sentence) > 25 or lost_words(sentence)] == []
+
+
+def texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string that may be shown: with a space, and no docstring."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in docstrings else None
+        if isinstance(text, str) and " " in text.strip():
+            yield node.lineno, text
+
+
+def test_texts_for_people_in_the_code_have_no_lost_words() -> None:
+    lost = [
+        f"{name}:{line}: {', '.join(found)}: {text}"
+        for name in MODULES
+        for line, text in texts_of(tree_of(name))
+        if (found := lost_words(text))
+    ]
+    assert not lost, "\n".join(lost)

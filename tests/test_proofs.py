@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,23 +34,10 @@ def test_a_change_runs_the_proofs_that_are_about_it(changed: list[str], chosen: 
     assert {*others}.isdisjoint(touched(changed))
 
 
-class FakeItem:
-    def __init__(self, nodeid: str) -> None:
-        self.nodeid = nodeid
-
-
-class FakeConfig:
-    """A configuration of pytest that takes notice of nothing."""
-
-    class hook:  # noqa: N801 - pytest's name
-        @staticmethod
-        def pytest_deselected(items: list[Any]) -> None:
-            assert items
-
-
 def order(run: Run) -> str:
-    items: list[Any] = [FakeItem(name) for name in "abcd"]
-    InTurn(run).pytest_collection_modifyitems(FakeConfig(), items)  # type: ignore[arg-type]
+    items: list[Any] = [SimpleNamespace(nodeid=name) for name in "abcd"]
+    config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
+    InTurn(run).pytest_collection_modifyitems(config, items)
     return "".join(item.nodeid for item in items)
 
 
@@ -104,8 +92,8 @@ def ran_as(monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, list[str]]) -> l
     runs: list[list[str]] = []
 
     def run_pytest(run: Run, arguments: list[str]) -> int:
-        chosen = [proof for proof in ([arguments[-1]] if arguments[-1] in outcomes else outcomes)]
-        chosen = [proof for proof in chosen if proof not in run.passed]
+        asked = [arguments[-1]] if arguments[-1] in outcomes else outcomes
+        chosen = [proof for proof in asked if proof not in run.passed]
         runs.append(chosen)
         for proof in chosen:
             proofs.note(End(run.tree, run.stage, proof, outcomes[proof].pop(0), 1.0))
@@ -152,11 +140,9 @@ def test_the_table_has_a_line_for_a_file_and_one_for_all_examples(capsys: pytest
 
 @pytest.mark.proof
 def test_the_tree_of_files_is_another_where_a_file_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for command in (
-        ["init", "--quiet", "--initial-branch=main"],
-        ["commit", "--allow-empty", "--quiet", "-m", "first"],
-    ):
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=tmp_path, check=True)
+    for command in ("init --quiet --initial-branch=main", "commit --allow-empty --quiet -m first"):
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *command.split()]
+        subprocess.run(git, cwd=tmp_path, check=True)
     monkeypatch.setattr(proofs, "ROOT", tmp_path)
     empty = proofs.tree_of_files()
     (tmp_path / "new.py").write_text("pass\n")

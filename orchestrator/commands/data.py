@@ -39,11 +39,8 @@ def unpack(
 ) -> None:
     """Import image and caption features that another program saved as image_features and text_features (open_clip)."""
     made = unpack_dumps(dataset, data_root, dumps, out)
-    if as_json:
-        print(json.dumps(made, indent=2))
-    else:
-        said = "{images:,} images with {image_size} features each, {captions:,} captions with {caption_size}"
-        say(said.format(**made), *made["files"])
+    said = "{images:,} images with {image_size} features each, {captions:,} captions with {caption_size}"
+    _print(made, as_json, said.format(**made), *made["files"])
 
 
 def frames(
@@ -56,11 +53,8 @@ def frames(
 ) -> None:
     """Pool the features of video frames: the mean of a clip's frames as global features, some frames as regions."""
     made = pool_frames(dataset, data_root, folder, count=count, out=out)
-    if as_json:
-        print(json.dumps(made))
-    else:
-        said = "{clips:,} clips: the mean of their frames, and {frames} frames of {dimensions} features each"
-        say(said.format(**made), *made["files"])
+    said = "{clips:,} clips: the mean of their frames, and {frames} frames of {dimensions} features each"
+    _print(made, as_json, said.format(**made), *made["files"], indent=None)
 
 
 def extract(
@@ -94,16 +88,16 @@ def extract(
     """Compute features of images, or with --text of captions. The same command resumes an interrupted extraction."""
     load_plugins(plugins or [])
     if text is not None:
-        _refuse_of_images({"--split": split, "--augmentations": augmentations, "--workers": workers - 1})
-
+        of_images = {"--split": split, "--augmentations": augmentations, "--workers": workers - 1}
+        if wrong := [option for option, value in of_images.items() if value]:
+            raise ConfigError(
+                f"{wrong[0]} is about images and cannot be combined with --text, which takes all captions at once"
+            )
         made = extract_text(
             dataset, data_root, text, dimensions=dimensions, seed=seed, out=out, device=device, tokenizer=tokenizer
         )
-        if as_json:
-            print(json.dumps(made, indent=2))
-        else:
-            by = f", tokenizer {made['tokenizer']}" if made["tokenizer"] else ""
-            say(f"{made['captions']:,} captions, {made['dimensions']} features each{by}", *made["files"])
+        by = f", tokenizer {made['tokenizer']}" if made["tokenizer"] else ""
+        _print(made, as_json, f"{made['captions']:,} captions, {made['dimensions']} features each{by}", *made["files"])
         return
     if tokenizer is not None:
         raise ConfigError("--tokenizer goes with --text tfidf-svd")
@@ -123,35 +117,33 @@ def extract(
         shard_size=shard_size,
     )
     started = time.monotonic()
-    with _shards_shown(quiet=as_json) as on_progress:
+    with _progress("images", None, shards=True, quiet=as_json) as on_progress:
         made = extract_features(request, on_progress)
-    if as_json:
-        print(json.dumps(made, indent=2))
-        return
     seconds = time.monotonic() - started
-    say(f"{made['images']} images, {made['extracted']} of them extracted now, {seconds:.1f} s", *made["files"])
-
-
-def _refuse_of_images(given: Mapping[str, object]) -> None:
-    """Refuse options about images when features of captions are computed."""
-    if wrong := [option for option, value in given.items() if value]:
-        raise ConfigError(
-            f"{wrong[0]} is about images and cannot be combined with --text, which takes all captions at once"
-        )
+    line = f"{made['images']} images, {made['extracted']} of them extracted now, {seconds:.1f} s"
+    _print(made, as_json, line, *made["files"])
 
 
 @contextmanager
-def _shards_shown(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show how many images are done: a progress bar on a terminal, a line for each shard elsewhere."""
-    if quiet:
-        yield lambda done, total: None
-    elif sys.stdout.isatty():
-        bar = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        with Progress(*bar, console=make_console()) as progress:
-            task = progress.add_task("images", total=None)
-            yield lambda done, total: progress.update(task, completed=done, total=total)
-    else:
+def _progress(task: str, total: int | None, *, shards: bool, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show how many images are done: a progress bar on a terminal, elsewhere a line for each shard."""
+    if not quiet and sys.stdout.isatty():
+        default = Progress.get_default_columns()[:2]
+        columns = (*default, MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()) if shards else ()
+        with Progress(*columns, transient=not shards, console=make_console()) as bar:
+            number = bar.add_task(task, total=total)
+            yield lambda done, total: bar.update(number, completed=done, total=total)
+    elif shards and not quiet:
         yield lambda done, total: say(f"{done}/{total} images")
+    else:
+        yield lambda done, total: None
+
+
+def _print(content: Mapping[str, object], as_json: bool, *lines: object, indent: int | None = 2) -> None:
+    if as_json:
+        print(json.dumps(content, indent=indent))
+    else:
+        say(*lines)
 
 
 app = typer.Typer(add_completion=False, help="Make, describe and check datasets.", no_args_is_help=True)
@@ -179,16 +171,15 @@ def generate(
     if name not in _GENERATED:
         raise ConfigError(f"nothing generates {name!r}; datasets that can be generated: {', '.join(_GENERATED)}")
     target, count = out or data_root / name, _GENERATED[name] if images is None else images
-    with _pictures_shown(count, quiet=as_json) as on_progress:
+    held = "with five captions each" if name == "scenes" else f"of {count // PER_CLASS} classes"
+    with _progress("rendering", count, shards=False, quiet=as_json) as on_progress:
         make = generate_scenes if name == "scenes" else generate_classes
-        is_new = make(target, count, seed, on_progress=on_progress)
-    if as_json:
-        print(json.dumps({"folder": str(target), "images": count, "seed": seed, "written": is_new}))
-    elif is_new:
-        held = "with five captions each" if name == "scenes" else f"of {count // PER_CLASS} classes"
-        say(f"{target}: {count} pictures {held}, seed {seed}")
-    else:
-        say(f"{target}: is there already with {count} pictures of seed {seed}; nothing to do")
+        is_new = make(target, count, seed, on_progress=lambda done: on_progress(done, count))
+    line = f"{target}: is there already with {count} pictures of seed {seed}; nothing to do"
+    if is_new:
+        line = f"{target}: {count} pictures {held}, seed {seed}"
+    content = {"folder": str(target), "images": count, "seed": seed, "written": is_new}
+    _print(content, as_json, line, indent=None)
 
 
 @app.command()
@@ -216,18 +207,6 @@ def describe(
         show_description(told, vocabulary)
     if told.problems:
         raise typer.Exit(2)
-
-
-@contextmanager
-def _pictures_shown(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
-    if quiet or not sys.stdout.isatty():
-        yield lambda done: None
-        return
-
-    with Progress(transient=True, console=make_console()) as bar:
-        task = bar.add_task("rendering", total=total)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def show_description(told: Description, vocabulary: str) -> None:

@@ -3,10 +3,9 @@
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -81,17 +80,11 @@ def _writing(to: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(to)) from error
 
 
-@dataclass(frozen=True)
-class StoreForm:
+class StoreForm(NamedTuple):
     """A form of file or folder that holds trials with all their epochs.
 
-    Attributes:
-        name: Name in messages, with its article.
-        writer: Function that writes an experiment and returns the number of written trials, as MODULE:NAME; its module
-            imports the extra.
-        opened: How a user opens the file or folder, with ``{}`` for the path.
-        extra: The extra of this package that is needed.
-        module: The module of ``extra`` that must be installed.
+    The name has its article; ``writer`` is MODULE:NAME of a function that returns the number of written trials, and
+    whose module imports the extra; ``opened`` says how a user opens the path ``{}``.
     """
 
     name: str

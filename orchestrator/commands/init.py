@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.config_schema import list_keys
 from orchestrator.commands.options import DataRoot
+from orchestrator.commands.references import list_keys
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.text.terminal import say, typed_program
@@ -76,13 +76,7 @@ def datasets_under(data_root: Path) -> list[str]:
 
 
 def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
-    """Return the text of an experiment under a new name, with the keys that the text leaves out as comments.
-
-    Args:
-        text: File of a shipped experiment.
-        file: The new file, which names the experiment.
-        dataset: Dataset in place of those of the text.
-    """
+    """Return a shipped experiment's text under the name of a new file, with the keys that it leaves out as comments."""
     former = re.search(r"^name: *(\S+)", text, re.M)
     assert former is not None
     renamed = re.sub(rf"(?<![\w-]){re.escape(former[1])}(?![\w-])", file.stem, text)

@@ -10,8 +10,8 @@ import typer
 from orchestrator.commands.options import DataRoot, ExperimentName, Json, Output
 from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.results.answer import Answer
-from orchestrator.results.candidates import Candidate, DatasetVerdict
-from orchestrator.results.confirmation import Confirmation, confirmations
+from orchestrator.results.candidates import DatasetVerdict
+from orchestrator.results.confirmation import confirmations
 from orchestrator.results.questions import Questions
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of
 from orchestrator.views.terminal import show
@@ -46,7 +46,10 @@ def judge(
     history = read_history(find_directory(experiment, output))
     known = {name: one for name, one in confirmations(history).items() if one.is_over}
     confirmation = known[_dataset(list(known), experiment, dataset)]
-    added = [_read(confirmation, label, each, data_root) for label, each in folders.items()]
+    added = [
+        confirmation.trained_elsewhere(label, [read_outside_run(one, confirmation.dataset, data_root) for one in each])
+        for label, each in folders.items()
+    ]
     found = confirmation.judge(rule=verdict, outside=added)
     if as_json:
         answers = [one.to_dict() for one in _answers(found)]
@@ -80,12 +83,7 @@ def _dataset(known: list[str], experiment: str, wanted: str | None) -> str:
     return wanted or known[0]
 
 
-def _read(confirmation: Confirmation, label: str, folders: list[Path], data_root: Path) -> Candidate:
-    runs = [read_outside_run(folder, confirmation.dataset, data_root) for folder in folders]
-    return confirmation.trained_elsewhere(label, runs)
-
-
-def _answers(verdict: "DatasetVerdict") -> list[Answer]:
+def _answers(verdict: DatasetVerdict) -> list[Answer]:
     """Return the answers to the questions of the dataset, and its table of retrieval."""
     answers = Questions(verdict).answers()
     by = verdict.decided_by.replace("_", " ")

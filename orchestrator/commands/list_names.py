@@ -3,8 +3,8 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -12,15 +12,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from orchestrator.commands.config_schema import Key, list_keys, make_schema, write_reference
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.commands.references import (
-    Command,
     list_commands,
     list_fields,
+    list_keys,
+    make_schema,
     meaning_of,
     write_command_reference,
     write_record_reference,
+    write_reference,
 )
 from orchestrator.experiment.experiment import shipped_experiments
 from orchestrator.experiment.plugins import load_plugins
@@ -35,130 +36,96 @@ from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 from trainables.plugins.in_use import offered
 from trainables.plugins.plugin import installed_plugins
 
-
-@dataclass(frozen=True)
-class ListedName:
-    """A name and its meaning.
-
-    Attributes:
-        name: Name that users type.
-        meaning: Meaning of the name, one line.
-        details: Heading -> further text.
-    """
-
-    name: str
-    meaning: str
-    details: Mapping[str, str] = field(default_factory=dict)
+Listed = Mapping[str, str]
+"""What is listed of a name: ``name``, ``meaning`` in one line, and further texts by their headings."""
 
 
-def list_losses() -> list[ListedName]:
-    """Return the losses with formula, parameters, the searched range of each, how some are learned, and source."""
+def list_losses() -> Iterator[Listed]:
+    """Yield the losses with formula, parameters, the searched range of each, how some are learned, and source."""
     from trainables.losses import loss_class
     from trainables.losses.parameters import learnable_of
 
-    return [
-        ListedName(
-            name,
-            _first_line(loss_class(name)),
-            {
-                "formula": _formula(loss_class(name)),
-                "parameters": "\n".join(
-                    f"{one.name}: {space.parameters[one.name].rule}; by default {one.default!r}"
-                    for one in fields(loss_class(name))
-                    if one.name in space.parameters
-                ),
-                "searched": "\n".join(f"{parameter}: {bound}" for parameter, bound in space.bounds.items()),
-                "learned": "\n".join(
-                    f"{parameter}: {how}" for parameter, how in learnable_of(loss_class(name)).items()
-                ),
-                "source": _sources(loss_class(name)),
-            },
-        )
-        for name, space in SPACES.items()
-    ]
+    for name, space in SPACES.items():
+        loss = loss_class(name)
+        formula, references = _formula_and_references(loss)
+        rules = {
+            one.name: f"{space.parameters[one.name].rule}; by default {one.default!r}"
+            for one in fields(loss)
+            if one.name in space.parameters
+        }
+        yield {
+            "name": name,
+            "meaning": _first_line(loss),
+            "formula": formula,
+            "parameters": _lines(rules),
+            "searched": _lines(space.bounds),
+            "learned": _lines(learnable_of(loss)),
+            "source": references,
+        }
 
 
-def list_models() -> list[ListedName]:
-    """Return the models with their input features and parameters."""
+def list_models() -> Iterator[Listed]:
+    """Yield the models with their input features and parameters."""
     from trainables.models import model_class
 
     ours = FEATURES.keys() - offered("models").keys()
-    return [
-        ListedName(
-            name,
-            _first_line(inspect.getmodule(model) if name in ours else model),
-            {
-                "features": FEATURES[name],
-                "parameters": "\n".join(f"{key}: {domain.rule}" for key, domain in MODEL_PARAMETERS[name].items()),
-            },
-        )
-        for name in FEATURES
-        for model in [model_class(name)]
-    ]
+    for name, features in FEATURES.items():
+        model = model_class(name)
+        meaning = _first_line(inspect.getmodule(model) if name in ours else model)
+        rules = {key: domain.rule for key, domain in MODEL_PARAMETERS[name].items()}
+        yield {"name": name, "meaning": meaning, "features": features, "parameters": _lines(rules)}
 
 
-def list_samplers() -> list[ListedName]:
-    """Return the samplers with the kinds of search that each sampler supports."""
-    return [
-        ListedName(
-            name,
-            kind.meaning,
-            {"several objectives": _yes(kind.several_objectives), "conditions": _yes(kind.conditional)},
-        )
-        for name, kind in SAMPLERS.items()
-    ]
+def list_samplers() -> Iterator[Listed]:
+    """Yield the samplers with the kinds of search that each sampler supports."""
+    for name, kind in SAMPLERS.items():
+        can = {"several objectives": kind.several_objectives, "conditions": kind.conditional}
+        yield {"name": name, "meaning": kind.meaning} | {
+            heading: "yes" if able else "no" for heading, able in can.items()
+        }
 
 
-def list_metrics() -> list[ListedName]:
-    """Return the measures of a trial, with the keys of ``search`` that accept each measure."""
-    searched = [(METRICS, "metric, objective"), (COUNTS, "objective")]
-    return [ListedName(name, meaning, {"can be": role}) for names, role in searched for name, meaning in names.items()]
+def list_metrics() -> Iterator[Listed]:
+    """Yield the measures of a trial, with the keys of ``search`` that accept each measure."""
+    for names, role in ((METRICS, "metric, objective"), (COUNTS, "objective")):
+        yield from ({"name": name, "meaning": meaning, "can be": role} for name, meaning in names.items())
 
 
-def list_records() -> list[ListedName]:
-    """Return the kinds of records of a journal with their fields."""
-    return [
-        ListedName(
-            name,
-            meaning_of(kind),
-            {"fields": "\n".join(f"{one.name} ({one.type}): {one.meaning}" for one in list_fields(kind))},
-        )
-        for name, kind in KINDS.items()
-    ]
+def list_records() -> Iterator[Listed]:
+    """Yield the kinds of records of a journal with their fields."""
+    for name, kind in KINDS.items():
+        described = {f"{one.name} ({one.type})": one.meaning for one in list_fields(kind)}
+        yield {"name": name, "meaning": meaning_of(kind), "fields": _lines(described)}
 
 
-LISTS: dict[str, Callable[[], list[ListedName]]] = {
-    "experiments": lambda: _described(shipped_experiments()),
-    "suites": lambda: _described(shipped_suites()),
+def list_files(shipped: Callable[[], Mapping[str, Path]]) -> Iterator[Listed]:
+    """Yield the files that ship."""
+    for name, path in shipped().items():
+        yield {"name": name, "meaning": read_yaml(path).values["description"], "file": str(path)}
+
+
+LISTS: dict[str, Callable[[], Iterator[Listed]]] = {
+    "experiments": partial(list_files, shipped_experiments),
+    "suites": partial(list_files, shipped_suites),
     "losses": list_losses,
     "models": list_models,
     "samplers": list_samplers,
     "metrics": list_metrics,
     "records": list_records,
 }
-"""Argument of ``orchestrator list`` -> the function that lists; ``config_schema`` lists the keys."""
+"""Argument of ``orchestrator list`` -> the function that lists; ``references`` lists keys and commands."""
 
 
-def _formula(loss: type) -> str:
-    """Return the formulas of a loss: the indented lines of its module's docstring, before the references."""
-    documented, _, _ = (inspect.getdoc(inspect.getmodule(loss)) or "").partition("References:")
-    return inspect.cleandoc("\n" + "\n".join(line for line in documented.splitlines() if line.startswith("    ")))
+def _formula_and_references(loss: type) -> tuple[str, str]:
+    """Return the indented lines of the docstring of a loss's module, and its references, one a line."""
+    documented, _, references = (inspect.getdoc(inspect.getmodule(loss)) or "").partition("References:\n")
+    formulas = [line for line in documented.splitlines() if line.startswith("    ")]
+    sources = re.sub(r"\n\s+(?!\[)", " ", inspect.cleandoc("\n" + references)).strip()
+    return inspect.cleandoc("\n" + "\n".join(formulas)), sources
 
 
-def _sources(loss: type) -> str:
-    """Return the references of a loss's module, one a line."""
-    _, _, references = (inspect.getdoc(inspect.getmodule(loss)) or "").partition("References:\n")
-    return re.sub(r"\n\s+(?!\[)", " ", inspect.cleandoc("\n" + references)).strip()
-
-
-def _described(shipped: Mapping[str, Path]) -> list[ListedName]:
-    return [
-        ListedName(name, read_yaml(path).values["description"], {"file": str(path)}) for name, path in shipped.items()
-    ]
-
-
-def _yes(can: bool) -> str:
-    return "yes" if can else "no"
+def _lines(texts: Mapping[str, object]) -> str:
+    return "\n".join(f"{name}: {text}" for name, text in texts.items())
 
 
 def _first_line(documented: Any) -> str:
@@ -172,8 +139,8 @@ Kind = Literal["experiment", "suite", "training"]
 WIDTH = 160
 """Columns of a table where the output is no terminal."""
 
-HIDDEN = ("formula", "searched", "learned", "source")
-"""Details of a loss that the table of all losses leaves out."""
+HIDDEN = ("name", "meaning", "file", "formula", "searched", "learned", "source")
+"""Texts that have no column of their own in a table of all names."""
 
 
 def list_names(
@@ -204,25 +171,15 @@ def list_names(
         say(*pages[what]().splitlines(), verbatim=True)
     elif what == "commands":
         commands = list_commands(group)
-        _print_described(commands, ["command", "meaning"], [[one.usage, one.meaning] for one in commands], as_json)
+        rows = [[one.usage, one.meaning] for one in commands]
+        _print([asdict(one) for one in commands], ["command", "meaning"], rows, as_json)
     elif what == "keys":
-        keys = list_keys(of)
-        rows = [list(asdict(key).values()) for key in keys]
-        _print_described(keys, ["key", "type", "default", "meaning"], rows, as_json)
+        keys = [asdict(key) for key in list_keys(of)]
+        _print(keys, ["key", "type", "default", "meaning"], [[*key.values()] for key in keys], as_json)
     else:
         load_plugins(plugins or [])
         _load_installed(what)
-        _list_offered(what, name, as_json)
-
-
-def _list_offered(what: str, name: str | None, as_json: bool) -> None:
-    entries = LISTS[what]() if name is None else [_named(name, what, LISTS[what]())]
-    if as_json:
-        print(json.dumps([{"name": one.name, "meaning": one.meaning, **one.details} for one in entries], indent=2))
-    elif name is not None:
-        _show(entries[0])
-    else:
-        _print_all(what, entries)
+        _print_listed(what, name, list(LISTS[what]()), as_json)
 
 
 def _check(what: str, name: str | None, schema: bool, markdown: bool) -> None:
@@ -235,20 +192,24 @@ def _check(what: str, name: str | None, schema: bool, markdown: bool) -> None:
         raise UserError(f"`list {what}` takes no name, got {name!r}")
 
 
-def _print_all(what: str, entries: Sequence[ListedName]) -> None:
-    shown = [key for key in entries[0].details if key not in ("file", *(HIDDEN if what == "losses" else ()))]
-    rows = [[entry.name, entry.meaning, *(entry.details[key] for key in shown)] for entry in entries]
+def _print_listed(what: str, name: str | None, listed: Sequence[Listed], as_json: bool) -> None:
+    if name is not None:
+        listed = [_find(name, what, listed)]
+        if not as_json:
+            _show(listed[0])
+            return
+    shown = [key for key in listed[0] if key not in HIDDEN]
+    rows = [[one[key] for key in ("name", "meaning", *shown)] for one in listed]
     if what == "losses":
         # The names alone, so that the table fits 100 columns.
         rows = [[*row[:2], ", ".join(re.findall(r"^(\w+):", row[2], re.M))] for row in rows]
-    console = make_console(plain_width=100 if what == "losses" else WIDTH)
-    console.print(make_table(["name", "meaning", *shown], rows))
-    if what == "losses":
+    _print(listed, ["name", "meaning", *shown], rows, as_json, width=100 if what == "losses" else WIDTH)
+    if what == "losses" and not as_json:
         say(f"{typed_program()} list losses NAME: formula, parameters, searched ranges and source")
 
 
-def _named(name: str, what: str, entries: Sequence[ListedName]) -> ListedName:
-    by_name = {entry.name: entry for entry in entries}
+def _find(name: str, what: str, listed: Sequence[Listed]) -> Listed:
+    by_name = {one["name"]: one for one in listed}
     if name not in by_name:
         near = get_close_matches(name, by_name, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"`orchestrator list {what}` lists them"
@@ -256,21 +217,21 @@ def _named(name: str, what: str, entries: Sequence[ListedName]) -> ListedName:
     return by_name[name]
 
 
-def _show(entry: ListedName) -> None:
-    """Print an entry with all of its details, each under its heading."""
-    say(f"{entry.name}: {entry.meaning}")
-    for heading, text in entry.details.items():
-        if text:
+def _show(one: Listed) -> None:
+    """Print a name with all texts, each under its heading."""
+    say(f"{one['name']}: {one['meaning']}")
+    for heading, text in one.items():
+        if text and heading not in ("name", "meaning"):
             say("", f"{heading}:", *(f"  {line}" for line in text.splitlines()))
 
 
-def _print_described(
-    described: Sequence[Command] | Sequence[Key], headings: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool
+def _print(
+    content: Sequence[object], headings: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool, width: int = WIDTH
 ) -> None:
     if as_json:
-        print(json.dumps([asdict(one) for one in described], indent=2))
+        print(json.dumps(content, indent=2))
     else:
-        make_console(plain_width=WIDTH).print(make_table(headings, rows))
+        make_console(plain_width=width).print(make_table(headings, rows))
 
 
 def _load_installed(kind: str) -> None:

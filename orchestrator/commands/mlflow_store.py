@@ -85,26 +85,19 @@ def sync(
     uri = choose_uri(tracking_uri, output)
     done, problems = [], []
     for directory in directories:
+        waits = partial(say, f"{directory.name}: waits for another process that delivers it to this store", error=True)
         try:
-            waiting = f"{directory.name}: waits for another process that delivers it to this store"
-            done.append(
-                deliver(directory, output, uri, restores=bool(experiments), on_wait=partial(say, waiting, error=True))
-            )
+            done.append(deliver(directory, output, uri, restores=bool(experiments), on_wait=waits))
         except DeletedError as error:
             # `restores` is off, so the user did not name this experiment: the other experiments are still delivered.
             problems.append(str(error))
             continue
         problems += register_all(uri, directory)[1]
     if as_json:
-        said = {
-            "tracking_uri": without_password(uri),
-            "experiments": [asdict(one) for one in done],
-            "unregistered": problems,
-        }
+        said = {"tracking_uri": without_password(uri), "experiments": [*map(asdict, done)], "unregistered": problems}
         print(json.dumps(said, indent=2))
         return
-    for problem in problems:
-        say(f"warning: {problem}", error=True)
+    say(*(f"warning: {problem}" for problem in problems), error=True)
     for one in done:
         if not one.sent:
             say(f"{one.experiment}: its search is running and delivers to this store itself; nothing was sent")

@@ -6,9 +6,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,19 +33,8 @@ GRACE_SECONDS = 5.0
 """Seconds that the checking process has at its time limit to say where it is."""
 
 
-@dataclass(frozen=True)
-class CheckedPlugin:
-    """The checks of a plug-in.
-
-    Attributes:
-        name: Name of the plug-in.
-        digest: Digest of its code.
-        offers: What the plug-in offers: kind, name, the place of its definition, and what each check found.
-    """
-
-    name: str
-    digest: str
-    offers: Sequence[tuple[str, str, str, "list[ContractFinding]"]]
+Checked = tuple[str, str, list[tuple[str, str, str, "list[ContractFinding]"]]]
+"""Name of a plug-in, digest of its code, and its offers: kind, name, place of the definition, and what checks found."""
 
 
 def plugins(files: Plugins = None, as_json: Json = False) -> None:
@@ -73,27 +62,21 @@ def check_plugin(
     ] = 600.0,
 ) -> None:
     """Check a plug-in by the tests that our own losses, models and samplers pass."""
-    checked = check_within(source, seconds)
+    plugin, digest, checked = check_within(source, seconds)
     if as_json:
-        offers = [
-            {"kind": kind, "name": name, "checks": list(map(asdict, found))} for kind, name, _, found in checked.offers
-        ]
-        print(json.dumps({"plugin": checked.name, "digest": checked.digest, "offers": offers}, indent=2))
+        offers = [{"kind": kind, "name": name, "checks": [*map(asdict, found)]} for kind, name, _, found in checked]
+        print(json.dumps({"plugin": plugin, "digest": digest, "offers": offers}, indent=2))
     else:
-        for kind, name, place, found in checked.offers:
+        for kind, name, place, found in checked:
             rows = [(Text(one.check), Text(one.status, STYLES[one.status]), Text(one.message)) for one in found]
             table = make_table(["check", "", "what was found"], rows, f"{place} {name} ({kind})")
             make_console(plain_width=160).print(table)
-    if any(finding.status == "fail" for *_, found in checked.offers for finding in found):
+    if any(finding.status == "fail" for *_, found in checked for finding in found):
         raise typer.Exit(1)
 
 
-def check_within(source: str, seconds: float) -> CheckedPlugin:
-    """Check a plug-in in a process of its own, because its code may never end, or end the process.
-
-    Args:
-        source: The plug-in: a file or a package.
-        seconds: Time limit of loading and checking, > 0.
+def check_within(source: str, seconds: float) -> Checked:
+    """Check a file or a package within seconds in a process of its own, which its code may keep from ending, or end.
 
     Raises:
         ConfigError: If the plug-in is refused, ends the process, or has not ended in time.
@@ -110,7 +93,7 @@ def check_within(source: str, seconds: float) -> CheckedPlugin:
         receiver.recv()
         if not receiver.poll(seconds + GRACE_SECONDS):
             raise ConfigError(late)
-        answer: CheckedPlugin | UserError = receiver.recv()
+        answer: Checked | UserError = receiver.recv()
     except EOFError:
         process.join()
         raise ConfigError(f"{source}: ended the process that checked it, with exit code {process.exitcode}") from None
@@ -123,7 +106,7 @@ def check_within(source: str, seconds: float) -> CheckedPlugin:
 
 
 def _check_and_send(source: str, seconds: float, sender: Connection) -> None:
-    """Check a plug-in and send a ``CheckedPlugin`` or the error; at the time limit, send where the code is."""
+    """Check a plug-in and send a ``Checked`` or the error; at the time limit, send where the code is."""
     # Ctrl-C is for the command, which then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -143,20 +126,20 @@ def _check_and_send(source: str, seconds: float, sender: Connection) -> None:
     timer.start()
     try:
         (plugin,) = load_plugins([source])
-        answer: CheckedPlugin | UserError = _checked(plugin)
+        answer: Checked | UserError = _checked(plugin)
     except UserError as error:
         answer = error
     timer.cancel()
     sender.send(answer)
 
 
-def _checked(plugin: "Plugin") -> CheckedPlugin:
+def _checked(plugin: "Plugin") -> Checked:
     offers = [
         (kind, name, plugin.offers[kind][name]["place"], list(_check(plugin, kind, name)))
         for kind, names in plugin.offers.items()
         for name in names
     ]
-    return CheckedPlugin(plugin.name, plugin.digest, offers)
+    return plugin.name, plugin.digest, offers
 
 
 def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["ContractFinding"]:
@@ -179,11 +162,7 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["ContractFinding"
 
 
 def ends_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the points at the ends of the search space: of each parameter alone, then all lowest and all highest.
-
-    Args:
-        about: Description of an offer of a plug-in, see ``trainables.plugins.offers.Offer.describe``.
-    """
+    """Return the points at the ends of the space of a described offer: of each parameter alone, then all together."""
     bounds = declared_bounds(about["space"])
     alone = [{name: end} for name, bound in bounds.items() for end in bound.ends()]
     corners = [{name: bound.ends()[place] for name, bound in bounds.items()} for place in (0, -1)]

@@ -123,7 +123,7 @@ def accept(
     """
     chosen, path = load_suite(suite, overrides or [])
     target = reference or default_path(path)
-    _warn(past_reruns(output / chosen.name).warnings)
+    say(*(f"warning: {warning}" for warning in past_reruns(output / chosen.name).warnings), error=True)
     accepted = write(chosen, output, target, why=why, who=who, restart_drift=restart_drift)
     seeds = min(len(runs.values) for runs in accepted.cells.values())
     say(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")
@@ -182,7 +182,7 @@ def seconds_of(text: str) -> float:
 
 def _end(done: Rerun, news: str | None, files: Sequence[str], *, as_json: bool) -> None:
     """Print a rerun and the names of its files; of an alarm, post the news, if there are any, and end with code 5."""
-    _warn(done.warnings)
+    say(*(f"warning: {warning}" for warning in done.warnings), error=True)
     if as_json:
         print(json.dumps({**done.summary, "due": done.was_due}, indent=2))
     elif done.answers:
@@ -198,10 +198,5 @@ def _end(done: Rerun, news: str | None, files: Sequence[str], *, as_json: bool) 
             )
     if done.is_alarm:
         if news is not None and (problem := notify(news, done.summary)) is not None:
-            _warn([problem])
+            say(f"warning: {problem}", error=True)
         raise typer.Exit(REGRESSION)
-
-
-def _warn(warnings: Sequence[str]) -> None:
-    for warning in warnings:
-        say(f"warning: {warning}", error=True)

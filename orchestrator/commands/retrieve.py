@@ -2,7 +2,8 @@
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from rich.text import Text
 from orchestrator.commands.options import DataRoot, Device, Json, Output, TrackingUri, TrustPlugins
 from orchestrator.report.queries import Item, find_pictures, retrieved_items, write_retrieved
 from orchestrator.text.terminal import make_console, say
-from orchestrator.tracking.registry import Registered, fetch_champion, find_store
+from orchestrator.tracking.registry import fetch_champion, find_store
 from trainables.config import TrialConfig
 from trainables.data.dataset import open_dataset
 from trainables.errors import ConfigError, DataError
@@ -56,8 +57,17 @@ def retrieve(
             answers = retriever.captions_for(query, top)
     doubts = [*recognised, *retriever.doubts_about(caption, answers)]
     captions = {} if caption is None else {answer.image: retriever.captions_of(answer.image) for answer in answers}
+    model = f"{registered.name} version {registered.version}"
     if html is not None:
-        _write_page(html, retriever, registered, caption or image or "", answers, captions, doubts, data_root)
+        # Where the dataset is missing, the page says so instead of showing pictures.
+        picture, missing = find_pictures(retriever.about["config"]["dataset"], data_root)
+        asked_for = Item(caption or image or "", "" if captions else picture(caption or image or ""))
+        items = retrieved_items(answers, captions, picture)
+        try:
+            write_retrieved(model, asked_for, [*doubts, *filter(None, [missing])], items, html)
+        except OSError as error:
+            raise ConfigError(f"--html {html}: cannot be written: {error.strerror}") from None
+        say(f"page: {html}", error=True)
     if as_json:
         asked = {"model": registered.name, "version": registered.version, "caption": caption, "image": image}
         found = [{**asdict(answer), "captions": captions.get(answer.image, [])} for answer in answers]
@@ -65,7 +75,7 @@ def retrieve(
     else:
         first = [next(iter(captions.get(answer.image, [])), answer.caption) for answer in answers]
         heading = "caption" if caption is None else "its first caption"
-        show_answers(f"{registered.name} version {registered.version}", answers, heading, first)
+        show_answers(model, answers, heading, first)
         say(*(f"note: {doubt}" for doubt in doubts), error=True)
 
 
@@ -82,40 +92,14 @@ def _image_query(retriever: "Retriever", image: str, data_root: Path) -> "tuple[
     if retriever.reads_pictures or not Path(image).is_file():
         return image, []
 
-    try:
+    # The refusal of a picture without features says what to do.
+    with suppress(DataError):
         data = open_dataset(TrialConfig.from_dict(retriever.about["config"]), data_root)
-    except DataError:
-        # The refusal of the picture says what to do.
-        return image, []
-    if data.digest != retriever.about["digest"]:
-        return image, []
-    for split in data.splits.values():
-        if name in list(split.filenames):
-            row = split.image_rows[list(split.filenames).index(name)]
-            note = f"{name} is an image of {dataset} {split.name}, found by its name: its features there were used"
-            return split.features[row].tolist(), [note]
+        for split in data.splits.values() if data.digest == retriever.about["digest"] else ():
+            if name in (names := list(split.filenames)):
+                note = f"{name} is an image of {dataset} {split.name}, found by its name: its features there were used"
+                return split.features[split.image_rows[names.index(name)]].tolist(), [note]
     return image, []
-
-
-def _write_page(
-    path: Path,
-    retriever: "Retriever",
-    registered: "Registered",
-    query: str,
-    answers: Sequence["Match"],
-    captions: Mapping[str, Sequence[str]],
-    doubts: Sequence[str],
-    data_root: Path,
-) -> None:
-    """Write the answers as a page; where the dataset is missing, the page says so instead of showing pictures."""
-    picture, missing = find_pictures(retriever.about["config"]["dataset"], data_root)
-    asked = Item(query, "" if captions else picture(query))
-    model, notes = f"{registered.name} version {registered.version}", [*doubts, *filter(None, [missing])]
-    try:
-        write_retrieved(model, asked, notes, retrieved_items(answers, captions, picture), path)
-    except OSError as error:
-        raise ConfigError(f"--html {path}: cannot be written: {error.strerror}") from None
-    say(f"page: {path}", error=True)
 
 
 def show_answers(title: str, answers: Sequence["Match"], heading: str, captions: Sequence[str]) -> None:

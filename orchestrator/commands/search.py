@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -59,15 +59,10 @@ def search(
     if dry_run:
         show_plan(chosen, options)
         return
-    with live_page(options.output, chosen.name) if watch else nullcontext():
+    if watch:
+        require("watch", "--watch")
+    with page_beside(options.output, chosen.name, choose_port(PORT)) if watch else nullcontext():
         run(chosen, options)
-
-
-def live_page(output: Path, name: str) -> AbstractContextManager[None]:
-    """Return the live page beside a search, on the port of ``orchestrator watch`` or, if taken, on another port."""
-    require("watch", "--watch")
-
-    return page_beside(output, name, choose_port(PORT))
 
 
 def show_plan(experiment: Experiment, options: StartOptions) -> None:
@@ -94,10 +89,13 @@ def run(experiment: Experiment, options: StartOptions, *, search: bool = True) -
     """Search and confirm, or confirm alone, then print the result and exit with its code."""
     result = run_experiment(experiment, options, confirm_alone=not search)
     if options.quiet:
-        found = {**result.summary, "tracking_problem": result.tracking_problem, **_registry(result)}
-        print(json.dumps(found, indent=2))
+        registered = [asdict(model) for model in result.registered]
+        registry = {"registered": registered, "unregistered": list(result.unregistered)}
+        print(json.dumps({**result.summary, "tracking_problem": result.tracking_problem, **registry}, indent=2))
     else:
-        _print(result, options.output)
+        print_summary(result.history, _closing(result, options.output))
+        problems = filter(None, (result.tracking_problem, *result.unregistered))
+        say(*(f"warning: {problem}" for problem in problems), error=True)
     _exit(result, experiment)
 
 
@@ -110,18 +108,6 @@ def resume_experiment(
     check_folder(directory, experiment)
     cluster = replace(options.cluster, storage=options.cluster.storage or read_history(directory).storage)
     run(experiment, replace(options, cluster=cluster, output=directory.resolve().parent), search=search)
-
-
-def _registry(result: SearchResult) -> dict[str, Any]:
-    return {"registered": [asdict(model) for model in result.registered], "unregistered": list(result.unregistered)}
-
-
-def _print(result: SearchResult, output: Path) -> None:
-    print_summary(result.history, _closing(result, output))
-    if result.tracking_problem is not None:
-        say(f"warning: {result.tracking_problem}", error=True)
-    for problem in result.unregistered:
-        say(f"warning: {problem}", error=True)
 
 
 def _closing(result: SearchResult, output: Path) -> list[str]:

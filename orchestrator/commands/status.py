@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -41,30 +42,27 @@ def status(
 
     followed = Followed(find_directory(experiment, output))
     now = read_status(followed)
-    if watch and not as_json and sys.stdout.isatty():
-        with Live(console=make_console(), auto_refresh=False) as live:
-            while now.holder is not None:
-                live.update(_drawn(now, ROWS), refresh=True)
-                time.sleep(SECONDS)
-                now = read_status(followed)
-            live.update(_drawn(now, ROWS), refresh=True)
-        return
-    rows = None if every else MOST
-    _show(now, rows, as_json)
-    while watch and now.holder is not None:
-        time.sleep(SECONDS)
-        now = read_status(followed)
-        _show(now, rows, as_json)
+    is_live = watch and not as_json and sys.stdout.isatty()
+    rows = ROWS if is_live else None if every else MOST
+    with Live(console=make_console(), auto_refresh=False) if is_live else nullcontext() as live:
+        while True:
+            _show(now, rows, as_json, live)
+            if not watch or now.holder is None:
+                return
+            time.sleep(SECONDS)
+            now = read_status(followed)
 
 
-def _show(now: "Status", rows: int | None, as_json: bool) -> None:
-    if as_json:
+def _show(now: Status, rows: int | None, as_json: bool, live: Live | None) -> None:
+    if live is not None:
+        live.update(_drawn(now, rows), refresh=True)
+    elif as_json:
         print(json.dumps({**now.to_dict(), **(summarise(now.history) if now.history.experiment else {})}), flush=True)
     else:
         make_console().print(_drawn(now, rows))
 
 
-def _drawn(now: "Status", rows: int | None) -> "Group":
+def _drawn(now: Status, rows: int | None) -> Group:
     """Return a table of at most ``rows`` trials for each stage with trials, and lines about the whole experiment."""
     title = f"{now.name}: {now.words}"
     tables = [

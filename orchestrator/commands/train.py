@@ -47,9 +47,16 @@ def train(
         with _progress(chosen, quiet=as_json) as shown:
             result = begin(chosen, data_root=data_root, output=output, name=name, resume=resume, device=device, **shown)
     except KeyboardInterrupt:
-        directory = directory_of(chosen, output, name)
-        again = _command(config, overrides or [], data_root, output, name, device, plugins or [])
-        raise TrainingInterruptedError(_how_to_resume(directory, again)) from None
+        options: dict[str, Sequence[str]]
+        options = {"--data-root": [str(data_root)], "--output": [str(output)], "--name": [name] if name else []}
+        options |= {
+            "--set": overrides or [],
+            "--device": [device] if device != "auto" else [],
+            "--plugin": plugins or [],
+        }
+        given = [part for option, values in options.items() for value in values for part in (option, value)]
+        again = ["orchestrator", "train", *([str(config)] if config else []), *given]
+        raise TrainingInterruptedError(_how_to_resume(directory_of(chosen, output, name), again)) from None
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
@@ -64,23 +71,6 @@ def _how_to_resume(directory: Path, again: Sequence[str]) -> str:
         return f"{directory}: nothing was trained; start again with: {shlex.join(again)}"
     epochs = max(read_history(directory), default=0)
     return f"{directory}: {count_text(epochs, 'epoch')} trained; resume with: {shlex.join([*again, '--resume'])}"
-
-
-def _command(
-    config: Path | None,
-    overrides: Sequence[str],
-    data_root: Path,
-    output: Path,
-    name: str | None,
-    device: str,
-    plugins: Sequence[str],
-) -> list[str]:
-    """Return the words of the command line that starts this training."""
-    options: dict[str, Sequence[str]]
-    options = {"--data-root": [str(data_root)], "--output": [str(output)], "--name": [name] if name else []}
-    options |= {"--set": overrides, "--device": [device] if device != "auto" else [], "--plugin": plugins}
-    given = [part for option, values in options.items() for value in values for part in (option, value)]
-    return ["orchestrator", "train", *([str(config)] if config else []), *given]
 
 
 class _Shown:

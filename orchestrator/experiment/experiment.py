@@ -117,10 +117,8 @@ class Experiment(BaseModel):
     def _check(self) -> "Experiment":
         mistakes = Mistakes()
         mistakes.of(_check_studies, self)
-        if self.confirm is not None and self.confirm.baseline is not None:
-            mistakes.of(check_names, "confirm.baseline", [self.confirm.baseline], self.losses)
-        mistakes.of(_check_race, self)
-        mistakes.of(_check_each_of, self)
+        if self.confirm is not None:
+            mistakes.of(_check_confirm, self.confirm, self)
         for number, change in enumerate(self.overrides):
             mistakes.of(_check_override, f"overrides.{number}", change, self)
         for key in ("space", "fixed", "enqueue"):
@@ -239,11 +237,7 @@ class Experiment(BaseModel):
         return next((tokenizer for tokenizer in reversed(named) if tokenizer is not None), self.tokenizer)
 
     def as_begun(self, begun: BegunExperiment) -> "Experiment":
-        """Return this experiment with the default bounds and the verdict with which it began, unless it names them.
-
-        Args:
-            begun: The experiment of its journal.
-        """
+        """Return this experiment with the default bounds and the verdict of its journal, unless it names them."""
         changes: dict[str, Any] = {}
         if begun and "space_version" not in self.search.model_fields_set:
             changes["search"] = self.search.model_copy(update={"space_version": begun.space_version})
@@ -295,26 +289,22 @@ def _check_studies(experiment: Experiment) -> None:
         raise ValueError(f"two studies would be called {name!r}; list each dataset, model and loss once")
 
 
-def _check_race(experiment: Experiment) -> None:
-    """Refuse now a race that could not even begin, instead of after the search."""
-    confirm = experiment.confirm
-    if confirm is None or confirm.trainings is None:
-        return
+def _check_confirm(confirm: Confirm, experiment: Experiment) -> None:
+    """Refuse now names that no study has, and a race that could not even begin, instead of after the search."""
+    mistakes = Mistakes()
+    if confirm.baseline is not None:
+        mistakes.of(check_names, "confirm.baseline", [confirm.baseline], experiment.losses)
     studies = len(experiment._combinations()) // len(experiment.datasets)
     most = (min(confirm.top, experiment.search.trials) + confirm.surface) * studies + 1
-    if confirm.trainings < 2 * most:
-        raise ValueError(
+    if confirm.trainings is not None and confirm.trainings < 2 * most:
+        mistakes.problems.append(
             f"confirm.trainings: a race trains each candidate at least twice, and there may be {most} on a "
             f"dataset ({confirm.top} of each study, and the baseline), so at least {2 * most}, got {confirm.trainings}"
         )
-
-
-def _check_each_of(experiment: Experiment) -> None:
-    """Refuse a parameter that no study searches."""
-    parameter = experiment.confirm.each_of if experiment.confirm is not None else None
-    if parameter is not None:
-        searched = {name for cell in experiment.cells() for name in cell.space.bounds()}
-        check_names("confirm.each_of", [parameter], sorted(searched))
+    if confirm.each_of is not None and (cells := mistakes.of(experiment.cells)) is not None:
+        searched = {name for cell in cells for name in cell.space.bounds()}
+        mistakes.of(check_names, "confirm.each_of", [confirm.each_of], sorted(searched))
+    mistakes.refuse()
 
 
 def _check_override(key: str, change: Override, experiment: Experiment) -> None:

@@ -16,9 +16,7 @@ from search_spaces.space import FixedPoint
 def overlaps(experiment: Experiment, dataset: str | None = None) -> list[str]:
     """Return a sentence for each loss that another loss could equal, if the search of the other loss does not try it.
 
-    Args:
-        experiment: The experiment.
-        dataset: The dataset of the studies; ``None`` is all datasets.
+    Without a dataset, the studies of all datasets count.
     """
     cells = [cell for cell in experiment.cells() if dataset in (None, cell.dataset)]
     is_grid = experiment.search.sampler == "grid"

@@ -18,9 +18,7 @@ from trainables.plugins.plugin import Plugin, providers
 
 
 def use_plugins(plugins: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
-    """Let the names of plug-ins be known, and return the plug-ins; no code runs.
-
-    The names are those of losses with their spaces, models, forms of data and samplers.
+    """Let the names that plug-ins offer be known, and return the plug-ins; no code runs.
 
     Raises:
         ConfigError: If a name is taken, or a space is refused.
@@ -36,10 +34,7 @@ def use_plugins(plugins: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
 
 
 def load_plugins(sources: Sequence[str]) -> tuple[Plugin, ...]:
-    """Read and run plug-ins once, and register their names.
-
-    Args:
-        sources: Python files, or names of installed distributions.
+    """Read and run Python files or installed distributions once, and register their names.
 
     Raises:
         ConfigError: If a plug-in cannot be used.
@@ -50,10 +45,7 @@ def load_plugins(sources: Sequence[str]) -> tuple[Plugin, ...]:
 def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Document:
     """Return an experiment's keys with all its plug-ins: files beside its file by their paths, and installed plug-ins.
 
-    Args:
-        document: Keys and values of the experiment's file.
-        further: ``--plugin``, relative to the working directory.
-        folder: Folder of the experiment's file.
+    ``further`` is ``--plugin``, relative to the working directory; ``folder`` holds the experiment's file.
     """
     given = document.values.get("plugins", [])
     if not isinstance(given, list):
@@ -67,9 +59,7 @@ def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Do
 def installed_sources(names: Mapping[str, set[str]], listed: Sequence[Any] = ()) -> list[str]:
     """Return the installed distributions that offer one of some names, unless the names are ours.
 
-    Args:
-        names: Names of losses, models and samplers, by kind.
-        listed: Named plug-ins: files, distributions, or whole plug-ins that a search wrote.
+    ``names`` are by kind; ``listed`` plug-ins are files, distributions, or whole plug-ins that a search wrote.
 
     Raises:
         ConfigError: If two distributions offer one of the names.
@@ -87,20 +77,16 @@ def _names_in(values: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the names in an experiment that a plug-in may offer, by kind."""
     search = values.get("search")
     sampler = search.get("sampler") if isinstance(search, Mapping) else None
+    given = {"losses": values.get("losses"), "models": values.get("models"), "samplers": [sampler]}
     return {
-        "losses": _names(values.get("losses")),
-        "models": _names(values.get("models")),
-        "samplers": _names([sampler]),
+        kind: {name for name in names if isinstance(name, str)}
+        for kind, names in given.items()
+        if isinstance(names, list | tuple)
     }
 
 
 def changed_plugins(before: Sequence[Plugin], after: Sequence[Plugin]) -> list[str]:
-    """Return a line for each change between the plug-ins of two starts of an experiment.
-
-    Args:
-        before: The plug-ins of the former start.
-        after: The plug-ins of this start.
-    """
+    """Return a line for each change between the plug-ins of two starts of an experiment."""
     former = {one.name: one for one in before}
     now = {one.name: one for one in after}
     lines = [
@@ -108,10 +94,6 @@ def changed_plugins(before: Sequence[Plugin], after: Sequence[Plugin]) -> list[s
     ]
     lines += [f"{former[name]} is missing now" for name in former if name not in now]
     return lines + [f"{now[name]} is new" for name in now if name not in former]
-
-
-def _names(given: Any) -> set[str]:
-    return {name for name in given if isinstance(name, str)} if isinstance(given, list | tuple) else set()
 
 
 def _read(given: Any) -> Any:

@@ -31,14 +31,9 @@ LARGEST_GRID = 100_000
 def make_space(
     search: "Search", model: str, losses: Sequence[str], training: TrainingConfig, parameters: Mapping[str, Any]
 ) -> StudySpace:
-    """Return the search space of a study.
+    """Return the search space of a study of one loss, or of several losses to choose from.
 
-    Args:
-        search: The section of the experiment.
-        model: Name of the study's model.
-        losses: Name of the study's loss, or the names of the losses to choose from.
-        training: The values of settings of ``training`` that are not searched.
-        parameters: The values of parameters of the model that are not searched.
+    ``training`` and ``parameters`` are the settings of the training and of the model that are not searched.
 
     Raises:
         ValueError: If bounds or fixed parameters are refused; the message names the key.
@@ -54,11 +49,9 @@ def make_space(
         model_parameters=_bounds_beside("model_parameters", beside, {**MODEL_BOUNDS, **declared_bounds(own["space"])}),
         usual=usual | {f"model.{name}": value for name, value in defaults.items()},
     )
-    if search.sampler == "grid":
-        for loss, part in space.losses.items():
-            _check_grid(f"search.space.{loss}", part.bounds)
-        _check_grid("search.training", space.training)
-        _check_grid("search.model_parameters", space.model_parameters)
+    for name, bound in space.bounds().items() if search.sampler == "grid" else ():
+        if isinstance(bound, Range):
+            raise ValueError(f"{space.key_of(name)}: a grid needs values, e.g. {{values: [{bound.low}]}}")
     return space
 
 
@@ -187,12 +180,6 @@ def at(key: str) -> Iterator[None]:
         raise ConfigError([f"{key}: {problem}" for problem in error.problems]) from None
     except SpaceError as error:
         raise ValueError(f"{key}: {error}") from None
-
-
-def _check_grid(key: str, bounds: Bounds) -> None:
-    for name, bound in bounds.items():
-        if isinstance(bound, Range):
-            raise ValueError(f"{key}.{name}: a grid needs values, e.g. {{values: [{bound.low}]}}")
 
 
 def check_names(key: str, names: Sequence[str] | Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:

@@ -125,11 +125,7 @@ class ListedValues(BaseModel):
 
 
 def known(names: Collection[str]) -> Any:
-    """Return the annotation of a ``str`` that must be one of some names; an editor offers the names.
-
-    Args:
-        names: Names in the order in which they are listed; plug-ins may add names.
-    """
+    """Return the annotation of a ``str`` that must be one of some names, to which plug-ins may add."""
 
     def check(name: str) -> str:
         check_name(name, names, "known")
@@ -150,11 +146,6 @@ def _check_name_of_folder(name: str) -> str:
     )
 
 
-class _TrainingSection(BaseModel):
-    model_config = STRICT
-    training: TrainingConfig
-
-
 def check_training(changes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return settings that have the names, types and ranges of ``training``.
 
@@ -162,7 +153,7 @@ def check_training(changes: Mapping[str, Any]) -> Mapping[str, Any]:
         ConfigError: Naming each setting that is refused.
     """
     try:
-        validate(_TrainingSection, changes, inside="training")
+        validate(TrainingConfig, changes)
     except ConfigError as error:
         raise ConfigError([problem.removeprefix(": ") for problem in error.problems]) from None
     return changes

@@ -15,11 +15,12 @@ import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from search_spaces import SPACES
 from search_spaces.space import suggestion
@@ -58,12 +59,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udff
 
 
 class YamlTextError(ValueError):
-    """A text that is no YAML, or goes beyond a limit.
-
-    Attributes:
-        problem: The problem in words.
-        place: ``LINE:COLUMN``, both from 1; empty for the whole text.
-    """
+    """A text that is no YAML, or goes beyond a limit, at ``LINE:COLUMN``, both from 1; empty is the whole text."""
 
     def __init__(self, problem: str, place: str = "") -> None:
         self.problem, self.place = problem, place
@@ -91,35 +87,16 @@ class _Loader(yaml.SafeLoader):
             raise _refusal(f"more than {DEEPEST} lists or mappings within each other", event)
         node: Any = super().compose_node(parent, index)
         self._depth -= 1
+        if isinstance(node, yaml.ScalarNode) and (control := _CONTROL.search(node.value)) is not None:
+            raise _refusal(f"a text holds the control character {control[0]!r}; remove it", node)
+        if isinstance(node, yaml.MappingNode) and not is_alias:
+            _check_keys(node)
         if is_alias and node not in self._sizes:
             raise _refusal(f"alias *{event.anchor} is part of its own value", event)
         self._nodes += self._sizes[node] if is_alias else 1
         if self._nodes > MOST_NODES:
             raise _refusal(f"more than {MOST_NODES} keys and values, counting those of aliases", event)
         self._sizes[node] = self._nodes - before
-        return node
-
-    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
-        """Compose a text, number, truth value or null, without control characters."""
-        node = super().compose_scalar_node(anchor)
-        if (control := _CONTROL.search(node.value)) is not None:
-            raise _refusal(f"a text holds the control character {control[0]!r}; remove it", node)
-        return node
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Compose a mapping, whose keys are short texts, each there once."""
-        node, lines = super().compose_mapping_node(anchor), dict[str, int]()
-        for key, _ in node.value:
-            name = str(key.value)
-            if key.tag == f"{_TAG}merge":
-                continue
-            if key.tag != f"{_TAG}str":
-                raise _refusal(f"a key must be a text, got {name[:60]!r}; write it in quotes", key)
-            if len(name) > LONGEST_KEY or not name.isprintable():
-                raise _refusal(f"a key has at most {LONGEST_KEY} characters, all printable, got {name[:40]!r}", key)
-            if name in lines:
-                raise _refusal(f"key {name!r} is there twice, first in line {lines[name]}; remove one of the two", key)
-            lines[name] = key.start_mark.line + 1
         return node
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
@@ -130,6 +107,22 @@ class _Loader(yaml.SafeLoader):
         if len(digits) > 70 or abs(int(digits, base)) >= INTEGERS:
             raise _refusal(f"a whole number of {len(digits)} characters; it must be smaller than 2**64", node)
         return int(digits, base)
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Refuse keys that are no short texts, or that are there twice."""
+    lines: dict[str, int] = {}
+    for key, _ in node.value:
+        name = str(key.value)
+        if key.tag == f"{_TAG}merge":
+            continue
+        if key.tag != f"{_TAG}str":
+            raise _refusal(f"a key must be a text, got {name[:60]!r}; write it in quotes", key)
+        if len(name) > LONGEST_KEY or not name.isprintable():
+            raise _refusal(f"a key has at most {LONGEST_KEY} characters, all printable, got {name[:40]!r}", key)
+        if name in lines:
+            raise _refusal(f"key {name!r} is there twice, first in line {lines[name]}; remove one of the two", key)
+        lines[name] = key.start_mark.line + 1
 
 
 for _kind, _pattern in {
@@ -195,12 +188,9 @@ def _place(mark: Any) -> str:
 
 @dataclass(frozen=True)
 class Document:
-    """Keys and values as a user gave them, with the place of each.
+    """Keys and values as a user gave them in a source, usually a file.
 
-    Attributes:
-        source: Name of the whole for messages, usually the file.
-        values: Keys and values of plain types.
-        places: Dotted keys that lead to a value -> ``FILE:LINE:COLUMN`` or ``--set KEY=VALUE``.
+    ``places`` are dotted keys that lead to a value -> ``FILE:LINE:COLUMN`` or ``--set KEY=VALUE``.
     """
 
     source: str
@@ -231,11 +221,7 @@ class Document:
 
 
 def read_yaml(path: Path, kind: str | None = None) -> Document:
-    """Return the mapping that a YAML file holds.
-
-    Args:
-        path: Path of the file.
-        kind: A name of ``KINDS``, of which the file should be; ``None`` is any kind.
+    """Return the mapping that a YAML file of a kind of ``KINDS`` holds; ``None`` is any kind.
 
     Raises:
         ConfigError: If the file is missing, is no YAML, is larger than any configuration, holds no mapping, or is of
@@ -265,12 +251,9 @@ def read_yaml(path: Path, kind: str | None = None) -> Document:
 
 
 def find_file(source: str, shipped: Mapping[str, Path], what: str) -> Path:
-    """Return the file that a text means: a path, or the bare name of a shipped file.
+    """Return the file that a user's text means: a path, or the bare name of a shipped file.
 
-    Args:
-        source: The text that the user typed.
-        shipped: Shipped files by name.
-        what: Singular noun for such a file in messages.
+    ``what`` is a singular noun for such a file in messages.
 
     Raises:
         ConfigError: If neither exists.
@@ -323,28 +306,29 @@ def _apply(values: dict[str, Any], setting: str, shown: str) -> str:
     return dotted
 
 
-Model = TypeVar("Model", bound=BaseModel)
+Kind = TypeVar("Kind")
 
 
-def validate(model: type[Model], values: Mapping[str, Any] | Document, source: str = "", *, inside: str = "") -> Model:
-    """Build a model from plain values.
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    # A dataclass has no settings of its own, and a type adapter gives none to a type that could have them.
+    kind_or_null: Any = kind | None
+    return TypeAdapter(kind_or_null, config=STRICT)
 
-    Args:
-        model: Class of the model.
-        values: Keys and values from YAML, with their places if known.
-        source: Name of plain values in messages.
-        inside: Field of the model that the values are for; empty for the model itself.
+
+def validate(kind: type[Kind], values: Mapping[str, Any] | Document, source: str = "") -> Kind:
+    """Build a model or a dataclass from a document, or from plain values, which messages call ``source``.
 
     Raises:
         ConfigError: With all mistakes, a line each.
     """
     document = values if isinstance(values, Document) else Document(source, values)
-    whole = {inside: dict(document.values)} if inside else document.values
+    adapter: TypeAdapter[Kind] = _adapter(cast("Any", kind))
     try:
         # Read as JSON, because strict JSON takes a list for a tuple, but no text for a number.
-        return model.model_validate_json(json.dumps(whole))
+        return adapter.validate_json(json.dumps(document.values))
     except ValidationError as error:
-        raise ConfigError(document.lines(_mistakes(model, whole, error, inside))) from None
+        raise ConfigError(document.lines(_mistakes(kind, document.values, error))) from None
 
 
 def short(value: Any) -> str:
@@ -353,8 +337,8 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _mistakes(model: type[BaseModel], values: Any, error: ValidationError, inside: str) -> Iterator[str]:
-    """Yield the mistakes that a model finds in values, in the order of its keys, each with its key in front."""
+def _mistakes(kind: type, values: Any, error: ValidationError) -> Iterator[str]:
+    """Yield the mistakes that a class finds in values, in the order of its keys, each with its key in front."""
     problems: dict[tuple[str, ...], list[Any]] = {}
     for problem in error.errors(include_url=False):
         problems.setdefault(_path(values, problem), []).append(problem)
@@ -363,13 +347,13 @@ def _mistakes(model: type[BaseModel], values: Any, error: ValidationError, insid
     for path, (first, *others) in problems.items():
         if path in outdone:
             continue
-        key = ".".join(path[1:] if inside else path)
+        key = ".".join(path)
         if first["type"] == "value_error":
             raised = first["ctx"]["error"]
             for text in raised.problems if isinstance(raised, ConfigError) else [str(raised)]:
                 yield text if text.startswith(key) else f"{key}: {text}"
         elif first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            yield f"{key}: unknown key; {_remedy(model, key, inside)}"
+            yield f"{key}: unknown key; {_remedy(kind, key)}"
         elif first["type"] == "missing":
             yield f"{key}: missing; it has no default"
         else:
@@ -393,10 +377,10 @@ def _path(values: Any, problem: Any) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _remedy(model: type[BaseModel], dotted: str, inside: str) -> str:
+def _remedy(kind: type, dotted: str) -> str:
     """Return the possible meaning of an unknown key: its name elsewhere, a parameter of a loss, or a similar key."""
     above, _, key = dotted.rpartition(".")
-    known = [name.removeprefix(f"{inside}.") for name in _keys(model)]
+    known = list(_keys(kind))
     section = re.sub(r"\.\d+(?=\.|$)", ".*", above)
     here = sorted(name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == section)
     homes = [name for name in known if name.rpartition(".")[2] == key and "*" not in name]

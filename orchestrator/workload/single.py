@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict
 
 from orchestrator.experiment.plugins import installed_sources, load_plugins
-from orchestrator.experiment.yaml_files import STRICT, Document, override, read_yaml, validate
+from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate
 from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.checkpoint import EpochReport, find_latest, save_epoch
@@ -171,12 +170,6 @@ def directory_of(config: TrialConfig, output: Path, name: str | None) -> Path:
     return output / "train" / (name or default)
 
 
-class _TrialFile(BaseModel):
-    # Built when a file of one training is read: most commands read none.
-    model_config = ConfigDict(**STRICT, defer_build=True)
-    trial: TrialConfig
-
-
 def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[str] = ()) -> TrialConfig:
     """Read the YAML of one training, apply ``--set``, and check it with the plug-ins that it needs, whose code runs.
 
@@ -190,10 +183,9 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     load_plugins([*plugins, *installed_sources(named, plugins)])
     mistakes = Mistakes()
     mistakes.of(_check_loss, document)
-    file = mistakes.of(validate, _TrialFile, document, inside="trial")
+    trial = mistakes.of(validate, TrialConfig, document)
     mistakes.refuse()
-    assert file is not None
-    trial = file.trial
+    assert trial is not None
     for epoch in (1, *(change.epoch for change in trial.schedule)):
         mistakes.of(SPACES[trial.loss].check_parameters, trial.at(epoch).loss_parameters)
     found = (f"loss_parameters: {problem} (loss {trial.loss})" for problem in mistakes.problems)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_ui import end, fetch, listen_to_interrupts
-from tests.support.forked_commands import run_forked
 from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
@@ -61,7 +60,7 @@ def test_every_command_does_what_the_readme_says(tmp_path: Path) -> None:
     for command in commands:
         # The captions of this dataset hold 17 words, and features have fewer dimensions than that.
         command = command.replace("--text tfidf-svd", "--text tfidf-svd --dimensions 12")
-        done = run_forked(command, tmp_path, environment)
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         words = command.split()
         name = " ".join(words[1:3]) if words[1] == "data" else words[1]

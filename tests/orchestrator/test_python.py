@@ -11,12 +11,11 @@ import pytest
 
 import orchestrator as icr
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.trial import TrialState
 from orchestrator.report.plotly_figures import light_colours
 from orchestrator.results.answers import summarise
 from orchestrator.searches.loaded import LoadedExperiment
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
-from tests.support.records import append
+from tests.support.confirmed_experiments import write
+from tests.support.experiments import make_experiment, start
 from trainables.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
@@ -26,20 +25,7 @@ HEAVY = ("torch", "ray", "optuna", "mlflow", "pandas", "pydantic", "numpy")
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """An experiment with two studies, a diverged trial, and a confirmation of two candidates with two seeds."""
-    folder = tmp_path / "runs" / "tiny"
-    folder.mkdir(parents=True)
-    ledger = Ledger(folder / "journal.jsonl")
-    start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
-    good = add_trial(ledger, [1.0, 3.0, 2.0], epoch_seconds=20.0)
-    other = add_trial(ledger, [2.0, 1.0], loss="triplet_sh")
-    add_trial(ledger, [0.5], state=TrialState.DIVERGED, error="train/loss is nan")
-    repeats = [add_repeat(ledger, good, index, 10 + index, 5.0 + index) for index in range(2)]
-    repeats += [add_repeat(ledger, other, index, 10 + index, 2.0 + index) for index in range(2)]
-    open_test(ledger, repeats)
-    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-    ledger.close()
-    return folder
+    return write(tmp_path / "runs", "tiny", confirmed=True)
 
 
 @pytest.mark.proof
@@ -57,12 +43,9 @@ def test_every_name_is_there_and_the_stub_says_the_same() -> None:
         assert callable(getattr(icr, name)) and getattr(icr, name).__module__ == told[name]
     with pytest.raises(AttributeError, match="has no attribute 'serach'"):
         icr.serach  # noqa: B018
-
-
-def test_the_search_of_the_package_is_a_function_also_after_its_modules_are_imported() -> None:
-    assert inspect.isfunction(icr.search)
     with pytest.raises(ConfigError, match="nope: no file, and no experiment of that name ships"):
         icr.search("nope")
+    assert inspect.isfunction(icr.search), "also after its modules are imported"
 
 
 def test_the_page_names_what_is_there_and_its_code_is_python() -> None:
@@ -86,7 +69,7 @@ def test_frames_hold_what_the_summary_holds(directory: Path) -> None:
         assert mine["val/rsum"] == row["best"]["val/rsum"]
         for name, value in row["parameters"].items():
             assert mine[f"param.{name}"] == value
-    assert found.epochs.loc[("pets-vsepp-nt_xent-0000", 2), "val/rsum"] == 3.0
+    assert found.epochs.loc[("pets-vsepp-nt_xent-0000", 1), "val/rsum"] == 30.0
     assert len(found.epochs) == sum(row["epochs"] for row in summary["trials"])
 
 
@@ -98,8 +81,8 @@ def test_verdicts_candidates_and_winners_are_those_of_the_summary(directory: Pat
     (comparison,) = [one for one in verdict["comparisons"] if "runner_up" in one["roles"]]
     row = found.verdicts.loc[("pets", comparison["label"])]
     assert (row["difference"], row["holm_p"]) == (comparison["difference"], comparison["holm_p"])
-    assert found.winners.loc["pets", "trial"] == found.best.trial == "pets-vsepp-nt_xent-0000"
-    assert found.best.confirmed and found.best.test == {"rsum": 5.5} and found.best.parameters == {"temperature": 0.1}
+    assert found.winners.loc["pets", "trial"] == found.best.trial == "pets-vsepp-triplet_sh-0000"
+    assert found.best.confirmed and found.best.test == {"rsum": 21.0} and found.best.parameters == {"margin": 0.2}
     with pytest.raises(ConfigError, match="pets: no model is packed yet"):
         found.best.retriever()
     with pytest.raises(ConfigError, match="no winner on dogs; there are: pets"):

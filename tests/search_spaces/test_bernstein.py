@@ -81,14 +81,6 @@ def test_degrees_can_be_searched_too_and_the_default_comes_once() -> None:
     assert len(found) == 4 and found[0] == 0.1
 
 
-def test_a_grid_of_slopes() -> None:
-    lists = {f"slope_{index}": {"values": [0.0, 0.5, 1.0, 2.0]} for index in (0, 1)}
-    space = {"polynomial_relative": {"offset": {"values": [0.2]}, **lists}}
-    points = space_of(sampler="grid", trials=100, space=space).grid()
-    assert len(points) == 16
-    assert points[1] == {"offset": 0.2, "degree": 2, "slope_0": 0.0, "slope_1": 0.5}
-
-
 COEFFICIENT_GRID = {"e0": {"values": [0.2]}, "e1": {"values": [0.5, 1.0, 1.5, 2.0]}, "e2": {"values": [-0.1, 0.0, 0.2]}}
 
 
@@ -135,47 +127,6 @@ def test_the_published_code_runs_first_where_its_coefficients_are_listed() -> No
     PolynomialSelf(**parameters)
 
 
-@pytest.mark.parametrize(
-    ("search", "message"),
-    [
-        pytest.param(
-            {"fixed": {"polynomial_relative": {"coefficients": [0.2, -1.0]}}},
-            r"must rise on \[-1, 2\], got \(0.2, -1.0\), .* raise the coefficient of power 1 by 1,.*allow_infeasible",
-            id="infeasible",
-        ),
-        pytest.param(
-            {"space": {"polynomial_relative": {**COEFFICIENT_GRID, "e2": {"values": [0.0, 2.0]}}}},
-            r"search.space.polynomial_relative: coefficients must rise .* got \(0.2, 0.5, 2.0\)",
-            id="infeasible in a list",
-        ),
-        pytest.param(
-            {"space": {"polynomial_relative": {"e1": [0.5, 1.0]}}},
-            "e1 must list its values.*searched by scale, margin and shape",
-            id="range of a coefficient",
-        ),
-        pytest.param(
-            {
-                "space": {"polynomial_relative": {"e1": {"values": [1.0]}}},
-                "fixed": {"polynomial_relative": {"coefficients": [0.2, 1.0]}},
-            },
-            "coefficients are fixed, so e1 cannot be searched",
-            id="fixed and listed",
-        ),
-        pytest.param(
-            {"fixed": {"polynomial_relative": {"gate": 1.5}}, "space": {"polynomial_relative": {"slope_0": [0, 1]}}},
-            "gate must be at most 1 where slope_0, slope_1 ... are searched, got 1.5",
-            id="gate beyond the slopes",
-        ),
-        pytest.param({"space": {"polynomial_relative": {"slope_0": [-1, 1]}}}, "at least 0", id="negative slope"),
-        pytest.param({"space": {"polynomial_relative": {"degree": {"values": [5]}}}}, "one of 1, 2, 3, 4", id="degree"),
-        pytest.param({"space": {"polynomial_relative": {"slope_7": [0, 1]}}}, "did you mean", id="unknown"),
-    ],
-)
-def test_what_is_refused(search: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        experiment(**search)
-
-
 def test_infeasible_coefficients_are_allowed_in_words() -> None:
     fixed = {"polynomial_relative": {"coefficients": [0.2, -1.0], "allow_infeasible": True}}
     assert space_of(fixed=fixed).bounds() == {}
@@ -187,26 +138,6 @@ def test_checks_of_one_side_leave_the_other() -> None:
     check({"negative_coefficients": (0.03, -0.4, 0.9), "hinge": "separate"})
     with pytest.raises(SpaceError, match="positive_coefficients"):
         check({"positive_coefficients": (0.5, 1.0), "negative_coefficients": (0.0, 1.0)})
-
-
-CONSTANTS = {
-    "fixed": ("polynomial_relative", {"fixed": {"polynomial_relative": {"coefficients": [0.5]}}}),
-    "listed": ("polynomial_relative", {"space": {"polynomial_relative": {"e0": {"values": [0.1, 0.5]}}}}),
-    "both fixed": (
-        "polynomial_self",
-        {"fixed": {"polynomial_self": {"positive_coefficients": [0.5], "negative_coefficients": [0.1]}}},
-    ),
-    "both listed": (
-        "polynomial_self",
-        {"space": {"polynomial_self": {"a0": {"values": [0.5]}, "b0": {"values": [0.0, 0.1]}}}},
-    ),
-}
-
-
-@pytest.mark.parametrize(("loss", "search"), CONSTANTS.values(), ids=CONSTANTS)
-def test_constants_are_refused_before_anything_starts(loss: str, search: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="must hold a coefficient of power 1 or above.* got the constant"):
-        experiment(loss, **search)
 
 
 def test_one_polynomial_of_two_may_be_listed_as_a_constant() -> None:

@@ -13,7 +13,6 @@ from search_spaces import SPACES, LossPart, Range, StudySpace, Values
 from search_spaces.bernstein import DEGREES
 from search_spaces.space import Asked, FixedPoint
 from tests.search_spaces.studies import experiment, space_of
-from trainables.errors import ConfigError
 from trainables.losses import build_loss
 from trainables.parameter_values import is_feasible
 
@@ -131,32 +130,6 @@ def test_older_names_bring_the_older_parametrisation(older: Any) -> None:
     bounds = space_of("polynomial_relative", space={"polynomial_relative": older}).bounds()
     assert list(bounds) == ["offset", "degree", "slope_0", "slope_1"]
     assert {str(bound) for name, bound in bounds.items() if name not in older} <= {"[0, 0.5]", "[0, 2]", "{2}"}
-
-
-@pytest.mark.parametrize(
-    ("search", "message"),
-    [
-        pytest.param(
-            {"space": {"polynomial_relative": {"scale": [1, 8], "slope_0": [0, 1]}}},
-            "scale and slope_0 are of two parametrisations",
-            id="two parametrisations",
-        ),
-        pytest.param(
-            {"space_version": 1, "space": {"polynomial_relative": {"scale": [1, 8]}}},
-            "scale and space_version 1 are of two",
-            id="of another version",
-        ),
-        pytest.param(
-            {"space": {"polynomial_relative": {"scale": {"values": [0]}}}}, "scale must be a number above 0", id="scale"
-        ),
-        pytest.param({"space": {"polynomial_relative": {"shape2": [0, 2]}}}, r"in \[0, 1\], got 2", id="shape"),
-        pytest.param({"space": {"polynomial_relative": {"scael": [1, 2]}}}, "did you mean 'scale'", id="unknown"),
-        pytest.param({"fixed": {"polynomial_relative": {"gate": "wide"}}}, "search.fixed.*gate must be", id="gate"),
-    ],
-)
-def test_what_is_refused(search: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        experiment(**search)
 
 
 VERSION_1 = {

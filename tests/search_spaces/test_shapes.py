@@ -1,7 +1,5 @@
 """Shapes of slopes: each is feasible, and each feasible slope is a shape, where the Bernstein box leaves many out."""
 
-import math
-from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -12,16 +10,14 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from scipy.optimize import least_squares
 
-from orchestrator.experiment.experiment import Experiment
 from search_spaces import shapes
 from search_spaces.bernstein import DEGREES
 from search_spaces.shapes import CONSTANT, polynomial
 from search_spaces.space import FixedPoint
-from search_spaces.study import StudySpace
-from tests.support.experiments import make_experiment
-from trainables.errors import ConfigError
+from tests.search_spaces.studies import space_of
 from trainables.parameter_values import DOMAINS, is_feasible
 
+SELF = "polynomial_self"
 DOMAIN = st.sampled_from([*sorted(set(DOMAINS.values())), (-0.2, 2.0), (2 / 9, 1.0)])
 SHARES = st.one_of(st.sampled_from([0.0, 0.5, 1.0]), st.floats(0, 1))
 POINTS = st.sampled_from(DEGREES).flatmap(
@@ -158,15 +154,6 @@ def lowest(polynomial: Polynomial) -> float:
     return float(min(polynomial(np.array([-1.0, 1.0, *inside]))))
 
 
-def space_of(fixed: Mapping[str, object] | None = None, **search: object) -> StudySpace:
-    return experiment_of(fixed, **search).cells()[0].space
-
-
-def experiment_of(fixed: Mapping[str, object] | None = None, **search: object) -> Experiment:
-    given = {"fixed": {"polynomial_self": dict(fixed)}} if fixed else {}
-    return make_experiment(losses=["polynomial_self"], search={"sampler": "random", **given, **search})
-
-
 @given(points(), SHARE)
 def test_similarities_that_are_all_alike_cost_the_margin_at_least(
     point: tuple[float, float, int, list[dict[str, float]]], push: float
@@ -245,47 +232,15 @@ def test_constant_slopes_are_the_triplet_loss_to_the_last_digit(degree: int, pus
     assert shapes.balanced_polynomials(128.0, 0.2, degree, [constant, constant], push) == expected
 
 
-@pytest.mark.parametrize(
-    ("two", "balance"),
-    [
-        pytest.param([{"shape2": 0.0}, {"shape2": 1.0}], 1.0, id="no limit but the widest, a quarter to four"),
-        pytest.param([{"shape2": 0.25}, {"shape2": 0.75}], 1.0, id="1/3 to 3"),
-        pytest.param([{"shape2": 0.9}, {"shape2": 0.95}], math.sqrt(0.9 / 0.95 * 0.1 / 0.05), id="0.947 to 2"),
-    ],
-)
-def test_push_lies_between_its_limits_on_a_logarithmic_scale(two: list[dict[str, float]], balance: float) -> None:
-    _, negative = shapes.balanced_polynomials(1.0, 0.2, 2, two, 0.5)
-    # The mean slope over [-1, 1].
-    assert (Polynomial(negative)(1.0) - Polynomial(negative)(-1.0)) / 2 == pytest.approx(balance)
-
-
 def test_a_joint_hinge_is_searched_by_push_and_others_by_balance() -> None:
-    assert "push" in space_of().bounds() and "balance" not in space_of().bounds()
+    assert "push" in space_of(SELF).bounds() and "balance" not in space_of(SELF).bounds()
     for older in (
-        space_of(space_version=2),
-        space_of({"hinge": "separate"}),
-        space_of(space={"polynomial_self": {"balance": [0.5, 2.0]}}),
+        space_of(SELF, space_version=2),
+        space_of(SELF, fixed={SELF: {"hinge": "separate"}}),
+        space_of(SELF, space={SELF: {"balance": [0.5, 2.0]}}),
     ):
         assert "balance" in older.bounds() and "push" not in older.bounds()
-    assert str(space_of(space_version=2).bounds()["balance"]) == "[0.25, 4] log"
-    with pytest.raises(ConfigError, match="push and balance are of two parametrisations"):
-        experiment_of(space={"polynomial_self": {"balance": [0.5, 2.0], "push": [0.2, 0.4]}}).cells()
-
-
-@pytest.mark.parametrize(
-    ("fixed", "search"),
-    [
-        pytest.param({"hinge": "separate"}, {}, id="separate hinges"),
-        pytest.param({}, {"space_version": 2}, id="version 2"),
-    ],
-)
-@pytest.mark.parametrize("is_fixed", [False, True])
-def test_push_is_refused_where_nothing_follows_from_it(
-    fixed: dict[str, object], search: dict[str, object], is_fixed: bool
-) -> None:
-    bounds = {} if is_fixed else {"space": {"polynomial_self": {"push": [0.2, 0.4]}}}
-    with pytest.raises(ConfigError, match="push needs a joint hinge and space_version 3"):
-        experiment_of({**fixed, **({"push": 0.5} if is_fixed else {})}, **search, **bounds)
+    assert str(space_of(SELF, space_version=2).bounds()["balance"]) == "[0.25, 4] log"
 
 
 def test_a_point_of_version_2_stands_for_what_it_stood_for() -> None:
@@ -297,13 +252,13 @@ def test_a_point_of_version_2_stands_for_what_it_stood_for() -> None:
         "positive_shape2": 0.25,
         "negative_shape2": 0.75,
     }
-    part = space_of(space_version=2).losses["polynomial_self"]
+    part = space_of(SELF, space_version=2).losses[SELF]
     # The slopes are 1 - s / 2 and 2 (1 + s / 2), of mean 1 and 2.
     assert part.suggest(FixedPoint(point)) == {
         "positive_coefficients": (30.0, -100.0, 25.0),
         "negative_coefficients": (0.0, 200.0, 50.0),
     }
-    now = space_of().losses["polynomial_self"]
+    now = space_of(SELF).losses[SELF]
     pushed = {name: value for name, value in point.items() if name != "balance"} | {"push": 0.5}
     # With a balance of 1, W_a - W_b = -s^2 / 2, which is 0 at most: nothing is lifted.
     assert now.suggest(FixedPoint(pushed)) == {

@@ -5,50 +5,36 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import FixedTrial
 
-from search_spaces import SPACES, LossSpace, Range, SpaceError, Values
+from orchestrator.experiment.sections import Search
+from orchestrator.experiment.spaces import make_space
+from search_spaces import SPACES, LossPart, LossSpace, Range, SpaceError, Values
+from search_spaces.space import FixedPoint
+from trainables.config import TrainingConfig
+from trainables.losses import LOSSES, build_loss
 
 EACH = pytest.mark.parametrize("name", sorted(SPACES))
 
 
-class Ends:
-    """A trial that takes the low or the high end of everything."""
-
-    def __init__(self, *, high: bool) -> None:
-        self.high = high
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        return high if self.high else low
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        return high if self.high else low
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        return choices[-1 if self.high else 0]
-
-
 @EACH
-@pytest.mark.parametrize("high", [False, True], ids=["low", "high"])
-def test_the_ends_of_the_default_bounds_make_a_loss(name: str, high: bool) -> None:
-    from trainables.losses import build_loss
-
+@pytest.mark.parametrize("end", [0, -1], ids=["low", "high"])
+def test_the_ends_of_the_default_bounds_make_a_loss(name: str, end: int) -> None:
     space = SPACES[name]
-    parameters = space.suggest(Ends(high=high), space.bounds)
+    point = FixedPoint({name: bound.ends()[end] for name, bound in space.bounds.items()})
+    parameters = space.suggest(point, space.bounds)
     space.check_parameters(parameters)
     build_loss(name, **parameters)
 
 
 @EACH
 def test_the_published_settings_are_the_defaults_of_the_loss(name: str) -> None:
-    import torch
-
-    from trainables.losses import build_loss
-
     space = SPACES[name]
     bounds = space.relevant(space.bounds, {})
+    assert all(build_loss(name, **space.suggest(FixedPoint(one), bounds)) for one in space.first_points(bounds))
     point = space.published_points(bounds)[0]
     published, default = build_loss(name, **space.suggest(FixedTrial(dict(point)), bounds)), build_loss(name)
     similarity, positives = torch.linspace(-1, 1, 16).reshape(4, 4), torch.eye(4, dtype=torch.bool)
@@ -58,13 +44,12 @@ def test_the_published_settings_are_the_defaults_of_the_loss(name: str) -> None:
     assert torch.equal(value, default(similarity, positives))
 
 
-@EACH
-def test_suggestions_are_constants_with_the_names_of_the_constructor(name: str) -> None:
-    space = SPACES[name]
-    bounds = space.relevant(space.bounds, {})
-    parameters = space.suggest(FixedTrial(dict(space.first_points(bounds)[0])), bounds)
-    assert set(parameters) <= set(space.parameters)
-    space.check_parameters(parameters)
+def refuses(call: Any) -> bool:
+    try:
+        call()
+    except (ValueError, TypeError):
+        return True
+    return False
 
 
 VALUES = [-1.0, 0.0, 1e-3, 0.5, 3, float("nan"), float("inf"), "joint", "i2t", "both ways", "learned", None]
@@ -72,8 +57,6 @@ VALUES = [-1.0, 0.0, 1e-3, 0.5, 3, float("nan"), float("inf"), "joint", "i2t", "
 
 @EACH
 def test_what_a_space_refuses_the_loss_refuses_and_the_other_way_round(name: str) -> None:
-    from trainables.losses import build_loss
-
     for parameter in SPACES[name].parameters:
         if parameter != "allow_infeasible" and not parameter.endswith("coefficients"):
             call, build = SPACES[name].check_parameters, partial(build_loss, name)
@@ -81,25 +64,9 @@ def test_what_a_space_refuses_the_loss_refuses_and_the_other_way_round(name: str
             assert refused == [value for value in VALUES if refuses(partial(build, **{parameter: value}))], parameter
 
 
-@EACH
-def test_a_space_names_the_constructor_parameters_of_its_loss(name: str) -> None:
-    from trainables.losses import LOSSES
-
-    assert set(SPACES[name].parameters) == {field.name for field in fields(LOSSES[name])}
-
-
-def test_every_loss_has_a_space() -> None:
-    from trainables.losses import LOSSES
-
-    assert set(SPACES) == set(LOSSES)
-
-
-def refuses(call: Any) -> bool:
-    try:
-        call()
-    except (ValueError, TypeError):
-        return True
-    return False
+def test_every_loss_has_a_space_that_names_the_parameters_of_its_constructor() -> None:
+    named = {name: set(space.parameters) for name, space in SPACES.items()}
+    assert named == {name: {field.name for field in fields(loss)} for name, loss in LOSSES.items()}
 
 
 @given(low=st.floats(), high=st.floats(), log=st.booleans())
@@ -131,3 +98,65 @@ def test_points_outside_narrower_bounds_are_left_out() -> None:
 def test_bounds_beyond_what_the_loss_accepts_are_refused(bounds: dict, message: str) -> None:
     with pytest.raises(SpaceError, match=message):
         SPACES["nt_xent"].narrowed(bounds)
+
+
+WITH_NEGATIVES = ("triplet", "polynomial_self", "polynomial_relative", "gradient_weights")
+
+
+def part(loss: str, batch_size: int = 128, **search: Any) -> LossPart:
+    training = TrainingConfig(batch_size=batch_size)
+    return make_space(Search(**search), "vsepp", [loss], training, {}).losses[loss]
+
+
+@pytest.mark.parametrize("loss", WITH_NEGATIVES)
+def test_a_range_is_of_whole_numbers_on_a_logarithmic_scale(loss: str) -> None:
+    assert part(loss, space={loss: {"negatives": [1, 64]}}).bounds["negatives"] == Range(1, 64, log=True, whole=True)
+
+
+@pytest.mark.parametrize("loss", WITH_NEGATIVES[:3])
+def test_the_default_range_is_bounded_by_the_batch_and_searched_only_where_asked(loss: str) -> None:
+    asked = {loss: {"negatives": "default"}}
+    assert part(loss, 32, space=asked).bounds["negatives"] == Range(1, 31, log=True, whole=True)
+    assert "negatives" not in part(loss).bounds
+
+
+@pytest.mark.parametrize("loss", WITH_NEGATIVES)
+@pytest.mark.parametrize("version", [1, 3])
+def test_every_first_point_is_a_loss_and_one_of_them_is_the_hardest_triplet_loss(loss: str, version: int) -> None:
+    found = part(loss, 4, space={loss: {"negatives": [1, 3]}}, space_version=version)
+    points = found.first_points()
+    assert points
+    assert all("negatives" in point for point in points)
+    similarity, positives = torch.linspace(-1, 1, 16).reshape(4, 4).sin().requires_grad_(), torch.eye(4) > 0
+    hardest = torch.autograd.grad(build_loss("triplet_sh")(similarity, positives), similarity)[0]
+    gradients = [
+        torch.autograd.grad(build_loss(loss, **found.suggest(FixedPoint(point)))(similarity, positives), similarity)[0]
+        for point in points
+    ]
+    scales = (4.0, 1.0) if version == 1 and loss.startswith("polynomial") else (1.0,)
+    assert any(torch.allclose(scale * gradient, hardest) for gradient in gradients for scale in scales)
+
+
+def test_listed_counts_and_all() -> None:
+    found = part("triplet", space={"triplet": {"negatives": {"values": [1, 4, "all"]}}})
+    assert found.bounds["negatives"] == Values((1, 4, "all"))
+    assert [point["negatives"] for point in found.first_points()] == [1, "all"]
+    assert build_loss("triplet", **found.suggest(FixedPoint(found.first_points()[1]))) == build_loss("triplet")
+
+
+def test_fixed_coefficients_leave_the_count_to_search() -> None:
+    search = {"fixed": {"polynomial_relative": {"coefficients": (0.2, 1.0)}}}
+    found = part("polynomial_relative", space={"polynomial_relative": {"negatives": [1, 16]}}, **search)
+    assert list(found.bounds) == ["negatives"]
+    assert found.suggest(FixedPoint({"negatives": 5})) == {"negatives": 5, "coefficients": (0.2, 1.0)}
+
+
+def test_a_fixed_count() -> None:
+    found = part("triplet", fixed={"triplet": {"negatives": 4}})
+    assert list(found.bounds) == ["margin"]
+    assert found.suggest(FixedPoint({"margin": 0.3})) == {"margin": 0.3, "negatives": 4}
+
+
+def test_polynomials_of_several_negatives_are_no_triplet_sh() -> None:
+    found = part("polynomial_relative", fixed={"polynomial_relative": {"negatives": 4}})
+    assert found.space.twins("triplet_sh", {"margin": 0.2}) == ()

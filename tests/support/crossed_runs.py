@@ -14,15 +14,7 @@ COMMON = 5.0
 
 @dataclass(frozen=True)
 class Effects:
-    """What the values of a study are made of, in units of the standard error that images give a difference.
-
-    Attributes:
-        seeds: Standard deviation of the seed's own effect on a run.
-        both: Standard deviation, of a run's mean, of the effect that image and seed have together.
-        lead: By how much the first candidate is better than all others.
-        spreads: Of each candidate, times its ``seeds`` and ``both``; the last stands for all that follow.
-        images: How many there are.
-    """
+    """What the values of a study are made of, in units of the standard error that images give a difference."""
 
     seeds: float = 1.0
     both: float = 1.0
@@ -40,11 +32,7 @@ def draw_runs(
 ) -> list[list[Array]]:
     """Return, for each split, the runs (seeds, images) of each candidate; a seed's own effect is in all splits.
 
-    Args:
-        generator: Of all that is random.
-        effects: See there.
-        seeds: Of each candidate, how many runs; 0 is a candidate without seeds, which has one run.
-        splits: Val and test, for instance: other images, the same models.
+    ``seeds`` are the runs of each candidate; 0 is a candidate without seeds, which has one run.
     """
     own = [
         effects.seeds * effects.spread_of(k) * generator.standard_normal((count, 1)) if count else np.zeros((1, 1))

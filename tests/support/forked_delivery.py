@@ -49,11 +49,7 @@ class ForkedProcess:
 
 
 def fork_delivery(pause: float = tracker.LONGEST_PAUSE) -> None:
-    """Fork the process that the first search of this process delivers with; to be called before there are threads.
-
-    Args:
-        pause: Seconds for which the delivery leaves a server alone at most that does not answer.
-    """
+    """Fork the process that the first search of this process delivers with; to be called before there are threads."""
     tracker.LONGEST_PAUSE = pause
     waiting = [ForkedProcess()]
     begin = TrackingProcess._begin

@@ -48,11 +48,7 @@ def missing() -> str | None:
 
 
 class Host:
-    """A machine as far as network, mounts and processes go; with a name, also as far as that goes.
-
-    Attributes:
-        address: Its IP address once it is connected.
-    """
+    """A machine as far as network, mounts and processes go; with a name, also as far as that goes."""
 
     address = ""
 

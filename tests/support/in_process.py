@@ -143,14 +143,7 @@ class Silent:
 
 @contextmanager
 def without_ray(places: int = 1, gpus: int = 0, order: int = 0, *, tracked: bool = False) -> Iterator[None]:
-    """Let ``run_search`` and ``rerun`` run their trials here for the length of a ``with`` block.
-
-    Args:
-        places: How many trials run at once.
-        gpus: Of the machine.
-        order: Seed of the order in which trials step.
-        tracked: Whether MLflow gets what happens.
-    """
+    """Let ``run_search`` and ``rerun`` run their trials here for the length of a ``with`` block."""
 
     def run_trials(session: Session, source: TrialSource, scheduler: RecordingScheduler) -> None:
         if source.outstanding == 0 or session.limit() is not None:

@@ -2,7 +2,7 @@
 
 import shutil
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,15 +36,17 @@ def lay_out_package(folder: Path) -> Path:
     source = EXAMPLES / "icr-pair-losses"
     project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
     shutil.copytree(source / "icr_pair_losses", folder / "icr_pair_losses")
-    metadata = folder / f"icr_pair_losses-{project['version']}.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
-    groups = project["entry-points"].items()
-    lines = [f"[{group}]\n" + "".join(f"{name} = {to}\n" for name, to in entries.items()) for group, entries in groups]
-    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    write_metadata(folder, project["name"], project["version"], project["entry-points"])
     return folder
+
+
+def write_metadata(folder: Path, name: str, version: str, groups: Mapping[str, Mapping[str, str]]) -> None:
+    """Write what an installation says of a distribution."""
+    metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = [f"[{group}]\n" + "".join(f"{a} = {b}\n" for a, b in points.items()) for group, points in groups.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
 
 
 @contextmanager

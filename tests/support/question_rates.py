@@ -11,21 +11,12 @@ import numpy as np
 
 from orchestrator.results.verdict import LEVEL
 from tests.support.race_rates import Values, draw_values
-from tests.support.study_rates import Array
+from tests.support.study_rates import Array, holm
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What the answers claim, a row a study.
-
-    Attributes:
-        winner: Index of the winner, shape (studies,).
-        loss: Whether the winner beats every candidate of another loss, shape (studies,).
-        loss_rows: Whether the winner beats a candidate whose loss has a row, shape (studies, candidates).
-        coefficients: Whether the winner beats every other setting of its loss, shape (studies,).
-        coefficient_rows: Whether the winner beats a setting of its loss, shape (studies, candidates).
-        baseline: Whether the winner beats the baseline, shape (studies,).
-    """
+    """Whether the winner beats others: a value a study, or a row a study with a column a candidate."""
 
     winner: Array
     loss: Array
@@ -49,16 +40,7 @@ class Claims:
 
 
 def answer_studies(p: Array, means: Array, kinds: Array, baseline: int, level: float = LEVEL) -> Claims:
-    """Answer the questions of many studies.
-
-    Args:
-        p: Two-sided p-value of the winner's lead over each candidate, 1 where it does not lead and -1 of the winner
-            itself, shape (studies, candidates).
-        means: Measured mean of each candidate, shape (studies, candidates).
-        kinds: The loss of each candidate, shape (candidates,).
-        baseline: Index of the baseline.
-        level: Level of the verdicts.
-    """
+    """Answer questions by p-values of leads, 1 where the winner does not lead, -1 of itself: (studies, candidates)."""
     studies, candidates = p.shape
     every, winner = np.arange(studies), p.argmin(1)
     own = kinds[None] == kinds[winner][:, None]
@@ -98,13 +80,7 @@ def _luckiest(p: Array, chances: Array) -> Array:
 
 def _holm(p: Array, shown: Array) -> Array:
     """Return Holm's p-values over the shown candidates of each study; infinite for the others."""
-    masked = np.where(shown, p, np.inf)
-    order = np.argsort(masked, axis=1, kind="stable")
-    left = shown.sum(1)[:, None] - np.arange(p.shape[1])[None]
-    stepped = np.minimum(np.take_along_axis(masked, order, 1) * np.maximum(left, 1), 1.0)
-    corrected = np.empty_like(masked)
-    np.put_along_axis(corrected, order, np.maximum.accumulate(stepped, 1), 1)
-    return np.where(shown, corrected, np.inf)
+    return np.where(shown, holm(np.where(shown, p, np.inf).T).T, np.inf)
 
 
 NULLS = ("all equal", "bests of two losses", "bests of one loss", "many against one")

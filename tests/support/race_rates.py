@@ -17,14 +17,7 @@ from tests.support.study_rates import Array
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of many studies.
-
-    Attributes:
-        p: Largest p-value of the winner's leads over the others, 1 where it does not lead, shape (studies,).
-        level: Level of the verdict.
-        winner: Index of the winner, shape (studies,).
-        counts: Seeds of each candidate, shape (studies, candidates).
-    """
+    """Of each study the largest p of the winner's leads (1 where it does not lead), the winner, and all seeds given."""
 
     p: Array
     level: float
@@ -55,11 +48,7 @@ class Values(Protocol):
 
 
 class Scores:
-    """Studies over seeds.
-
-    Args:
-        scores: Shape (studies, candidates, seeds).
-    """
+    """Studies over seeds, of scores of shape (studies, candidates, seeds)."""
 
     def __init__(self, scores: Array) -> None:
         self.studies, self.candidates, self.most = scores.shape
@@ -93,12 +82,6 @@ class Runs:
     The value of a run on an image is the effect of the image, plus that of the seed, plus that of both together. What
     is left of the joint effects without their mean over the images is independent of that mean: its mean over n seeds
     is normal with a variance of 1 / n, and its sum of squares has a chi-squared distribution. So a study needs no run.
-
-    Args:
-        scores: Means over the images, shape (studies, candidates, seeds).
-        of_image: Effects of the images, shape (studies, candidates, images).
-        joint: Standard deviation of the joint effects of each candidate, shape (candidates,).
-        generator: Of the joint effects.
     """
 
     def __init__(self, scores: Array, of_image: Array, joint: Array, generator: np.random.Generator) -> None:
@@ -120,12 +103,8 @@ class Runs:
 def crossed_lead_p(by_image: Array, residuals: Array, squares: Array, counts: Array, leader: Array) -> Array:
     """Return the two-sided p-values of the leads of many studies, as ``orchestrator.results.crossed`` computes them.
 
-    Args:
-        by_image: Means over the seeds, shape (studies, candidates, images).
-        residuals: Sums over the seeds of the squared deviations of the means over the images, (studies, candidates).
-        squares: Sums of the squares of what seeds and images leave, shape (studies, candidates).
-        counts: Seeds of each candidate, shape (studies, candidates).
-        leader: Index of the leader, shape (studies,).
+    ``by_image`` are means over the seeds, shape (studies, candidates, images); ``residuals`` and ``squares`` are sums
+    of squares over the seeds, and over what seeds and images leave, shape (studies, candidates).
     """
     every, images = np.arange(len(by_image)), by_image.shape[-1]
     seeds = residuals / (counts - 1) / counts
@@ -147,13 +126,7 @@ def fixed(values: Values, trainings: int, level: float = FIXED_LEVEL) -> Outcome
 
 
 def race(values: Values, trainings: int, level: float = LEVEL) -> Outcome:
-    """Give most trainings to all alike and the others to leader and closest, as ``orchestrator.results.race`` does.
-
-    Args:
-        values: The studies.
-        trainings: At most so many in each study.
-        level: Of the verdict.
-    """
+    """Give most trainings to all alike and the others to leader and closest, as ``orchestrator.results.race`` does."""
     count = values.candidates
     counts = np.full((values.studies, count), first_seeds(trainings, count))
     rows = np.arange(values.studies)
@@ -186,15 +159,8 @@ def draw_values(
 ) -> Values:
     """Return studies of candidates with as many seeds as any design may give one of them.
 
-    Args:
-        generator: Of the numbers.
-        studies: How many.
-        means: True mean of each candidate, in standard deviations over the seeds.
-        trainings: Of each study.
-        spreads: Standard deviation of each candidate.
-        tails: ``normal``, or ``t3`` for Student's t with 3 degrees of freedom of the same scale.
-        likeness: Correlation of what an image is worth to two candidates; ``None`` is a study over seeds alone.
-        images: Number of images of a study over seeds and images.
+    Means are in standard deviations over the seeds; ``likeness`` is the correlation of what an image is worth to two
+    candidates, ``None`` for a study over seeds alone; ``t3`` is Student's t with 3 degrees of freedom.
     """
     means = np.asarray(means, dtype=np.float64)
     count = len(means)

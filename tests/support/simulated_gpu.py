@@ -42,11 +42,7 @@ FREE = 8 << 30
 
 
 class GpuTensor(Tensor):
-    """A tensor that says it is on the GPU.
-
-    Attributes:
-        held: Its values, on the CPU.
-    """
+    """A tensor that says it is on the GPU."""
 
     held: Tensor
 
@@ -70,17 +66,14 @@ class GpuTensor(Tensor):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """The GPU."""
         return GPU
 
     @property
     def is_cuda(self) -> bool:  # type: ignore[override]
-        """Always."""
         return True
 
     @property
     def is_cpu(self) -> bool:  # type: ignore[override]
-        """Never."""
         return False
 
     @property
@@ -97,7 +90,6 @@ class GpuTensor(Tensor):
         return f"GpuTensor({self.held})"
 
     def numpy(self, *_: Any, **__: Any) -> Any:
-        """Refuse, as CUDA does."""
         raise TypeError("can't convert a tensor of the GPU to numpy: copy it to the CPU first")
 
     def tolist(self) -> Any:

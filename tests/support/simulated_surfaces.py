@@ -58,17 +58,7 @@ SURFACES: Mapping[str, Callable[[Array], Array]] = {
 
 
 class Simulated:
-    """A search on a surface.
-
-    Args:
-        surface: A name of ``SURFACES``.
-        dimensions: Number of parameters.
-        trials: Trials of the search.
-        noise: Standard deviation of a value over seeds, in points of rsum.
-        generator: Draws the optimum, the settings and the noise.
-        sampling: ``tpe`` or ``uniform``.
-        stopping: Whether trials are stopped early.
-    """
+    """A search on a surface, by ``tpe`` or ``uniform`` sampling; ``noise`` is a deviation over seeds, in rsum."""
 
     def __init__(
         self,

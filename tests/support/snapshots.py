@@ -22,15 +22,7 @@ JOURNAL = Path("tiny") / "journal.jsonl"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The disk right after a record.
-
-    Attributes:
-        record: The record.
-        folder: Copy of the output folder.
-        length: Bytes of the record's line.
-        is_forced: Whether the record was forced to the disk before anybody heard of it.
-        unforced: Files of the experiment whose content was not forced to the disk, which a loss of power empties.
-    """
+    """The disk right after a record of some bytes; of the ``unforced`` files a loss of power leaves nothing."""
 
     record: Record
     folder: Path
@@ -39,13 +31,7 @@ class Snapshot:
     unforced: tuple[Path, ...]
 
     def restore(self, output: Path, lost: int = 0, *, power: bool = True) -> None:
-        """Write the disk as it is found after a crash.
-
-        Args:
-            output: Where; folders that are there go, and MLflow's database stays, which this process may have open.
-            lost: Bytes that the journal lacks at its end, 0 to ``length``.
-            power: Whether there was power all the time, so that only the process is gone.
-        """
+        """Write the disk as it is found after a crash that lost some bytes of the journal, and perhaps the power."""
         for path in output.glob("*/"):
             shutil.rmtree(path)
         shutil.copytree(self.folder, output, dirs_exist_ok=True)
@@ -87,16 +73,7 @@ class CrashError(RuntimeError):
 def snapshots(
     output: Path, copies: Path, until: Callable[[Snapshot], bool] = lambda snapshot: False
 ) -> Iterator[list[Snapshot]]:
-    """Take a snapshot of an output folder at each record written in a ``with`` block.
-
-    Args:
-        output: The folder, with the experiment ``tiny``.
-        copies: Gets the snapshots.
-        until: Says of which snapshot on nothing happens any more; the block ends there.
-
-    Yields:
-        The list of them, which grows.
-    """
+    """Take a snapshot of an output folder at each record written in a ``with`` block, which ``until`` ends."""
     taken = list[Snapshot]()
 
     write = Ledger._write

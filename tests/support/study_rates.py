@@ -14,13 +14,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Studies:
-    """What became of many studies.
-
-    Attributes:
-        verdicts: 1 better, 0 tie, -1 worse, shape (studies,).
-        baseline: The same of the comparison with the baseline alone; 0 where the baseline won or there is none.
-        rival: The same of the comparison with the rival alone; 0 where there is none.
-    """
+    """Verdicts of studies, of baseline and rival alone: 1 better, 0 tie or none, -1 worse, shape (studies,)."""
 
     verdicts: Array
     baseline: Array
@@ -28,14 +22,7 @@ class Studies:
 
 
 def judge_studies(scores: Array, *, level: float, baseline: bool = True, kinds: Array | None = None) -> Studies:
-    """Judge studies.
-
-    Args:
-        scores: Shape (studies, candidates, seeds); the last candidate is the baseline.
-        level: Of a corrected p-value.
-        baseline: Whether there is one.
-        kinds: Shape (candidates,), the loss of each; by default every candidate has its own.
-    """
+    """Judge scores of shape (studies, candidates, seeds), the baseline last; ``kinds`` are the candidates' losses."""
     studies, candidates, _ = scores.shape
     kinds = np.arange(candidates) if kinds is None else kinds
     every = np.arange(studies)

@@ -38,15 +38,7 @@ def add(history: History, number: int, margin: float, rate: float, value: float,
 
 
 def history_of(trials: int, *, diverging: bool = False, noise: float = 0.5, tilt: float = 0.0) -> History:
-    """Return a search whose learning rate is best at ``BEST_RATE``.
-
-    Args:
-        trials: Number of trials.
-        diverging: Whether trials diverge at high rates.
-        noise: Standard deviation over seeds.
-        tilt: Decades by which the best rate rises from the middle of the margin's range to its end; 0 is a margin
-            without effect.
-    """
+    """Return a search whose learning rate is best at ``BEST_RATE``, ``tilt`` decades higher at the largest margin."""
     generator = np.random.default_rng(3)
     history = History(experiment=BegunExperiment.of(described().to_dict()))
     for number in range(trials):

@@ -73,7 +73,9 @@ class ResidentSplit:
     def diagonal(self, size: int) -> Tensor:
         """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
         if size not in self._diagonals:
-            self._diagonals[size] = torch.eye(size, dtype=torch.bool, device=self.device)
+            # A training may use it after an evaluation, and can save no tensor of inference mode for a backward pass.
+            with torch.inference_mode(False):
+                self._diagonals[size] = torch.eye(size, dtype=torch.bool, device=self.device)
         return self._diagonals[size]
 
     def images(self, indices: Tensor, draw: int | None = None) -> Tensor:

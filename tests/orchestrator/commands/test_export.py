@@ -16,7 +16,7 @@ import pytest
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from tests.support.commands import run_command, what_a_command_says
+from tests.support.commands import run_command
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.precomputed_folder import write_precomputed
 from trainables import extras
@@ -93,6 +93,7 @@ REFUSED = {
     "there already": (["--to", "old.csv"], "--to old.csv: is there already"),
     "epochs of a storage": (["--to", "a.db", "--epochs"], "--epochs: an Optuna storage has the epochs of every trial"),
     "no such folder": (["--to", "no/trials.csv"], "--to no/trials.csv: no such folder: no"),
+    "a folder": (["--to", "folder.csv", "--force"], "--to folder.csv: is a folder; choose another name for a table"),
 }
 
 
@@ -101,17 +102,15 @@ def test_what_cannot_be_written_is_refused(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     Path("old.csv").write_text("mine")
+    Path("folder.csv").mkdir()
     Path("mine.tensorboard").mkdir()
     Path("mine.tensorboard/old.csv").write_text("mine")
     monkeypatch.setattr(extras, "_is_installed", lambda module: module != "wandb")
     assert run_command(["export", "tiny", *arguments]) == 2 and message in capsys.readouterr().err
-    assert Path("old.csv").read_text() == Path("mine.tensorboard/old.csv").read_text() == "mine"
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Return the exit code and the message of an export."""
-    code, _, err = what_a_command_says(capsys, ["export", "tiny", *arguments])
-    return code, " ".join(err.split())
+    assert (
+        Path("old.csv").read_text() == Path("mine.tensorboard/old.csv").read_text() == "mine"
+        and Path("folder.csv").is_dir()
+    )
 
 
 @pytest.mark.parametrize("leads_to", ["a file or folder", "nothing"])
@@ -123,16 +122,10 @@ def test_a_link_is_refused_and_what_it_leads_to_is_left_alone(
     if leads_to != "nothing":
         target.mkdir() if ending in (".tensorboard", ".wandb") else target.write_text("mine")
     link.symlink_to(target)
-    code, message = refused(capsys, "--to", str(link), "--force")
-    assert code == 2
+    assert run_command(["export", "tiny", "--to", str(link), "--force"]) == 2
+    message = capsys.readouterr().err
     assert f"--to {link}: is a link to target; name that file or folder, or choose another name" in message
     assert link.is_symlink() and target.exists() == (leads_to != "nothing")
-
-
-def test_a_table_does_not_take_the_place_of_a_folder(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("trials.csv").mkdir()
-    assert refused(capsys, "--to", "trials.csv", "--force")[0] == 2
-    assert Path("trials.csv").is_dir()
 
 
 @contextmanager
@@ -153,10 +146,9 @@ def test_a_full_disk_ends_an_export_with_one_message_and_leaves_nothing(
     runs: Path, capsys: pytest.CaptureFixture[str], ending: str, size: int
 ) -> None:
     with full_disk(size):
-        code, message = refused(capsys, "--to", f"trials{ending}")
-    assert code == 1
+        assert run_command(["export", "tiny", "--to", f"trials{ending}"]) == 1
     reason = "disk I/O error" if ending == ".db" else os.strerror(errno.EFBIG)
-    assert message.startswith(f"error: trials{ending}: {reason}; files written before are whole")
+    assert capsys.readouterr().err.startswith(f"error: trials{ending}: {reason}; files written before are whole")
     assert [path.name for path in Path().iterdir()] == ["runs"]
 
 
@@ -188,15 +180,20 @@ def test_a_file_that_is_begun_is_the_experiment_under_another_name(
     assert "orchestrator search my-search.yaml" in text and "# budget.plateau: null  # Ended trials in a row" in text
 
 
-def test_a_file_that_is_there_is_not_replaced(
+def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text("name: mine")
-    for arguments in (["mine.yaml"], ["other.yaml", "--from", "scenes-smok"], ["other.txt"]):
-        assert run_command(["init", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert "mine.yaml: is there already" in told and "did you mean 'scenes-smoke'?" in told and ".yaml file" in told
+    write_precomputed(tmp_path / "data" / "pets")
+    for arguments, said in (
+        (["mine.yaml"], "mine.yaml: is there already"),
+        (["other.yaml", "--from", "scenes-smok"], "did you mean 'scenes-smoke'?"),
+        (["other.txt"], "must be a .yaml file"),
+        (["other.yaml", "--dataset", "pet"], "it holds pets"),
+    ):
+        assert run_command(["init", *arguments]) == 2 and said in capsys.readouterr().err
+    assert not Path("other.yaml").exists()
     assert Path("mine.yaml").read_text() == "name: mine"
 
 
@@ -232,12 +229,3 @@ def test_an_experiment_file_begins_with_what_suits_the_data(
     mine, theirs = load_experiment("mine.yaml").to_dict(), load_experiment(source).to_dict()
     assert (mine.pop("name"), mine.pop("datasets")) == ("mine", datasets)
     assert mine == {key: value for key, value in theirs.items() if key not in ("name", "datasets")}
-
-
-def test_a_dataset_that_is_not_there_is_refused_with_those_that_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_precomputed(tmp_path / "data" / "pets")
-    assert run_command(["init", "mine.yaml", "--dataset", "pet"]) == 2 and "it holds pets" in capsys.readouterr().err
-    assert not Path("mine.yaml").exists()

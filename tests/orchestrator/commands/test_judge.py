@@ -23,7 +23,6 @@ from trainables.ranks import Ranks, write_ranks
 
 @pytest.fixture
 def confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Split]:
-    """The folder of an experiment whose two candidates were confirmed with three seeds each, and its dataset."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_flickr(tmp_path / "data")
@@ -82,19 +81,17 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return what_a_command_says(capsys, ["judge", "tiny", *arguments])
 
 
-def judged(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+def judged(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     code, out, err = run(capsys, *arguments, "--json")
     assert code == 0, err
-    found: dict[str, Any] = json.loads(out)
-    return found
+    return json.loads(out)
 
 
 @pytest.mark.usefixtures("confirmed")
 def test_the_rule_is_the_experiments_or_the_one_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert judged(capsys)["decided_by"] == "seeds_and_images"
     assert judged(capsys, "--verdict", "seeds")["decided_by"] == "seeds"
-    code, out, _ = run(capsys, "--verdict", "seeds")
-    assert code == 0
+    out = run(capsys, "--verdict", "seeds")[1]
     assert "The test that decides varies seeds." in out and "small · Which loss?" in out
     assert judged(capsys)["answers"][0]["key"] == "loss"
 
@@ -117,10 +114,10 @@ def test_a_label_that_is_repeated_has_a_seed_for_each_folder(
     confirmed: dict[str, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = [write_outside(tmp_path / f"run{seed}", confirmed, "embeddings", seed) for seed in range(3)]
-    found = judged(capsys, *(part for folder in folders for part in ("--candidate", f"mine={folder}")))
-    standing = next(one for one in found["standings"] if one["label"] == "mine")
+    given = [part for folder in folders for part in ("--candidate", f"mine={folder}")]
+    standing = next(one for one in judged(capsys, *given)["standings"] if one["label"] == "mine")
     assert standing["seeds"] == [0, 1, 2]
-    code, out, _ = run(capsys, *(part for folder in folders for part in ("--candidate", f"mine={folder}")))
+    code, out, _ = run(capsys, *given)
     assert code == 0 and "outside mine default 3 600.0 ± 0.0" in " ".join(out.split())
 
 

@@ -1,4 +1,7 @@
-"""Plug-ins in an experiment: found, refused, recorded with their text, and read again without running it."""
+"""Plug-ins in an experiment: found, refused, recorded with their text, and read again without running it.
+
+Installed packages are found by the names that they offer, wherever a name is asked for, and run only then.
+"""
 
 import json
 import subprocess
@@ -6,27 +9,34 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 import yaml
 
+import orchestrator as icr
 from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.experiment.plugins import changed_plugins, load_plugins
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
+from orchestrator.searches.begin import with_formats
 from orchestrator.searches.preparation import check_unchanged
+from orchestrator.workload.single import read_config
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import SPACES
 from tests.support.commands import run_command, what_a_command_says
 from tests.support.experiments import start
-from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_plugin
+from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_metadata, write_plugin
 from trainables.config import TrialConfig
-from trainables.errors import ConfigError, PluginError
+from trainables.data.source import find_source
+from trainables.errors import ConfigError, DataError, PluginError
 from trainables.files import cache_folder
 from trainables.losses import LOSSES, build_loss
 from trainables.model_parameters import FEATURES
-from trainables.plugins.in_use import forget
+from trainables.plugins.in_use import forget, in_use
 from trainables.plugins.plugin import Plugin, read_file
+
+BROKEN = "raise RuntimeError('it runs')\n"
 
 VALUES: dict[str, Any] = {
     "name": "own",
@@ -40,7 +50,10 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def _no_plugin_stays():  # type: ignore[no-untyped-def]
+def _no_plugin_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    (tmp_path / "site").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.chdir(tmp_path)
     with plugins_gone_afterwards():
         yield
 
@@ -50,6 +63,13 @@ def write(folder: Path, text: str = MEAN, **changes: Any) -> Path:
     path = folder / "own.yaml"
     path.write_text(yaml.safe_dump({**VALUES, **changes}))
     return path
+
+
+def run_elsewhere(folder: Path, program: str) -> str:
+    """Return what a program prints in another process, where the file of the plug-in is gone."""
+    (folder / "my_losses.py").unlink()
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def test_a_file_beside_the_experiment_is_found_and_its_loss_has_a_study(tmp_path: Path) -> None:
@@ -74,28 +94,21 @@ def test_what_was_recorded_is_read_again_without_the_file_and_without_running_it
         "read = validate(Experiment, json.load(open('recorded.json')), 'journal')\n"
         "print(read.cells()[0].name, 'torch' in sys.modules)"
     )
-    (tmp_path / "my_losses.py").unlink()
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "pets-vsepp-mean_gap False\n"
+    assert run_elsewhere(tmp_path, program) == "pets-vsepp-mean_gap False\n"
 
 
 @pytest.mark.proof
 def test_another_process_gets_the_text_with_the_workload_and_then_builds_the_loss(tmp_path: Path) -> None:
-    import cloudpickle
-
     experiment = load_experiment(str(write(tmp_path)))
     config = json.dumps(experiment.trial_config(experiment.cells()[0], {"scale": 2.0}).to_dict())
-    workload = cloudpickle.dumps(TrainablesWorkload("data", plugins=experiment.plugins))
-    (tmp_path / "sent").write_bytes(workload)
-    (tmp_path / "my_losses.py").unlink()
+    (tmp_path / "sent").write_bytes(cloudpickle.dumps(TrainablesWorkload("data", plugins=experiment.plugins)))
     program = (
         "import json, pickle; pickle.load(open('sent', 'rb'))\n"
         "from trainables.config import TrialConfig; from trainables.losses import build_loss\n"
         f"config = TrialConfig.from_dict(json.loads({config!r}))\n"
         "print(build_loss(config.loss, **config.loss_parameters))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "mean_gap(scale=2.0)\n"
+    assert run_elsewhere(tmp_path, program) == "mean_gap(scale=2.0)\n"
 
 
 def test_a_resumed_search_refuses_another_text_and_says_the_way_out(tmp_path: Path) -> None:
@@ -116,40 +129,36 @@ def test_a_resumed_search_refuses_another_text_and_says_the_way_out(tmp_path: Pa
     assert changed_plugins(experiment.plugins, ()) == [f"my_losses.py (digest {before}) is missing now"]
 
 
-def test_a_text_that_is_not_that_of_its_digest_is_refused(tmp_path: Path) -> None:
+def test_a_text_that_is_not_that_of_its_digest_or_lies_elsewhere_is_refused(tmp_path: Path) -> None:
     values = load_experiment(str(write(tmp_path))).to_dict()
     values["plugins"][0]["files"]["my_losses.py"] += "\n# changed"
     with pytest.raises(ConfigError, match="its text is not what its digest"):
         validate(Experiment, values, "journal")
+    for name in ("../elsewhere.py", "/elsewhere.py"):
+        with pytest.raises(ConfigError, match="one of its files lies outside of it"):
+            Plugin("own", "1.0", "own", {name: ""})
 
 
-def test_a_newer_version_takes_the_place_of_the_former(tmp_path: Path) -> None:
-    load_plugins([str(write_plugin(tmp_path))])
-    assert float(build_loss("mean_gap").scale) == 1.0  # type: ignore[attr-defined]
+def test_a_newer_version_takes_the_place_of_the_former_which_lives_on_beside_it(tmp_path: Path) -> None:
+    finders = list(sys.meta_path)
+    (first,) = load_plugins([str(write_plugin(tmp_path))])
+    old = build_loss("mean_gap")
     newer = MEAN.replace("scale=1.0", "scale=2.0") + MEAN.replace("mean_gap", "other")
-    load_plugins([str(write_plugin(tmp_path, newer))])
-    assert float(build_loss("mean_gap").scale) == 2.0  # type: ignore[attr-defined]
+    (second,) = load_plugins([str(write_plugin(tmp_path, newer))])
+    new = build_loss("mean_gap")
     assert {"mean_gap", "other"} <= SPACES.keys()
+    assert {repr(old), repr(new)} == {"mean_gap(scale=1.0)", "mean_gap(scale=2.0)"}
+    assert sys.meta_path == finders
+    assert {f"icr_plugin_my_losses_{plugin.digest[:12]}" for plugin in (first, second)} <= sys.modules.keys()
+    folder = cache_folder() / "plugins"
+    assert {path.name for path in folder.iterdir()} == {first.digest, second.digest}
+    assert (folder / second.digest / "my_losses.py").read_text() == second.files["my_losses.py"]
     load_plugins([str(write_plugin(tmp_path))])
     assert "other" not in SPACES
     with pytest.raises(ConfigError, match="loss must be one of"):
         build_loss("other")
     forget()
     assert "mean_gap" not in SPACES and "mean_gap" not in LOSSES
-
-
-def test_a_file_is_imported_from_the_cache_by_its_digest_and_two_versions_live_side_by_side(tmp_path: Path) -> None:
-    finders = list(sys.meta_path)
-    (first,) = load_plugins([str(write_plugin(tmp_path))])
-    old = build_loss("mean_gap")
-    (second,) = load_plugins([str(write_plugin(tmp_path, MEAN.replace("scale=1.0", "scale=2.0")))])
-    new = build_loss("mean_gap")
-    assert sys.meta_path == finders
-    assert {f"icr_plugin_my_losses_{plugin.digest[:12]}" for plugin in (first, second)} <= sys.modules.keys()
-    assert {repr(old), repr(new)} == {"mean_gap(scale=1.0)", "mean_gap(scale=2.0)"}
-    folder = cache_folder() / "plugins"
-    assert {path.name for path in folder.iterdir()} == {first.digest, second.digest}
-    assert (folder / second.digest / "my_losses.py").read_text() == second.files["my_losses.py"]
 
 
 def test_what_lies_in_the_cache_is_not_believed(tmp_path: Path) -> None:
@@ -162,15 +171,8 @@ def test_what_lies_in_the_cache_is_not_believed(tmp_path: Path) -> None:
     assert kept.read_text() == path.read_text()
 
 
-def test_a_file_of_a_plugin_lies_below_its_folder() -> None:
-    for name in ("../elsewhere.py", "/elsewhere.py"):
-        with pytest.raises(ConfigError, match="one of its files lies outside of it"):
-            Plugin("own", "1.0", "own", {name: ""})
-
-
-def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    cache_folder().touch()
     with pytest.raises(ConfigError, match="cannot be kept here, from where it is imported: .* point XDG_CACHE_HOME"):
         load_plugins([str(write_plugin(tmp_path))])
 
@@ -195,18 +197,11 @@ REFUSED = {
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_used_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None, message: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     name = "gone.py" if text is None else write_plugin(tmp_path, text).name
     code, _, err = what_a_command_says(capsys, ["search", "scenes-smoke", "--plugin", name, "--data-root", "data"])
     assert code == 2 and message in err and err.count("\n") == 1
-
-
-def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
-    load_plugins([str(write_plugin(tmp_path))])
-    with pytest.raises(ConfigError, match="other.py:5: the name 'mean_gap' is offered by the plug-in my_losses.py"):
-        load_plugins([str(write_plugin(tmp_path, name="other.py"))])
 
 
 def test_one_file_named_twice_is_one_plugin_and_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -216,10 +211,12 @@ def test_one_file_named_twice_is_one_plugin_and_two_files_of_one_name_are_refuse
     changed = write_plugin(other, MEAN.replace("scale=1.0", "scale=2.0"))
     with pytest.raises(ConfigError, match="two plug-ins are called my_losses.py"):
         load_experiment(str(path), (), [str(changed)])
+    with pytest.raises(ConfigError, match="other.py:5: the name 'mean_gap' is offered by the plug-in my_losses.py"):
+        load_plugins([str(write_plugin(tmp_path, name="other.py"))])
 
 
-def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(lay_out_package(tmp_path)))
+def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path) -> None:
+    lay_out_package(tmp_path / "site")
     path = tmp_path / "own.yaml"
     space = {"model_parameters": {"dropout": "default"}, "trials": 2}
     values = {"plugins": [], "losses": ["pair_hinge"], "models": ["bag_of_words"], "search": space}
@@ -238,15 +235,129 @@ def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path, m
         TrialConfig(dataset="pets", model="bag_of_words", model_parameters={"dropout": "much"})
 
 
-def test_what_is_installed_is_listed_without_running_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = lay_out_package(tmp_path)
-    (folder / "icr_pair_losses" / "hinge.py").write_text("raise RuntimeError('it runs')\n")
-    monkeypatch.syspath_prepend(str(folder))
+def test_what_is_installed_is_listed_without_running_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = lay_out_package(tmp_path / "site")
+    (folder / "icr_pair_losses" / "hinge.py").write_text(BROKEN)
     assert run_command(["plugins", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["plugin"], row["version"], row["kind"], row["name"]) for row in rows] == [
         ("icr-pair-losses", "1.0.0", "losses", "pair_hinge"),
         ("icr-pair-losses", "1.0.0", "models", "bag_of_words"),
     ]
+
+
+LOSS = """from trainables.plugins import loss
+
+@loss(space={"scale": (0.5, 4.0)})
+def gap(similarity, positives, ignore, scale=1.0):
+    '''Mean gap.'''
+    return scale * (similarity[~positives].mean() - similarity[positives].mean())
+"""
+
+FORMAT = """from trainables.plugins import data_format
+
+@data_format()
+class Pairs:
+    FORMAT = "pairs.txt"
+
+    @staticmethod
+    def find(folder):
+        return [path for path in [folder / "pairs.txt"] if path.exists()]
+
+    @staticmethod
+    def read(files):
+        raise LookupError("it is read")
+
+pairs = Pairs
+"""
+
+
+def lay_out(name: str, text: str, kind: str, entry: str) -> None:
+    """Lay out a package of one module with one entry point, as an installation would."""
+    module = name.replace("-", "_")
+    write_metadata(Path("site"), name, "1.0", {f"icr_orchestrator.{kind}": {entry: f"{module}:{entry}"}})
+    (Path("site") / f"{module}.py").write_text(text)
+
+
+def test_a_training_finds_loss_and_model(tmp_path: Path) -> None:
+    lay_out_package(tmp_path / "site")
+    config = read_config(None, ["dataset=pets", "loss=pair_hinge", "model=bag_of_words"], [])
+    (plugin,) = in_use().values()
+    assert config.plugins == (plugin.reference,) and plugin.name == "icr-pair-losses"
+
+
+def test_python_finds_them_without_a_word(tmp_path: Path) -> None:
+    lay_out_package(tmp_path / "site")
+    assert build_loss("pair_hinge", margin=0.3).margin == 0.3  # type: ignore[attr-defined]
+    assert TrialConfig(dataset="pets", model="bag_of_words", loss="pair_hinge").features == "global"
+    forget()
+    # As a checkpoint is read: whoever evaluates it names no plug-in.
+    assert TrialConfig.from_dict({"dataset": "pets", "model": "bag_of_words"}).features == "global"
+    with pytest.raises(ConfigError, match="model must be one of vsepp, .*, got 'bag_of_wordz'"):
+        TrialConfig(dataset="pets", model="bag_of_wordz")
+
+
+def test_everything_is_listed_and_what_is_broken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    lay_out("icr-gap", LOSS, "losses", "gap")
+    lay_out("icr-broken", BROKEN, "losses", "other")
+    lay_out("icr-again", LOSS, "losses", "gap")
+    code, out, err = what_a_command_says(capsys, ["list", "losses", "--json"])
+    assert code == 0
+    assert [row["meaning"] for row in json.loads(out) if row["name"] == "gap"] == ["Mean gap."]
+    assert "warning: the plug-in icr-broken is left out: icr_broken.py:1: RuntimeError: it runs" in err
+    assert err.count("the name 'gap' is offered by the plug-in") == 1 and err.count("\n") == 2
+
+
+def test_nothing_runs_where_its_names_are_not_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    lay_out("icr-broken", BROKEN, "losses", "other")
+    for words in (["list", "experiments"], ["list", "models"], ["plugins"], ["list", "keys"]):
+        code, _, err = what_a_command_says(capsys, words)
+        assert (code, err) == (0, "")
+    load_experiment("scenes-smoke")
+    read_config(None, ["dataset=pets", "loss=nt_xent"], [])
+    assert "icr_broken" not in sys.modules
+    with pytest.raises(ConfigError, match=r"icr_broken.py:1: RuntimeError: it runs"):
+        read_config(None, ["dataset=pets", "loss=other"], [])
+
+
+def test_a_name_of_two_packages_is_refused_until_one_of_them_is_named() -> None:
+    lay_out("icr-gap", LOSS, "losses", "gap")
+    lay_out("icr-again", LOSS, "losses", "gap")
+    both = "the loss 'gap' is offered by icr-again and by icr-gap, which are all installed; name the package"
+    with pytest.raises(ConfigError, match=both):
+        build_loss("gap")
+    with pytest.raises(ConfigError, match=both):
+        icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]})
+    with pytest.raises(ConfigError, match=both):
+        read_config(None, ["dataset=pets", "loss=gap"], [])
+    made = icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]}, plugins=["icr-gap"])
+    assert [plugin.name for plugin in made.plugins] == ["icr-gap"] and "gap" in SPACES
+
+
+def test_a_sampler_is_found_by_its_name() -> None:
+    text = "from trainables.plugins import sampler\n@sampler()\ndef steady(study, seed):\n    return {}\n"
+    lay_out("icr-steady", text, "samplers", "steady")
+    values = {"name": "s", "datasets": ["pets"], "losses": ["nt_xent"], "search": {"sampler": "steady"}}
+    assert [plugin.name for plugin in icr.make_experiment(values).plugins] == ["icr-steady"]
+
+
+def test_a_form_of_data_is_found_by_a_dataset_that_ours_do_not_read_and_is_recorded() -> None:
+    lay_out("icr-forms", FORMAT, "formats", "pairs")
+    shop, other = Path("data") / "shop", Path("data") / "other"
+    shop.mkdir(parents=True)
+    other.mkdir()
+    (shop / "pairs.txt").write_text("x\n")
+    assert [path.name for path in find_source("shop", Path("data")).files] == ["pairs.txt"]
+    forget()
+    experiment = icr.make_experiment({"name": "s", "datasets": ["shop"], "losses": ["nt_xent"]})
+    assert [plugin.name for plugin in with_formats(experiment, "data").plugins] == ["icr-forms"]
+    with pytest.raises(DataError, match="no dataset of a known format: .*; pairs.txt"):
+        find_source("other", Path("data"))
+
+
+def test_what_is_named_and_what_is_found_are_one_plugin() -> None:
+    lay_out("icr-gap", LOSS, "losses", "gap")
+    load_plugins(["icr-gap"])
+    build_loss("gap")
+    made = icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]})
+    assert [plugin.digest for plugin in made.plugins] == [plugin.digest for plugin in in_use().values()]

@@ -5,7 +5,6 @@ import json
 import operator
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -70,25 +69,12 @@ def test_a_hostile_text_is_refused_at_once(text: str, message: str) -> None:
 LOADERS = {"experiment": load_experiment, "suite": load_suite, "training": lambda source: read_config(Path(source), [])}
 
 
-@pytest.mark.parametrize("name", ["60,000 keys", "deep lists", "key twice"])
-@pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
-def test_every_kind_of_file_is_read_within_the_limits(tmp_path: Path, load: Callable[[str], Any], name: str) -> None:
-    path = tmp_path / "hostile.yaml"
-    path.write_text(HOSTILE[name][0])
-    with pytest.raises(ConfigError) as refusal:
-        load(str(path))
-    assert str(refusal.value).startswith(f"{path}:")
-    assert len(str(refusal.value)) < 1000
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
         pytest.param("search.seed=" + "9" * 5000, "whole number of 5000 characters", id="digits"),
-        pytest.param("search.seed=" + "[" * 5000, "within each other", id="deep value"),
         pytest.param("a." * 5000 + "b=1", "a key has at most 32 parts", id="deep key"),
         pytest.param("a\x1b[31m=1", "a key has at most 32 parts, all of them printable", id="terminal colours"),
-        pytest.param("description=" + "x" * 300_000, "a configuration has at most", id="long"),
         pytest.param("name=" + "x" * 1000, "got of 1000 characters", id="long name"),
         pytest.param("losses=[" + "x" * 1000 + "]", "unknown name 'xxxxx", id="long loss"),
         pytest.param("datasets=[" + ",".join(f"d{n}" for n in range(5000)) + "]", "5000 studies", id="many studies"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.commands.config_schema import describe_fields
+from orchestrator.commands.references import describe_fields
 from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import FORMAT, JournalError, JournalFormatError, read_journal

@@ -119,6 +119,14 @@ def test_duplicates_are_what_the_training_says(split: Split, training: dict[str,
     assert int(batch.positives.sum()) == 60 * 5
 
 
+def test_positives_that_an_evaluation_made_first_serve_a_training(split: Split) -> None:
+    resident = ResidentSplit(split, CPU)
+    with torch.inference_mode():
+        resident.diagonal(2)
+    scores = torch.zeros(2, 2, requires_grad=True)
+    torch.where(resident.diagonal(2), scores, -scores).sum().backward()
+
+
 def test_a_batch_of_one_pair_is_left_out(split: Split) -> None:
     resident = ResidentSplit(split, CPU)
     order = order_pairs(resident, 299, 1, generator(0))
