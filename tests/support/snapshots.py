@@ -22,14 +22,10 @@ JOURNAL = Path("tiny") / "journal.jsonl"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The disk right after a record.
+    """The disk right after a record, in a copy of the output folder.
 
-    Attributes:
-        record: The record.
-        folder: Copy of the output folder.
-        length: Bytes of the record's line.
-        is_forced: Whether the record was forced to the disk before anybody heard of it.
-        unforced: Files of the experiment whose content was not forced to the disk, which a loss of power empties.
+    ``length`` are the bytes of the record's line; ``is_forced`` says whether they were forced to the disk before
+    anybody heard of them; ``unforced`` are files whose content was not, which a loss of power empties.
     """
 
     record: Record
@@ -39,12 +35,9 @@ class Snapshot:
     unforced: tuple[Path, ...]
 
     def restore(self, output: Path, lost: int = 0, *, power: bool = True) -> None:
-        """Write the disk as it is found after a crash.
+        """Write the disk as it is found after a crash that cost the end of the journal ``lost`` bytes, or the power.
 
-        Args:
-            output: Where; folders that are there go, and MLflow's database stays, which this process may have open.
-            lost: Bytes that the journal lacks at its end, 0 to ``length``.
-            power: Whether there was power all the time, so that only the process is gone.
+        Folders that are there go, and MLflow's database stays, which this process may have open.
         """
         for path in output.glob("*/"):
             shutil.rmtree(path)
@@ -87,15 +80,9 @@ class CrashError(RuntimeError):
 def snapshots(
     output: Path, copies: Path, until: Callable[[Snapshot], bool] = lambda snapshot: False
 ) -> Iterator[list[Snapshot]]:
-    """Take a snapshot of an output folder at each record written in a ``with`` block.
+    """Take a snapshot of the experiment ``tiny`` at each record written in a ``with`` block, into a list that grows.
 
-    Args:
-        output: The folder, with the experiment ``tiny``.
-        copies: Gets the snapshots.
-        until: Says of which snapshot on nothing happens any more; the block ends there.
-
-    Yields:
-        The list of them, which grows.
+    The block ends at the first snapshot of which ``until`` holds.
     """
     taken = list[Snapshot]()
 
