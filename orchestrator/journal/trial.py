@@ -49,16 +49,11 @@ class Trial:
 
     Attributes:
         id: ``<study>-<number>`` in a search; restarts do not change the id.
-        study: Name of the (dataset, model, loss) cell.
-        number: Position in its study, from 0.
-        params: Suggestion of the searcher, by the names of the search space.
-        config: Settings of the training.
+        study, number, params, config, stage, candidate: See ``TrialCreated``.
         state: State of the trial.
         epochs: Epoch, from 1 -> metrics; each epoch once.
         times: The date at which each epoch was recorded, in seconds since the Unix epoch.
         created: The date at which the trial was created, in seconds since the Unix epoch.
-        stage: Purpose of the trial.
-        candidate: The first trial of the search with the same setting, which this trial repeats with another seed.
         ended: The date at which the state became final; ``None`` before.
         created_after: The experiment's running time in seconds when the trial was created, see ``Spending``.
             Dates are for people and for MLflow; durations and orders come from the running time.
@@ -69,8 +64,7 @@ class Trial:
         memory_retries: How often the trial was started again after lack of memory.
         error: What ended the trial, where it diverged or failed.
         damage: A line about each checkpoint that was skipped as damaged.
-        environments: Environments of the starts that trained the trial, oldest first, see
-            ``machines.cluster.describe_environment``.
+        environments: Environments of the starts that trained the trial, oldest first, see ``ExperimentStarted``.
     """
 
     id: str
