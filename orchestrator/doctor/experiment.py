@@ -27,7 +27,6 @@ from orchestrator.journal.records import EpochEnded, Record, has_ended
 from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
-from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import (
     FOLDER,
     SUMMARY,
@@ -186,12 +185,11 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         yield from _check_kept(trials / trial.id, trial)
     if not runs:
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
-        store = FolderStore(trials)
-        checkpoints = Checkpoints(store)
-        if halves := store.partial():
+        checkpoints = FolderStore(trials)
+        if halves := checkpoints.partial():
             found = f"half written when its process was killed: {_some(map(str, halves))}"
             way_out = "--repair, or the next start, removes it; its epoch is trained again"
-            yield Breach(Check("checkpoint", "fail", found, way_out), partial(_remove_partial, store))
+            yield Breach(Check("checkpoint", "fail", found, way_out), partial(_remove_partial, checkpoints))
         if beyond := checkpoints.ahead(epochs):
             found = f"beyond what the journal knows: {_some(entry.address for entry in beyond)}"
             way_out = f"--repair, or the next start, moves it to {trials.parent / FOLDER}"
@@ -326,8 +324,8 @@ def _set_aside(path: Path) -> str:
     return f"renamed to {target}"
 
 
-def _remove_partial(store: FolderStore) -> str:
-    store.remove_partial()
+def _remove_partial(checkpoints: FolderStore) -> str:
+    checkpoints.remove_partial()
     return "removed"
 
 
