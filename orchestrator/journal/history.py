@@ -6,7 +6,7 @@ the journal knows what the process that wrote the journal knew.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from orchestrator.journal import records
@@ -183,13 +183,6 @@ class History:
         handle = getattr(self, f"_on_{record.kind}", None)
         if handle is not None:
             handle(record)
-
-    def without_actors(self) -> "History":
-        """Return this state as it is while no process runs the experiment; for reading, because trials are shared.
-
-        The journal of a killed process does not say that the actors are gone.
-        """
-        return replace(self, spending=replace(self.spending, actors={}))
 
     def study(self, name: str) -> list[Trial]:
         """Return the trials of a study's search in the order of their numbers."""

@@ -38,11 +38,6 @@ class Stage(StrEnum):
     """A baseline that a suite trains again to detect regressions."""
 
 
-def _prefixed(section: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by the names of the search space."""
-    return {f"{section}.{name}": value for name, value in settings.items()}
-
-
 @dataclass(slots=True)
 class Trial:
     """One trial according to the journal.
@@ -99,8 +94,8 @@ class Trial:
         searched settings of ``training`` and of the model by the names of the search space, e.g.
         ``training.learning_rate`` and ``model.radius``.
         """
-        training, model = vars(self.config.training), self.config.model_parameters
-        settings = {**_prefixed("training", training), **_prefixed("model", model)}
+        sections = {"training": vars(self.config.training), "model": self.config.model_parameters}
+        settings = {f"{section}.{name}": value for section, of in sections.items() for name, value in of.items()}
         beside = {name: settings[name] for name in self.params if name in settings}
         chosen = {"loss": self.config.loss} if "loss" in self.params else {}
         # Where the search chose the loss, the names of its parameters begin with the name of the loss.

@@ -38,7 +38,7 @@ MUTATIONS = (
     Mutation(
         name="the reader of a status takes the actors from the history",
         file="orchestrator/searches/status.py",
-        old="        history = history.without_actors()",
+        old="        history = replace(history, spending=replace(history.spending, actors={}))",
         new="        history.spending.actors.clear()",
         tests="tests/orchestrator/searches/test_status.py::test_what_waits_for_room_or_for_the_next_start_is_to_come",
     ),
