@@ -102,10 +102,6 @@ class Checkpoints(ABC):
         for entry in self.entries(trial)[:-1]:
             self.delete(entry)
 
-    def is_empty(self) -> bool:
-        """Say whether no trial has a checkpoint."""
-        return not self.entries()
-
     def ahead(self, epochs: Mapping[str, int]) -> list[Entry]:
         """Return the checkpoints that ``rewind`` sets aside because they go beyond the journal."""
         return [entry for entry in self.entries() if _is_ahead(entry, epochs)]
