@@ -126,11 +126,11 @@ class Holder(msgspec.Struct, frozen=True):
     started: str
     scratch: str | None
 
-    @classmethod
-    def of_this_process(cls, scratch: Path | None = None) -> Self:
+    @staticmethod
+    def of_this_process(scratch: Path | None = None) -> "Holder":
         """Return this process as a holder from now on."""
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(os.getpid(), socket.gethostname(), boot_id(), started, None if scratch is None else str(scratch))
+        return Holder(os.getpid(), socket.gethostname(), boot_id(), started, None if scratch is None else str(scratch))
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self | None:
