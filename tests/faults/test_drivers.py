@@ -69,22 +69,18 @@ KINDS = (
 """Kinds of records at which a driver is killed; ``test_every_record.py`` crashes a search at all of them."""
 
 
-def at_each_kind(shift: int) -> tuple[Death, ...]:
-    return tuple(Death(kind, MOMENTS[(number + shift) % len(MOMENTS)]) for number, kind in enumerate(KINDS))
-
-
 @pytest.mark.proof
-@pytest.mark.parametrize("deaths", [pytest.param(at_each_kind(shift), id=f"each kind {shift}") for shift in SEEDS])
-def test_killed_at_a_record(searches: Searches, deaths: tuple[Death, ...]) -> None:
+@pytest.mark.parametrize("shift", SEEDS)
+def test_killed_at_a_record(searches: Searches, shift: int) -> None:
     experiment = grid([0.02, 0.4, 0.3, 0.05, 0.2, 0.45])
     # The second time that memory is short there is a retry, but nothing left to lower.
     troubles = {0.4: Trouble("death", times=2), 0.3: Trouble("memory", times=2)}
     workload = searches.workload(troubles=troubles, diverges_above=0.44)
     snapshots: list[History] = []
-    for death in deaths:
-        searches.die(experiment, workload, death)
+    for number, kind in enumerate(KINDS):
+        searches.die(experiment, workload, Death(kind, MOMENTS[(number + shift) % len(MOMENTS)]))
         snapshots.append(searches.history())
-    searches.conclude(experiment, workload, *snapshots, kills=len(deaths))
+    searches.conclude(experiment, workload, *snapshots, kills=len(KINDS))
     ended = {trial.params["temperature"]: trial.state for trial in searches.history().trials.values()}
     assert ended.pop(0.45) is TrialState.DIVERGED
     assert set(ended.values()) == {TrialState.FINISHED}
