@@ -31,9 +31,6 @@ class LeftBehindError(RuntimeError):
     """A thread that the process no longer waits for tried to write a record."""
 
 
-Listener = Callable[[Record], None]
-
-
 class Ledger:
     """The only writer of an experiment's journal.
 
@@ -72,7 +69,7 @@ class Ledger:
         self._file.truncate(self._size)
         os.fsync(self._file.fileno())
         self.history = History.of(self.past)
-        self.listeners: list[Listener] = []
+        self.listeners: list[Callable[[Record], None]] = []
         self.problem: OSError | JournalGoneError | None = None
         self._writer: int | None = None
 
@@ -109,9 +106,6 @@ class Ledger:
             # Kept here, because Ray would pass the exception on as text.
             self.problem = OSError(error.errno, error.strerror, str(self.path))
             raise self.problem from None
-        except JournalGoneError as error:
-            self.problem = error
-            raise
         self._count, self._size = self._count + 1, self._size + len(line)
         self.history.apply(record)
         for listener in self.listeners:
@@ -123,10 +117,11 @@ class Ledger:
         except FileNotFoundError:
             is_there = False
         if not is_there:
-            raise JournalGoneError(
+            self.problem = JournalGoneError(
                 f"{self.path}: was removed, moved or replaced while this process wrote it, so this process stops; "
                 f"the former file has all earlier records"
             )
+            raise self.problem
 
     def _write(self, line: bytes) -> None:
         """Write a line and force it to the disk; what a full disk takes of a line is cut off again."""
