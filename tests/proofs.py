@@ -45,7 +45,6 @@ PROOFS = {
     "tests/faults/test_engines.py": ("orchestrator/tuner/engines.py", "orchestrator/tuner/lockstep.py"),
     "tests/faults/test_spot_machines.py": ("orchestrator/tuner/callback.py",),
     "tests/faults/test_lost_ray.py": ("orchestrator/tuner/runtime.py",),
-    "tests/faults/test_killed_extraction.py": ("trainables/data/pictures.py", "orchestrator/extraction/"),
     "tests/faults/test_restarted_head.py": (),
     "tests/faults/test_tracking_server.py": ("orchestrator/tracking/",),
     "tests/integration/test_search.py": ("orchestrator/tuner/", "orchestrator/machines/processes.py"),
@@ -78,7 +77,6 @@ PROOFS = {
     "tests/deploy/test_real_systemd.py": ("deploy/schedules/icr-regress.service", "deploy/schedules/icr-regress.timer"),
     "tests/deploy/test_real_ray_up.py": ("deploy/ray/on-premise.yaml",),
     "tests/deploy/test_real_autoscaler.py": ("orchestrator/tuner/allocation.py", "orchestrator/machines/cluster.py"),
-    "tests/faults/test_lost_ray_extraction.py": (),
     "tests/browser/test_exports_in_browser.py": ("orchestrator/exports/", "orchestrator/studies/export.py"),
     "tests/browser/test_report_in_browser.py": ("orchestrator/report/",),
     "tests/browser/test_live_pages_in_browser.py": ("orchestrator/watch/",),
@@ -94,7 +92,6 @@ PROOFS = {
     "tests/integration/test_tune_places.py": ("orchestrator/tuner/tune_patches.py",),
     "tests/integration/test_two_hosts.py": ("orchestrator/tuner/callback.py", "orchestrator/machines/cluster.py"),
     "tests/integration/test_stack.py": ("deploy/compose/", "deploy/image/"),
-    "tests/faults/test_old_actor.py": ("orchestrator/tuner/actor.py", "orchestrator/storage/"),
     "tests/integration/test_gpu_share.py": ("orchestrator/tuner/allocation.py",),
     "tests/integration/test_ui.py": (
         "orchestrator/commands/mlflow_store.py",

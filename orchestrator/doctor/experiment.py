@@ -7,7 +7,7 @@ A repair deletes no result: a file that the journal does not know, or contradict
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,6 @@ from orchestrator.journal.records import EpochEnded, Record, has_ended
 from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
-from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import (
     FOLDER,
     SUMMARY,
@@ -35,6 +34,7 @@ from orchestrator.storage.set_aside import (
     move_aside,
     name_occasion,
     set_summary_aside,
+    some,
     trials_folder,
 )
 from orchestrator.storage.stores import FolderStore
@@ -186,17 +186,16 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         yield from _check_kept(trials / trial.id, trial)
     if not runs:
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
-        store = FolderStore(trials)
-        checkpoints = Checkpoints(store)
-        if halves := store.partial():
-            found = f"half written when its process was killed: {_some(map(str, halves))}"
+        checkpoints = FolderStore(trials)
+        if halves := checkpoints.partial():
+            found = f"half written when its process was killed: {some(map(str, halves))}"
             way_out = "--repair, or the next start, removes it; its epoch is trained again"
-            yield Breach(Check("checkpoint", "fail", found, way_out), partial(_remove_partial, store))
+            yield Breach(Check("checkpoint", "fail", found, way_out), partial(_remove_partial, checkpoints))
         if beyond := checkpoints.ahead(epochs):
-            found = f"beyond what the journal knows: {_some(entry.address for entry in beyond)}"
+            found = f"beyond what the journal knows: {some(entry.address for entry in beyond)}"
             way_out = f"--repair, or the next start, moves it to {trials.parent / FOLDER}"
             yield Breach(
-                Check("checkpoint", "fail", found, way_out), lambda: f"moved to {_some(checkpoints.rewind(epochs))}"
+                Check("checkpoint", "fail", found, way_out), lambda: f"moved to {some(checkpoints.rewind(epochs))}"
             )
 
 
@@ -221,7 +220,7 @@ def check_unknown(directory: Path, history: History) -> Iterator[Breach]:
         way_out = "move them back if the journal that knows them is restored; else remove them when nobody needs them"
         yield Breach(Check("set aside", "warn", unknown.moved, way_out))
     if unknown.summarised:
-        found = f"{directory / SUMMARY}: has {len(unknown.summarised)} trials that the journal does not know"
+        found = f"{directory / SUMMARY}: has {unknown.summarised} trials that the journal does not know"
         way_out = f"--repair, or the next start, moves it to {directory / FOLDER}"
         yield Breach(Check("file", "fail", found, way_out), lambda: f"moved to {set_summary_aside(directory, history)}")
 
@@ -326,8 +325,8 @@ def _set_aside(path: Path) -> str:
     return f"renamed to {target}"
 
 
-def _remove_partial(store: FolderStore) -> str:
-    store.remove_partial()
+def _remove_partial(checkpoints: FolderStore) -> str:
+    checkpoints.remove_partial()
     return "removed"
 
 
@@ -335,11 +334,6 @@ def _write(path: Path, text: str) -> str:
     former = move_aside(path, path.parent, name_occasion()) if path.is_file() else None
     write_whole(path, text)
     return "written from the journal" + (f"; the former file: {former}" if former else "")
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
 
 
 def _deliver(directory: Path, uri: str) -> str:

@@ -40,7 +40,6 @@ class BegunExperiment:
         description: Text of the experiment's author; may be empty.
         datasets: Names or paths of the datasets.
         models: Names of the models.
-        losses: Names of the losses.
         metric: Name of the metric that the experiment maximises.
         seed: Seed of the search.
         sampler: Name of the sampler.
@@ -59,7 +58,6 @@ class BegunExperiment:
     description: str
     datasets: tuple[str, ...]
     models: tuple[str, ...]
-    losses: tuple[str, ...]
     metric: str | None
     seed: int | None
     sampler: str | None
@@ -92,7 +90,6 @@ class BegunExperiment:
             description=str(values.get("description", "")),
             datasets=tuple(values.get("datasets", ())),
             models=tuple(values.get("models", ())),
-            losses=tuple(values.get("losses", ())),
             metric=search.get("metric"),
             seed=search.get("seed"),
             sampler=search.get("sampler"),

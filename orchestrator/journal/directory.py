@@ -73,12 +73,7 @@ def keep_error(directory: Path, trial: str, attempt: int, text: str) -> None:
 
 
 def read_error(directory: Path, trial: str) -> str | None:
-    """Return the end of a trial's file; ``None`` where there is no file.
-
-    Args:
-        directory: The experiment's directory.
-        trial: Id of a trial in the journal; files of other names are never opened.
-    """
+    """Return the end of the file of a trial in the journal; ``None`` where there is no file."""
     path = directory / FOLDER / f"{trial}.txt"
     if not path.is_file():
         return None

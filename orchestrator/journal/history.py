@@ -5,39 +5,19 @@ the journal knows what the process that wrote the journal knew.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from orchestrator.journal import records
 from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
-from orchestrator.journal.records import (
-    CheckpointDamaged,
-    ConcurrencyLowered,
-    ConfirmationPlan,
-    EpochEnded,
-    EvaluatedOnTest,
-    ExperimentEnded,
-    ExperimentStarted,
-    Footprint,
-    FusionMeasured,
-    MemoryMeasured,
-    OpenedTest,
-    PriorRead,
-    Record,
-    TrialCreated,
-    TrialEnded,
-    TrialRetried,
-    TrialStarted,
-    WarmStarted,
-    has_ended,
-)
 from orchestrator.journal.trial import PriorPoint, Stage, Trial, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import UserError
 from trainables.plugins.in_use import use
 
 
-def _seconds_between(before: Record, after: Record) -> float:
+def _seconds_between(before: records.Record, after: records.Record) -> float:
     """Return the seconds between two records of one start; journals of older versions have only dates."""
     # Where the clock was set back, the difference is negative and counts as 0.
     if before.elapsed is None or after.elapsed is None:
@@ -66,33 +46,29 @@ class Spending:
     training_seconds: float = 0.0
     test_seconds: float = 0.0
     _is_training: bool = False
-    _newest: Record | None = None
+    _newest: records.Record | None = None
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: records.Record) -> None:
         """Take one record into account."""
         before, self._newest = self._newest, record
-        if before is not None and not isinstance(record, ExperimentStarted):
+        if before is not None and not isinstance(record, records.ExperimentStarted):
             # The time before this record is charged to the actors that ran until this record.
-            self._spend(_seconds_between(before, record), record)
+            passed = _seconds_between(before, record)
+            self.seconds += passed
+            self.gpu_seconds += passed * self.gpus
+            self.training_seconds += passed if self._is_training else 0.0
+            self.test_seconds += passed if isinstance(record, records.EvaluatedOnTest) else 0.0
         # What comes before the first trial of a start, such as the start of Ray, trains nothing.
-        if isinstance(record, TrialStarted):
+        if isinstance(record, records.TrialStarted):
             self._is_training = True
             self.actors[record.trial] = record.gpus
-        elif isinstance(record, ExperimentStarted | OpenedTest):
+        elif isinstance(record, records.ExperimentStarted | records.OpenedTest):
             self._is_training = False
-        if isinstance(record, ExperimentStarted | ExperimentEnded):
+        if isinstance(record, records.ExperimentStarted | records.ExperimentEnded):
             self.actors.clear()
         # A trial that is retried resumes later, in another actor.
-        elif isinstance(record, TrialRetried) or has_ended(record):
+        elif isinstance(record, records.TrialRetried) or records.has_ended(record):
             self.actors.pop(record.trial, None)
-
-    def _spend(self, passed: float, record: Record) -> None:
-        self.seconds += passed
-        self.gpu_seconds += passed * self.gpus
-        if self._is_training:
-            self.training_seconds += passed
-        if isinstance(record, EvaluatedOnTest):
-            self.test_seconds += passed
 
     @property
     def newest(self) -> float | None:
@@ -112,10 +88,6 @@ HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
 Value = TypeVar("Value", str, int)
 
 
-class NoStartError(UserError):
-    """A journal that does not say what its experiment is."""
-
-
 @dataclass
 class History:
     """The state of an experiment according to its journal.
@@ -123,34 +95,21 @@ class History:
     Attributes:
         source: Where the records come from, for messages.
         experiment: The experiment of the newest start; false before the first start.
-        data: Digest of each dataset by name.
-        environment: Versions, revision and machine of the newest start.
-        storage: Where the newest start keeps checkpoints; ``None`` for the experiment's directory.
-        options: Options of the newest start's command line that a command which resumes needs, without dashes.
-        footprints: Study -> GPU memory that a trial takes, as measured with the resources and on the machine of the
-            newest start.
-        fusions: Study -> number of fused trials that train fastest, see ``trainables.cost``; measured as
-            ``footprints``.
+        data, environment, storage, options: Those of the newest start, see ``ExperimentStarted``.
+        footprints: Study -> GPU memory of a trial, measured with the resources and on the machine of the newest start.
+        fusions: Study -> number of fused trials that train fastest, measured as ``footprints``.
         trials: Id -> trial, in the order in which the trials were created.
         warm: Study -> trials of other experiments from which the study starts.
         warmed_by: Other experiment -> number of its trials from which studies start.
         prior: Study -> settings from elsewhere that it tries first; ``None`` where none were read.
         tests_opened: Dataset -> trials for which its test split was opened, in order.
         test_openings: Dataset -> how often its test split was opened.
-        tests: Trial -> its metrics on the test split.
-        test_ranks: Trial -> the ranks of its queries on the test split, as ``trainables.ranks.Ranks.to_text`` writes
-            them; trials that an older version evaluated have no ranks.
-        test_judged: Trial -> ranks of the candidates of the test split that people judged to fit, one entry per source
-            of judgements, as ``JudgedRanks.to_text`` of ``trainables.judgements`` writes them; no entry where the
-            dataset had no judgements.
+        tests, test_ranks, test_judged: Trial -> its metrics on the test split, the ranks of its queries, and those of
+            the candidates that people judged, see ``EvaluatedOnTest``; no entry where the record has none.
         confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
         plans: Dataset -> the newest plan of its confirmation; no entry where an older version confirmed.
-        outcome: How the newest start ended: ``finished``, ``budget_spent``, ``interrupted``, or ``None`` while it runs
-            or if it was killed.
-        ended_by: What ended the newest start: ``trials`` (the last trial has ended), ``plateau``, ``target``,
-            ``hours``, ``gpu_hours``, ``signal``, or ``None``.
-        concurrency: Most trials at a time since memory ran out; ``None`` if memory never ran out with these resources
-            on this machine.
+        outcome, ended_by: How the newest start ended, see ``ExperimentEnded``; ``None`` if it runs or was killed.
+        concurrency: Most trials at a time since memory ran out with these resources on this machine, if it ever did.
         halvings: How often ``concurrency`` was halved.
         ended: Trials in the order in which they ended.
         spending: Running time and GPU time of the experiment, over all its starts.
@@ -162,7 +121,7 @@ class History:
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    footprints: dict[str, Footprint] = field(default_factory=dict)
+    footprints: dict[str, records.Footprint] = field(default_factory=dict)
     fusions: dict[str, int] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
     warm: dict[str, list[WarmTrial]] = field(default_factory=dict)
@@ -174,7 +133,7 @@ class History:
     test_ranks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     test_judged: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     confirm_looks: dict[str, int] = field(default_factory=dict)
-    plans: dict[str, ConfirmationPlan] = field(default_factory=dict)
+    plans: dict[str, records.ConfirmationPlan] = field(default_factory=dict)
     outcome: str | None = None
     ended_by: str | None = None
     concurrency: int | None = None
@@ -199,16 +158,11 @@ class History:
 
     def _known(self, key: str, value: Value | None) -> Value:
         if value is None:
-            raise NoStartError(
+            raise UserError(
                 f"{self.source}: has no {key}, because no record of a start is whole; begin the experiment again with "
                 f"its command, or restore the journal from a backup"
             )
         return value
-
-    @property
-    def actors(self) -> dict[str, float]:
-        """Trial -> GPUs that its actor takes, for the actors of the newest start."""
-        return self.spending.actors
 
     @property
     def finished(self) -> bool:
@@ -216,26 +170,19 @@ class History:
         return self.outcome == "finished"
 
     @classmethod
-    def of(cls, records: Iterable[Record], source: str = "the journal") -> "History":
+    def of(cls, events: Iterable[records.Record], source: str = "the journal") -> "History":
         """Fold records, oldest first; ``source`` says in messages where the records come from."""
         history = cls(source)
-        for record in records:
+        for record in events:
             history.apply(record)
         return history
 
-    def apply(self, record: Record) -> None:
-        """Update the state by one record; kinds of records without an effect on the state are ignored."""
+    def apply(self, record: records.Record) -> None:
+        """Update the state by one record: by the method with the name of its kind, if the kind has one."""
         self.spending.apply(record)
-        handler = _HANDLERS.get(type(record))
-        if handler is not None:
-            handler(self, record)
-
-    def without_actors(self) -> "History":
-        """Return this state as it is while no process runs the experiment; for reading, because trials are shared.
-
-        The journal of a killed process does not say that the actors are gone.
-        """
-        return replace(self, spending=replace(self.spending, actors={}))
+        handle = getattr(self, f"_on_{record.kind}", None)
+        if handle is not None:
+            handle(record)
 
     def study(self, name: str) -> list[Trial]:
         """Return the trials of a study's search in the order of their numbers."""
@@ -256,7 +203,7 @@ class History:
             The trial's state; ``HALF_TRAINED`` or ``NOT_BEGUN`` for a trial that waits for resources, for other trials
             or for the next start, because only a trial with an actor is running.
         """
-        if trial.has_ended or trial.id in self.actors:
+        if trial.has_ended or trial.id in self.spending.actors:
             return str(trial.state)
         return HALF_TRAINED if trial.epochs else NOT_BEGUN
 
@@ -267,140 +214,104 @@ class History:
         counts[NOT_BEGUN] += max(0, total - len(trials))
         return {standing: number for standing, number in counts.items() if number}
 
+    def _on_experiment_started(self, record: records.ExperimentStarted) -> None:
+        begun = BegunExperiment.of(record.experiment)
+        if _runs_on(begun, record.environment) != _runs_on(self.experiment, self.environment):
+            # Measurements with other resources or on another machine are no longer valid.
+            self.concurrency, self.halvings = None, 0
+            self.fusions, self.footprints = {}, {}
+        # Configs of trials may have names that plug-ins define, which readers have to know; no code of a plug-in runs.
+        use(begun.plugins)
+        self.experiment, self.data = begun, record.data
+        self.environment = record.environment
+        self.storage, self.options = record.storage, record.options
+        self.outcome = self.ended_by = None
 
-def _start(history: History, record: ExperimentStarted) -> None:
-    begun = BegunExperiment.of(record.experiment)
-    if _runs_on(begun, record.environment) != _runs_on(history.experiment, history.environment):
-        # Measurements with other resources or on another machine are no longer valid.
-        history.concurrency, history.halvings = None, 0
-        history.fusions, history.footprints = {}, {}
-    # Configs of trials may contain names that plug-ins define, which readers have to know; no code of a plug-in runs.
-    use(begun.plugins)
-    history.experiment, history.data = begun, record.data
-    history.environment = record.environment
-    history.storage, history.options = record.storage, record.options
-    history.outcome = history.ended_by = None
+    def _on_experiment_ended(self, record: records.ExperimentEnded) -> None:
+        self.outcome, self.ended_by = record.outcome, record.ended_by
+
+    def _on_trial_created(self, record: records.TrialCreated) -> None:
+        self.trials[record.trial] = Trial(
+            id=record.trial,
+            study=record.study,
+            number=record.number,
+            params=record.params,
+            config=TrialConfig.from_dict(record.config),
+            created=record.time,
+            created_after=self.spending.seconds,
+            stage=record.stage,
+            candidate=record.candidate,
+        )
+
+    def _on_epoch(self, record: records.EpochEnded) -> None:
+        trial = self.trials[record.trial]
+        trial.epochs[record.epoch] = record.metrics
+        trial.times[record.epoch] = record.time
+        trial.setbacks = 0
+        if not trial.environments or trial.environments[-1] is not self.environment:
+            trial.environments = (*trial.environments, self.environment)
+        self._set_state(trial, record)
+
+    def _on_trial_ended(self, record: records.TrialEnded) -> None:
+        trial = self.trials[record.trial]
+        trial.error = record.error
+        self._set_state(trial, record)
+
+    def _set_state(self, trial: Trial, record: records.EpochEnded | records.TrialEnded) -> None:
+        trial.state = record.state
+        if trial.has_ended:
+            trial.ended, trial.ended_after = record.time, self.spending.seconds
+            self.ended.append(trial)
+        else:
+            trial.ended = trial.ended_after = None
+
+    def _on_checkpoint_damaged(self, record: records.CheckpointDamaged) -> None:
+        trial = self.trials[record.trial]
+        trial.damage = (*trial.damage, record.damage)
+
+    def _on_trial_retried(self, record: records.TrialRetried) -> None:
+        trial = self.trials[record.trial]
+        trial.retries += 1
+        if record.cause == "memory":
+            trial.memory_retries += 1
+        elif record.cause != "preempted":
+            trial.setbacks += 1
+
+    def _on_concurrency_lowered(self, record: records.ConcurrencyLowered) -> None:
+        self.concurrency = record.trials
+        self.halvings += 1
+
+    def _on_warm_started(self, record: records.WarmStarted) -> None:
+        for study, trials in record.studies.items():
+            self.warm.setdefault(study, []).extend(trials)
+        self.warmed_by[record.source] = sum(map(len, record.studies.values()))
+
+    def _on_prior_read(self, record: records.PriorRead) -> None:
+        self.prior = record.studies
+
+    def _on_test_opened(self, record: records.OpenedTest) -> None:
+        dataset = record.dataset
+        self.tests_opened.setdefault(dataset, []).extend(record.trials)
+        self.test_openings[dataset] = self.test_openings.get(dataset, 0) + 1
+        if any(self.trials[trial].stage is Stage.CONFIRM for trial in record.trials if trial in self.trials):
+            self.confirm_looks[dataset] = self.confirm_looks.get(dataset, 0) + 1
+
+    def _on_confirmation_planned(self, record: records.ConfirmationPlan) -> None:
+        self.plans[record.dataset] = record.unwritten()
+
+    def _on_test_evaluated(self, record: records.EvaluatedOnTest) -> None:
+        self.tests[record.trial] = record.metrics
+        if record.ranks is not None:
+            self.test_ranks[record.trial] = record.ranks
+        if record.judged is not None:
+            self.test_judged[record.trial] = list(record.judged)
+
+    def _on_memory_measured(self, record: records.MemoryMeasured) -> None:
+        self.footprints[record.study] = records.Footprint(record.peak, record.room)
+
+    def _on_fusion_measured(self, record: records.FusionMeasured) -> None:
+        self.fusions[record.study] = record.trials
 
 
 def _runs_on(experiment: BegunExperiment, environment: Mapping[str, Any]) -> tuple[Any, Any]:
     return experiment.values.get("resources"), environment.get("machine")
-
-
-def _stop(history: History, record: ExperimentEnded) -> None:
-    history.outcome, history.ended_by = record.outcome, record.ended_by
-
-
-def _create(history: History, record: TrialCreated) -> None:
-    history.trials[record.trial] = Trial(
-        id=record.trial,
-        study=record.study,
-        number=record.number,
-        params=record.params,
-        config=TrialConfig.from_dict(record.config),
-        created=record.time,
-        created_after=history.spending.seconds,
-        stage=record.stage,
-        candidate=record.candidate,
-    )
-
-
-def _epoch(history: History, record: EpochEnded) -> None:
-    trial = history.trials[record.trial]
-    trial.epochs[record.epoch] = record.metrics
-    trial.times[record.epoch] = record.time
-    trial.setbacks = 0
-    if not trial.environments or trial.environments[-1] is not history.environment:
-        trial.environments = (*trial.environments, history.environment)
-    _set_state(history, trial, record)
-
-
-def _end(history: History, record: TrialEnded) -> None:
-    trial = history.trials[record.trial]
-    trial.error = record.error
-    _set_state(history, trial, record)
-
-
-def _set_state(history: History, trial: Trial, record: EpochEnded | TrialEnded) -> None:
-    trial.state = record.state
-    if trial.has_ended:
-        trial.ended, trial.ended_after = record.time, history.spending.seconds
-        history.ended.append(trial)
-    else:
-        trial.ended = trial.ended_after = None
-
-
-def _note_damage(history: History, record: CheckpointDamaged) -> None:
-    trial = history.trials[record.trial]
-    trial.damage = (*trial.damage, record.damage)
-
-
-def _retry(history: History, record: TrialRetried) -> None:
-    trial = history.trials[record.trial]
-    trial.retries += 1
-    if record.cause == "memory":
-        trial.memory_retries += 1
-    elif record.cause != "preempted":
-        trial.setbacks += 1
-
-
-def _run_fewer(history: History, record: ConcurrencyLowered) -> None:
-    history.concurrency = record.trials
-    history.halvings += 1
-
-
-def _warm(history: History, record: WarmStarted) -> None:
-    for study, trials in record.studies.items():
-        history.warm.setdefault(study, []).extend(trials)
-    history.warmed_by[record.source] = sum(map(len, record.studies.values()))
-
-
-def _read_prior(history: History, record: PriorRead) -> None:
-    history.prior = record.studies
-
-
-def _open_test(history: History, record: OpenedTest) -> None:
-    dataset = record.dataset
-    history.tests_opened.setdefault(dataset, []).extend(record.trials)
-    history.test_openings[dataset] = history.test_openings.get(dataset, 0) + 1
-    if any(history.trials[trial].stage is Stage.CONFIRM for trial in record.trials if trial in history.trials):
-        history.confirm_looks[dataset] = history.confirm_looks.get(dataset, 0) + 1
-
-
-def _plan(history: History, record: ConfirmationPlan) -> None:
-    history.plans[record.dataset] = record.unwritten()
-
-
-def _test(history: History, record: EvaluatedOnTest) -> None:
-    history.tests[record.trial] = record.metrics
-    if record.ranks is not None:
-        history.test_ranks[record.trial] = record.ranks
-    if record.judged is not None:
-        history.test_judged[record.trial] = list(record.judged)
-
-
-def _measure(history: History, record: MemoryMeasured) -> None:
-    history.footprints[record.study] = Footprint(record.peak, record.room)
-
-
-def _measure_fusion(history: History, record: FusionMeasured) -> None:
-    history.fusions[record.study] = record.trials
-
-
-_HANDLERS: Mapping[type[Record], Callable[[History, Any], None]] = {
-    ExperimentStarted: _start,
-    ExperimentEnded: _stop,
-    MemoryMeasured: _measure,
-    FusionMeasured: _measure_fusion,
-    TrialCreated: _create,
-    EpochEnded: _epoch,
-    TrialEnded: _end,
-    TrialRetried: _retry,
-    CheckpointDamaged: _note_damage,
-    ConcurrencyLowered: _run_fewer,
-    WarmStarted: _warm,
-    PriorRead: _read_prior,
-    ConfirmationPlan: _plan,
-    OpenedTest: _open_test,
-    EvaluatedOnTest: _test,
-}
-"""Kind of record -> the function that updates the history by such a record."""

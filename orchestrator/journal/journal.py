@@ -11,7 +11,6 @@ the lines. A kill can tear only the last line: a torn line is cut off, and its e
 
 import hashlib
 import json
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,11 +38,7 @@ _SEAL_FROM = -len(_CHECKSUM) - len('00000000"}\n')
 
 
 class JournalError(UserError):
-    """A journal that is missing, or damaged in a way that no kill explains."""
-
-
-class JournalFormatError(JournalError):
-    """A journal that this version does not read: of a newer format, or of population-based training."""
+    """A journal that is missing, damaged in a way that no kill explains, or not of a format that this version reads."""
 
 
 class JournalReplacedError(JournalError):
@@ -69,13 +64,11 @@ class JournalReader:
         self.count = self.size = 0
         self.rest = b""
         self._head = b""
-        self._file: tuple[int, int] | None = None
-        self._looked_at = (0, 0)
+        self._seen: tuple[int, int, int, int] | None = None
 
     def has_news(self) -> bool:
         """Say, by one system call, whether the file has changed since the last reading."""
-        status = self._status()
-        return status is not None and (_identity(status) != self._file or _extent(status) != self._looked_at)
+        return self._look() not in (None, self._seen)
 
     def read_on(self) -> Iterator[Record]:
         """Yield the new records, oldest first; none where there is no journal yet.
@@ -86,16 +79,16 @@ class JournalReader:
             JournalError: If a damaged record is followed by others, a record lacks something, or a newer version wrote
                 the journal.
         """
-        status = self._status()
-        if status is None:
+        seen = self._look()
+        if seen is None:
             return
         with self.path.open("rb") as file:
             head = file.read(HEAD)
             # Compare contents as well, because a file system may give a new file the number of a removed file.
-            is_known = self._file in (None, _identity(status)) and head.startswith(self._head)
-            if not is_known or status.st_size < self.size:
+            is_known = (self._seen is None or seen[:2] == self._seen[:2]) and head.startswith(self._head)
+            if not is_known or seen[2] < self.size:
                 raise JournalReplacedError(f"{self.path}: was replaced or cut while it was read")
-            self._file, self._looked_at = _identity(status), _extent(status)
+            self._seen = seen
             file.seek(self.size)
             self.rest = b""
             while piece := file.read(PIECE):
@@ -130,20 +123,14 @@ class JournalReader:
         self.count, self.size, self.rest = self.count + len(records), self.size + whole, content[whole:]
         return records
 
-    def _status(self) -> os.stat_result | None:
+    def _look(self) -> tuple[int, int, int, int] | None:
+        """Return device, inode, size and time of change of the journal; ``None`` where there is none."""
         try:
-            return self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             return None
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
-
-
-def _extent(status: os.stat_result) -> tuple[int, int]:
-    # The time too, because a torn record can be replaced by a record of equal length.
-    return status.st_size, status.st_mtime_ns
+        # The time too, because a torn record can be replaced by a record of equal length.
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def read_journal(path: Path) -> list[Record]:
@@ -158,26 +145,21 @@ def read_journal(path: Path) -> list[Record]:
 
 
 def check_format(first: Mapping[str, Any], path: Path) -> None:
-    """Refuse a journal that this version might misread: in a newer format, or of population-based training.
-
-    Args:
-        first: The values of the first line by name.
-        path: Path of the journal, for messages.
-    """
+    """Refuse a journal that this version might misread, given the values of its first line."""
     scheduler = (first.get("experiment") or {}).get("scheduler") or {}
     if scheduler.get("name") == "pbt":
-        raise JournalFormatError(
+        raise JournalError(
             f"{path}: holds population-based training (scheduler pbt), which this version does not have; "
             f"the version that wrote it does"
         )
     written = first.get("format", 1)
     if type(written) is not int or written < 1:
-        raise JournalFormatError(
+        raise JournalError(
             f"{path}: line 1: format must be a whole number from 1 on, got {written!r:.60}; "
             f"restore the file from a backup"
         )
     if written > FORMAT:
-        raise JournalFormatError(
+        raise JournalError(
             f"{path}: has format {written}, and this version reads formats up to {FORMAT}; "
             f"use the version that wrote it, or a newer version"
         )

@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,30 +29,6 @@ class JournalGoneError(JournalError):
 
 class LeftBehindError(RuntimeError):
     """A thread that the process no longer waits for tried to write a record."""
-
-
-@dataclass(frozen=True)
-class PlannedTrial:
-    """A trial to run.
-
-    Attributes:
-        id: Id of the trial, equal in every start.
-        study: Study to which the trial belongs.
-        number: Position in its stage of the study, from 0.
-        config: All settings that decide the trial's outcome.
-        params: Hyper-parameters that tables show, by the names of a search space.
-        candidate: Id of the trial of the search that this trial repeats with another seed; ``None`` for no repeat.
-    """
-
-    id: str
-    study: str
-    number: int
-    config: TrialConfig
-    params: Mapping[str, Any] = field(default_factory=dict)
-    candidate: str | None = None
-
-
-Listener = Callable[[Record], None]
 
 
 class Ledger:
@@ -94,17 +69,14 @@ class Ledger:
         self._file.truncate(self._size)
         os.fsync(self._file.fileno())
         self.history = History.of(self.past)
-        self.listeners: list[Listener] = []
+        self.listeners: list[Callable[[Record], None]] = []
         self.problem: OSError | JournalGoneError | None = None
         self._writer: int | None = None
 
     def append(self, event: Record) -> None:
         """Write an event and force it to the disk, then update the history and call the listeners.
 
-        It costs 0.3 ms on a local disk.
-
-        Args:
-            event: What happened; its place and its date are those of the writing.
+        It costs 0.3 ms on a local disk. The event gets its place and its date in the journal.
 
         Raises:
             ValueError: If a field is NaN or infinite, or has a value that is not allowed.
@@ -134,9 +106,6 @@ class Ledger:
             # Kept here, because Ray would pass the exception on as text.
             self.problem = OSError(error.errno, error.strerror, str(self.path))
             raise self.problem from None
-        except JournalGoneError as error:
-            self.problem = error
-            raise
         self._count, self._size = self._count + 1, self._size + len(line)
         self.history.apply(record)
         for listener in self.listeners:
@@ -148,10 +117,11 @@ class Ledger:
         except FileNotFoundError:
             is_there = False
         if not is_there:
-            raise JournalGoneError(
+            self.problem = JournalGoneError(
                 f"{self.path}: was removed, moved or replaced while this process wrote it, so this process stops; "
                 f"the former file has all earlier records"
             )
+            raise self.problem
 
     def _write(self, line: bytes) -> None:
         """Write a line and force it to the disk; what a full disk takes of a line is cut off again."""
@@ -169,43 +139,25 @@ class Ledger:
         self._writer = threading.get_ident()
 
     def create(
-        self,
-        study: str,
-        number: int,
-        params: Mapping[str, Any],
-        config: TrialConfig,
-        candidate: str | None = None,
-        *,
-        name: str | None = None,
-        stage: Stage = Stage.SEARCH,
+        self, study: str, number: int, params: Mapping[str, Any], config: TrialConfig, candidate: str | None = None
     ) -> Trial:
-        """Record a new trial, and return it.
-
-        Args:
-            study: Study to which the trial belongs.
-            number: Position in its study, from 0.
-            params: Suggestion of the searcher.
-            config: Settings with which the trial is trained.
-            candidate: Id of the first trial with the same setting, where the trial is a replicate.
-            name: Id of the trial; by default it is made of study and number.
-            stage: Purpose of the trial.
-        """
-        created = TrialCreated(
-            trial=name or f"{study}-{number:04d}",
-            stage=stage,
-            candidate=candidate,
-            study=study,
-            number=number,
-            params=params,
-            config=config.to_dict(),
+        """Record a new trial of a search, and return it; see ``TrialCreated``."""
+        return self.begin(
+            TrialCreated(
+                trial=f"{study}-{number:04d}",
+                stage=Stage.SEARCH,
+                candidate=candidate,
+                study=study,
+                number=number,
+                params=params,
+                config=config.to_dict(),
+            )
         )
-        self.append(created)
-        return self.history.trials[created.trial]
 
-    def plan(self, planned: PlannedTrial, stage: Stage) -> Trial:
+    def begin(self, planned: TrialCreated) -> Trial:
         """Record a planned trial, and return it."""
-        place = planned.study, planned.number
-        return self.create(*place, planned.params, planned.config, planned.candidate, name=planned.id, stage=stage)
+        self.append(planned)
+        return self.history.trials[planned.trial]
 
     def report(self, trial: Trial, epoch: int, metrics: Mapping[str, float], state: TrialState) -> None:
         """Record an epoch together with the trial's state, so that no crash can come between epoch and state.

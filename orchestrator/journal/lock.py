@@ -22,10 +22,10 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import msgspec
 import psutil
@@ -46,30 +46,33 @@ def make_directory(kind: str = "") -> Path:
 
 
 def mark_directory(directory: Path, owner: str) -> int:
-    """Write the owner's mark into a directory of ours.
+    """Write the owner's mark into a directory of ours, and return its descriptor, locked until the caller closes it.
 
-    Args:
-        directory: Directory that ``make_directory`` returned.
-        owner: Name that only the owner knows later; empty where the lock on the mark alone proves that an owner lives.
-
-    Returns:
-        The descriptor of the mark, which is locked for as long as the caller keeps it open.
+    The owner is a name that only the owner knows later; empty where the lock on the mark proves that an owner lives.
     """
-    partial = f"{MARK}.{os.getpid()}"
-    with _opened(directory) as folder:
-        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
-        os.write(descriptor, owner.encode())
-        # Locked before the file gets its name, so that no process finds the mark unlocked while the owner lives.
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.rename(partial, MARK, src_dir_fd=folder, dst_dir_fd=folder)
+    partial = directory / f"{MARK}.{os.getpid()}"
+    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.write(descriptor, owner.encode())
+    # Locked before the file gets its name, so that no process finds the mark unlocked while the owner lives.
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    partial.rename(directory / MARK)
     return descriptor
+
+
+def _open_mark(directory: Path) -> IO[str]:
+    """Open the mark of a directory that is no link, belongs to this user and cannot be entered by others."""
+    status, mark = directory.lstat(), directory / MARK
+    is_private = stat.S_ISDIR(status.st_mode) and not stat.S_IMODE(status.st_mode) & 0o077
+    if not is_private or status.st_uid != os.getuid() or mark.is_symlink():
+        raise PermissionError(f"{directory}: not a directory that this user alone can enter")
+    return mark.open(encoding="utf-8", errors="replace")
 
 
 def owner_of(directory: Path) -> str | None:
     """Return the owner of a directory of ours; ``None`` where the directory is not proved to be ours."""
     try:
-        with _marked(directory) as descriptor:
-            return os.read(descriptor, 4096).decode(errors="replace")
+        with _open_mark(directory) as mark:
+            return mark.read(4096)
     except OSError:
         return None
 
@@ -77,47 +80,18 @@ def owner_of(directory: Path) -> str | None:
 def remove_abandoned(kind: str) -> None:
     """Remove the directories of a kind whose owners have ended: their marks are not locked."""
     for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}{kind}*"):
-        with suppress(OSError), _marked(directory) as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError), _open_mark(directory) as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Removal follows no links.
             shutil.rmtree(directory, ignore_errors=True)
 
 
-@contextmanager
-def _marked(directory: Path) -> Iterator[int]:
-    """Open the mark of a directory of ours."""
-    with _opened(directory) as folder:
-        descriptor = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-
-@contextmanager
-def _opened(directory: Path) -> Iterator[int]:
-    """Open a directory that is no link, belongs to this user and cannot be entered by others."""
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        status = os.fstat(folder)
-        if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
-            raise PermissionError(f"{directory}: not a directory that this user alone can enter")
-        yield folder
-    finally:
-        os.close(folder)
-
-
 def find_processes(scratch: Path) -> list[psutil.Process]:
     """Return the processes of this user whose command line names a scratch directory, as Ray's processes do."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            is_ours = process.uids().real == os.getuid() and process.pid != os.getpid()
-            if is_ours and any(str(scratch) in argument for argument in process.cmdline()):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
+    running = psutil.process_iter(["uids", "cmdline"])
+    others = (one for one in running if one.pid != os.getpid() and one.info["uids"])
+    ours = (one for one in others if one.info["uids"].real == os.getuid())
+    return [one for one in ours if any(str(scratch) in argument for argument in one.info["cmdline"] or ())]
 
 
 def clear_scratch(scratch: Path, owner: str) -> None:
@@ -125,15 +99,9 @@ def clear_scratch(scratch: Path, owner: str) -> None:
     if owner_of(scratch) != owner:
         return
     for process in find_processes(scratch):
-        try:
+        with suppress(psutil.Error):
             process.kill()
-        except psutil.Error:
-            continue
     shutil.rmtree(scratch, ignore_errors=True)
-
-
-class LockError(UserError):
-    """A lock that cannot be used as it is."""
 
 
 class AlreadyRunningError(UserError):
@@ -158,18 +126,18 @@ class Holder(msgspec.Struct, frozen=True):
     started: str
     scratch: str | None
 
-    @classmethod
-    def of_this_process(cls, scratch: Path | None = None) -> "Holder":
+    @staticmethod
+    def of_this_process(scratch: Path | None = None) -> "Holder":
         """Return this process as a holder from now on."""
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(os.getpid(), socket.gethostname(), boot_id(), started, None if scratch is None else str(scratch))
+        return Holder(os.getpid(), socket.gethostname(), boot_id(), started, None if scratch is None else str(scratch))
 
     @classmethod
-    def parse(cls, content: Any) -> "Holder | None":
-        """Return the holder that values of JSON describe; ``None`` where the values describe no holder."""
+    def parse(cls, text: str | bytes) -> Self | None:
+        """Return the holder that a JSON text describes; ``None`` where it describes none."""
         try:
-            return msgspec.convert(content, cls)
-        except msgspec.ValidationError:
+            return msgspec.convert(parse_state(text), cls)
+        except ValueError:
             return None
 
     @property
@@ -192,22 +160,19 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
 
     Raises:
         AlreadyRunningError: If another process holds the directory; the message names the process.
-        LockError: If the lock is not a file of its own, but a link.
+        UserError: If the lock is not a file of its own, but a link.
     """
-    with _open(directory / "lock") as file:
+    with _open(directory / "lock") as file, ExitStack() as end:
         is_free, holder = take(file), _read(file)
         if not is_free or not (holder is None or holder.is_here):
             raise AlreadyRunningError(_refusal(directory, holder))
         if holder is not None and holder.scratch is not None:
             clear_scratch(Path(holder.scratch), _identity(file))
         _write(file, Holder.of_this_process(scratch))
-        mark = None if scratch is None else mark_directory(scratch, _identity(file))
-        try:
-            yield
-        finally:
-            _write(file, None)
-            if mark is not None:
-                os.close(mark)
+        if scratch is not None:
+            end.callback(os.close, mark_directory(scratch, _identity(file)))
+        end.callback(_write, file, None)
+        yield
 
 
 def take(file: IO[Any]) -> bool:
@@ -253,7 +218,7 @@ def find_holder(directory: Path) -> Holder | None:
     holder = read_lock(directory)
     if holder is None or not holder.is_here:
         return holder
-    with (directory / "lock").open("r", encoding="utf-8") as file:
+    with (directory / "lock").open("rb") as file:
         return holder if is_taken(file) else None
 
 
@@ -262,7 +227,7 @@ def read_lock(directory: Path) -> Holder | None:
     path = directory / "lock"
     if not path.is_file():
         return None
-    with path.open("r", encoding="utf-8") as file:
+    with path.open(encoding="utf-8", errors="replace") as file:
         return _read(file)
 
 
@@ -280,8 +245,8 @@ def _open(path: Path) -> IO[str]:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise LockError(f"{path}: is a link, which would have the file behind it written over; remove it") from None
-    return os.fdopen(descriptor, "r+", encoding="utf-8")
+        raise UserError(f"{path}: is a link, which would have the file behind it written over; remove it") from None
+    return os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace")
 
 
 def _identity(file: IO[str]) -> str:
@@ -308,10 +273,7 @@ def _refusal(directory: Path, holder: Holder | None) -> str:
 def _read(file: IO[str]) -> Holder | None:
     """Return the holder that a lock file names, or ``None`` after a release or where its writer was killed."""
     file.seek(0)
-    try:
-        return Holder.parse(parse_state(file.read(LARGEST_STATE + 1)))
-    except ValueError:
-        return None
+    return Holder.parse(file.read(LARGEST_STATE + 1))
 
 
 def _write(file: IO[str], holder: Holder | None) -> None:

@@ -10,15 +10,6 @@ from statistics import fmean
 
 from orchestrator.journal.trial import Stage, Trial, TrialState
 
-RANKED_STATES = (
-    TrialState.FINISHED,
-    TrialState.RUNNING,
-    TrialState.STOPPED_EARLY,
-    TrialState.DIVERGED,
-    TrialState.FAILED,
-)
-"""States in order of precedence: a point has the first of these states that one of its trainings has."""
-
 FEWEST_EPOCHS = 2
 """Epochs from which on equal values in each epoch are no coincidence."""
 
@@ -48,7 +39,8 @@ class Point:
     def state(self) -> TrialState:
         """State of the point: finished as soon as one training has finished, running while one may still finish."""
         states = {trial.state for trial in self.trainings}
-        return next(state for state in RANKED_STATES if state in states)
+        # After these two, in the order of the states: stopped early, diverged, failed.
+        return next(state for state in (TrialState.FINISHED, *TrialState) if state in states)
 
     @property
     def value(self) -> float | None:

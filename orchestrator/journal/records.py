@@ -17,9 +17,6 @@ LEFT_OUT = frozenset({"format", "elapsed", "first", "level", "ranks", "judged"})
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """One event of an experiment.
 
-    ``record["epoch"]`` and ``record.get("epoch")`` give the values of the line by name, for code that takes all
-    kinds of records.
-
     Attributes:
         n: Position of the record in the journal: 0, 1, 2 ... without a gap; -1 before the record is written.
         format: Number of the journal's format, in its first record only; a journal without one has format 1.
@@ -48,13 +45,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     def unwritten(self) -> Self:
         """Return the event without its place and its date in the journal."""
         return structs.replace(self, n=-1, format=None, time=0.0, elapsed=None)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a value of the line, or the default where the line has none of the name."""
-        return self.to_dict().get(name, default)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.to_dict()[name]
 
 
 SHARED = Record.__struct_fields__
@@ -94,19 +84,6 @@ class ExperimentStarted(Record, frozen=True, kw_only=True, tag="experiment_start
     storage: str | None = None
     options: Mapping[str, str] = msgspec.field(default_factory=dict)
     tokenizers: Mapping[str, str] = msgspec.field(default_factory=dict)
-
-
-class ExperimentEnded(Record, frozen=True, kw_only=True, tag="experiment_ended"):
-    """The command came to an end; a command that was killed leaves no such record.
-
-    Attributes:
-        outcome: ``finished``, ``budget_spent`` or ``interrupted``.
-        ended_by: ``trials`` (the last trial has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``, ``signal``,
-            or ``None``.
-    """
-
-    outcome: str
-    ended_by: str | None = None
 
 
 class SuiteStarted(Record, frozen=True, kw_only=True, tag="suite_started"):
@@ -195,16 +172,6 @@ class LimitNoted(Record, frozen=True, kw_only=True, tag="limit_noted"):
     message: str
 
 
-class ConcurrencyLowered(Record, frozen=True, kw_only=True, tag="concurrency_lowered"):
-    """Memory ran out; from now on fewer trials run at once.
-
-    Attributes:
-        trials: Most trials at once, >= 1.
-    """
-
-    trials: int
-
-
 class TrialCreated(TrialRecord, frozen=True, kw_only=True, tag="trial_created"):
     """A trial was suggested or planned; the record is written before the trial runs.
 
@@ -250,6 +217,26 @@ class EpochEnded(TrialRecord, frozen=True, kw_only=True, tag="epoch"):
     state: TrialState
 
 
+class CheckpointDamaged(TrialRecord, frozen=True, kw_only=True, tag="checkpoint_damaged"):
+    """A checkpoint could not be used; its trial resumes from an older checkpoint.
+
+    Attributes:
+        damage: The file and what is wrong with it.
+    """
+
+    damage: str
+
+
+class ConcurrencyLowered(Record, frozen=True, kw_only=True, tag="concurrency_lowered"):
+    """Memory ran out; from now on fewer trials run at once.
+
+    Attributes:
+        trials: Most trials at once, >= 1.
+    """
+
+    trials: int
+
+
 class TrialRetried(TrialRecord, frozen=True, kw_only=True, tag="trial_retried"):
     """A trial failed and resumes from its newest good checkpoint.
 
@@ -272,16 +259,6 @@ class TrialEnded(TrialRecord, frozen=True, kw_only=True, tag="trial_ended"):
 
     state: TrialState
     error: str
-
-
-class CheckpointDamaged(TrialRecord, frozen=True, kw_only=True, tag="checkpoint_damaged"):
-    """A checkpoint could not be used; its trial resumes from an older checkpoint.
-
-    Attributes:
-        damage: The file and what is wrong with it.
-    """
-
-    damage: str
 
 
 def has_ended(record: Record) -> TypeGuard[EpochEnded | TrialEnded]:
@@ -343,32 +320,27 @@ class EvaluatedOnTest(TrialRecord, frozen=True, kw_only=True, tag="test_evaluate
     judged: Sequence[Mapping[str, Any]] | None = None
 
 
-RECORDS: tuple[type[Record], ...] = (
-    ExperimentStarted,
-    SuiteStarted,
-    WarmStarted,
-    PriorRead,
-    MemoryMeasured,
-    FusionMeasured,
-    LimitNoted,
-    TrialCreated,
-    TrialStarted,
-    EpochEnded,
-    CheckpointDamaged,
-    ConcurrencyLowered,
-    TrialRetried,
-    TrialEnded,
-    ConfirmationPlan,
-    OpenedTest,
-    EvaluatedOnTest,
-    ExperimentEnded,
-)
-"""The kinds of records that this version reads and writes."""
+class ExperimentEnded(Record, frozen=True, kw_only=True, tag="experiment_ended"):
+    """The command came to an end; a command that was killed leaves no such record.
 
-KINDS: dict[str, type[Record]] = {str(record.__struct_config__.tag): record for record in RECORDS}
-"""Kind, as in a line -> its class."""
+    Attributes:
+        outcome: ``finished``, ``budget_spent`` or ``interrupted``.
+        ended_by: ``trials`` (the last trial has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``, ``signal``,
+            or ``None``.
+    """
 
-_DECODER: msgspec.json.Decoder[Record] = msgspec.json.Decoder(reduce(or_, RECORDS))
+    outcome: str
+    ended_by: str | None = None
+
+
+KINDS: dict[str, type[Record]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in tuple(globals().values())
+    if isinstance(kind, type) and issubclass(kind, Record) and kind not in (Record, TrialRecord, UnknownRecord)
+}
+"""Kind, as in a line -> its class: all kinds of records that this version reads and writes."""
+
+_DECODER: msgspec.json.Decoder[Record] = msgspec.json.Decoder(reduce(or_, KINDS.values()))
 
 CHECKSUM = "crc"
 """Name of the last value of a line."""

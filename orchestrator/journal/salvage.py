@@ -12,19 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.journal import records
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, check_format, copy_name, is_whole, keep_copy, seal
-from orchestrator.journal.records import (
-    EpochEnded,
-    EvaluatedOnTest,
-    ExperimentEnded,
-    Record,
-    RecordError,
-    TrialCreated,
-    TrialRecord,
-    read_record,
-    read_values,
-)
 from orchestrator.journal.trial import Stage
 from trainables.files import write_whole
 
@@ -86,7 +76,7 @@ def salvage(path: Path) -> Salvage:
     expected = 0
     for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
         if number == 1 and is_whole(memoryview(line)):
-            check_format(read_values(line), path)
+            check_format(records.read_values(line), path)
         record = _read(line)
         if record is None or record.n < expected:
             damaged.append(number)
@@ -95,38 +85,38 @@ def salvage(path: Path) -> Salvage:
             damaged.append(number)
         expected = record.n + 1
         if not damaged or (history.experiment and _can_be_kept(record, history, broken)):
-            kept.append(read_values(line))
+            kept.append(records.read_values(line))
             history.apply(record)
         else:
-            lost[record.trial if isinstance(record, TrialRecord) else record.kind] += 1
+            lost[record.trial if isinstance(record, records.TrialRecord) else record.kind] += 1
     if not history.experiment:
         raise JournalError(f"{path}: the damaged lines are those of the experiment; restore the journal from a backup")
     return Salvage(path, kept, damaged, lost)
 
 
-def _read(line: bytes) -> Record | None:
+def _read(line: bytes) -> records.Record | None:
     """Return the record of a line; ``None`` where the line is damaged, or no record of its kind."""
-    with suppress(RecordError):
-        return read_record(line) if is_whole(memoryview(line)) else None
+    with suppress(records.RecordError):
+        return records.read_record(line) if is_whole(memoryview(line)) else None
     return None
 
 
-def _can_be_kept(record: Record, history: History, broken: set[str]) -> bool:
+def _can_be_kept(record: records.Record, history: History, broken: set[str]) -> bool:
     """Say whether a record after a damaged line can be kept."""
-    if isinstance(record, TrialCreated):
+    if isinstance(record, records.TrialCreated):
         if record.stage is Stage.SEARCH:
             return record.number == len(history.study(record.study))
         return record.candidate is None or record.candidate in history.trials
-    if isinstance(record, ExperimentEnded):
+    if isinstance(record, records.ExperimentEnded):
         return not history.running()
-    return not isinstance(record, TrialRecord) or _trial_keeps(record, history, broken)
+    return not isinstance(record, records.TrialRecord) or _trial_keeps(record, history, broken)
 
 
-def _trial_keeps(record: TrialRecord, history: History, broken: set[str]) -> bool:
+def _trial_keeps(record: records.TrialRecord, history: History, broken: set[str]) -> bool:
     trial = history.trials.get(record.trial)
     if trial is None or trial.id in broken:
         return False
-    if isinstance(record, EpochEnded) and record.epoch != trial.last_epoch + 1:
+    if isinstance(record, records.EpochEnded) and record.epoch != trial.last_epoch + 1:
         broken.add(trial.id)
         return False
-    return trial.has_ended is isinstance(record, EvaluatedOnTest)
+    return trial.has_ended is isinstance(record, records.EvaluatedOnTest)

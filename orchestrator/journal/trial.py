@@ -38,27 +38,17 @@ class Stage(StrEnum):
     """A baseline that a suite trains again to detect regressions."""
 
 
-def _prefixed(section: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by the names of the search space."""
-    return {f"{section}.{name}": value for name, value in settings.items()}
-
-
 @dataclass(slots=True)
 class Trial:
     """One trial according to the journal.
 
     Attributes:
         id: ``<study>-<number>`` in a search; restarts do not change the id.
-        study: Name of the (dataset, model, loss) cell.
-        number: Position in its study, from 0.
-        params: Suggestion of the searcher, by the names of the search space.
-        config: Settings of the training.
+        study, number, params, config, stage, candidate: See ``TrialCreated``.
         state: State of the trial.
         epochs: Epoch, from 1 -> metrics; each epoch once.
         times: The date at which each epoch was recorded, in seconds since the Unix epoch.
         created: The date at which the trial was created, in seconds since the Unix epoch.
-        stage: Purpose of the trial.
-        candidate: The first trial of the search with the same setting, which this trial repeats with another seed.
         ended: The date at which the state became final; ``None`` before.
         created_after: The experiment's running time in seconds when the trial was created, see ``Spending``.
             Dates are for people and for MLflow; durations and orders come from the running time.
@@ -69,8 +59,7 @@ class Trial:
         memory_retries: How often the trial was started again after lack of memory.
         error: What ended the trial, where it diverged or failed.
         damage: A line about each checkpoint that was skipped as damaged.
-        environments: Environments of the starts that trained the trial, oldest first, see
-            ``machines.cluster.describe_environment``.
+        environments: Environments of the starts that trained the trial, oldest first, see ``ExperimentStarted``.
     """
 
     id: str
@@ -105,8 +94,8 @@ class Trial:
         searched settings of ``training`` and of the model by the names of the search space, e.g.
         ``training.learning_rate`` and ``model.radius``.
         """
-        training, model = vars(self.config.training), self.config.model_parameters
-        settings = {**_prefixed("training", training), **_prefixed("model", model)}
+        sections = {"training": vars(self.config.training), "model": self.config.model_parameters}
+        settings = {f"{section}.{name}": value for section, of in sections.items() for name, value in of.items()}
         beside = {name: settings[name] for name in self.params if name in settings}
         chosen = {"loss": self.config.loss} if "loss" in self.params else {}
         # Where the search chose the loss, the names of its parameters begin with the name of the loss.

@@ -45,17 +45,11 @@ def git_revision() -> str | None:
     root = Path(orchestrator.__file__ or "").resolve().parent.parent
     if not (root / ".git").exists():
         return os.environ.get(REVISION) or None
+    command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty"]
     try:
-        commit = _git(root, "rev-parse", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return f"{commit}-dirty" if changed else commit
-
-
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
 
 
 WAITING = "ICR_WAITING_TRIALS"
@@ -91,29 +85,25 @@ class Cluster:
         """
         waiting = count_waiting()
         address = None if self.address is None else find_head(self.address)
-        if self.storage is None:
-            return Cluster(address, waiting=waiting)
-        if not is_bucket(self.storage):
-            return Cluster(address, str(Path(self.storage).resolve()), waiting)
-        store = ObjectStore.parse(self.storage)
-        store.check()
-        return Cluster(address, store.address, waiting)
+        bucket, storage = self._bucket, self.storage
+        if bucket is not None:
+            bucket.check()
+            storage = bucket.address
+        elif storage is not None:
+            storage = str(Path(storage).resolve())
+        return Cluster(address, storage, waiting)
 
     @property
     def place(self) -> object:
         """The place of the checkpoints, equal for equal places, whatever region or other way leads there."""
-        if self.storage is None or not is_bucket(self.storage):
-            return self.storage
-        store = ObjectStore.parse(self.storage)
-        return store.bucket, store.prefix, store.endpoint
+        bucket = self._bucket
+        return self.storage if bucket is None else (bucket.bucket, bucket.prefix, bucket.endpoint)
 
     def below(self, name: str) -> "Cluster":
         """Return the cluster with a folder of its storage, if it has one, as storage."""
-        if self.storage is None:
-            return self
-        if is_bucket(self.storage):
-            return replace(self, storage=ObjectStore.parse(self.storage).below(name).address)
-        return replace(self, storage=str(Path(self.storage) / name))
+        if bucket := self._bucket:
+            return replace(self, storage=bucket.below(name).address)
+        return self if self.storage is None else replace(self, storage=str(Path(self.storage) / name))
 
     def checkpoints(self, directory: Path) -> Checkpoints:
         """Return the checkpoints of an experiment, given its directory; only for a cluster that is ``resolved``.
@@ -122,16 +112,19 @@ class Cluster:
             StorageError: If the folder cannot be written.
             AlreadyRunningError: If another driver, which may be alive, has claimed the checkpoints in the bucket.
         """
-        if self.storage is not None and is_bucket(self.storage):
-            store = ObjectStore.parse(self.storage).below(f"{directory.name}/trials")
-            return Checkpoints(BucketStore.claimed(store, directory))
+        if bucket := self._bucket:
+            return BucketStore.claimed(bucket.below(f"{directory.name}/trials"), directory)
         trials = (directory if self.storage is None else Path(self.storage) / directory.name) / "trials"
         try:
             make_writable(trials)
             trials.parent.chmod(0o700)
         except OSError as error:
             raise StorageError(f"--storage {trials}: cannot be written: {error.strerror}; choose another") from None
-        return Checkpoints(FolderStore.claimed(trials))
+        return FolderStore.claimed(trials)
+
+    @property
+    def _bucket(self) -> ObjectStore | None:
+        return ObjectStore.parse(self.storage) if self.storage is not None and is_bucket(self.storage) else None
 
 
 def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> str:

@@ -39,7 +39,8 @@ def choose_share(footprints: Iterable[Footprint]) -> float:
     Returns:
         1 / n with n whole, rounded down to the 1/10,000 in which Ray counts; 1 where even two trials would not fit.
     """
-    trials = min((fitting(footprint) for footprint in footprints), default=1)
+    fitting = (one.room / (one.peak * MARGIN + CONTEXT_BYTES) for one in footprints)
+    trials = max(1, min(MOST, int(min(fitting, default=1))))
     return math.floor(10_000 / trials) / 10_000
 
 
@@ -53,12 +54,6 @@ def share_after_oom(share: float, halvings: int) -> float:
         return share
     trials = max(1, int(1 / share + 1e-6) >> halvings)
     return math.floor(10_000 / trials) / 10_000
-
-
-def fitting(footprint: Footprint) -> int:
-    """Return how many such trainings fit on the GPU at a time, in [1, MOST]."""
-    each = footprint.peak * MARGIN + CONTEXT_BYTES
-    return max(1, min(MOST, int(footprint.room / each)))
 
 
 def describe_limit(wanted: Resources, gpus: float, available: Mapping[str, float], fuse: int = 1) -> str | None:

@@ -18,8 +18,8 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.ledger import Ledger, PlannedTrial
-from orchestrator.journal.records import ExperimentEnded, ExperimentStarted, SuiteStarted
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import ExperimentEnded, ExperimentStarted, SuiteStarted, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.cluster import describe_environment, prepare_joining
 from orchestrator.regression.accepted import (
@@ -131,7 +131,7 @@ def _train(suite: Suite, directory: Path, session: "Session", seeds: Mapping[str
     from orchestrator.tuner.scheduler import RecordingScheduler
 
     ledger = session.ledger
-    source = PlannedTrials(lambda: _plan(suite, directory.name, seeds), Stage.REGRESS, ledger)
+    source = PlannedTrials(lambda: _plan(suite, directory.name, seeds), ledger)
     epochs = max(suite.config(cell, 1).training.total_epochs for cell in suite.cells)
     progress = Progress(ledger.history, sum(seeds.values()), epochs, Stage.REGRESS)
     with displayed(session, suite.name, progress, quiet=quiet) as shown:
@@ -145,7 +145,7 @@ def _train(suite: Suite, directory: Path, session: "Session", seeds: Mapping[str
             evaluate_on_test(ledger, session.workload, session.checkpoints, directory, finished)
 
 
-def _plan(suite: Suite, started: str, seeds: Mapping[str, int]) -> Iterator[PlannedTrial]:
+def _plan(suite: Suite, started: str, seeds: Mapping[str, int]) -> Iterator[TrialCreated]:
     """Yield the trials of the cells up to each cell's number of seeds; all cells of a seed before the next seed.
 
     The name of a study ends with the name of the rerun's folder: all reruns of a suite share an MLflow experiment.
@@ -154,7 +154,15 @@ def _plan(suite: Suite, started: str, seeds: Mapping[str, int]) -> Iterator[Plan
         for cell in suite.cells:
             if seed <= seeds.get(cell.title, 0):
                 study = f"{cell.title}-{started}"
-                yield PlannedTrial(f"{study}-seed{seed}", study, seed, suite.config(cell, seed), cell.loss_parameters)
+                yield TrialCreated(
+                    trial=f"{study}-seed{seed}",
+                    stage=Stage.REGRESS,
+                    candidate=None,
+                    study=study,
+                    number=seed,
+                    params=cell.loss_parameters,
+                    config=suite.config(cell, seed).to_dict(),
+                )
 
 
 def _interrupted(directory: Path) -> SearchInterruptedError:

@@ -22,9 +22,8 @@ from msgspec import structs
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.begun_experiment import BegunConfirm
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import differing, points_of
-from orchestrator.journal.records import ConfirmationPlan
+from orchestrator.journal.records import ConfirmationPlan, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.confirmation_plan import (
@@ -106,7 +105,7 @@ class Confirmation:
         return {trial.config.seed: trial.at_best[metric] if _has_finished(trial) else None for trial in ended}
 
     @cached_property
-    def trainings(self) -> list[tuple[int, PlannedTrial]]:
+    def trainings(self) -> list[tuple[int, TrialCreated]]:
         """The trainings that the plan has given out, also those that have ended, each with the place of its seed."""
         counts = self.race.seeds if self.plan is not None else {}
         seeds = enumerate(fresh_seeds(self.history.seed, max(counts.values(), default=0)))
@@ -127,7 +126,7 @@ class Confirmation:
         """The trainings on which the verdict rests: in a race, the trainings that the race gave out."""
         if not self.is_raced:
             return self._trained
-        given = {training.id for _, training in self.trainings}
+        given = {training.trial for _, training in self.trainings}
         return [trial for trial in self._trained if trial.id in given]
 
     @property
@@ -379,7 +378,7 @@ def _current_plan(wanted: ConfirmationPlan, history: History) -> ConfirmationPla
     if older and (recorded.first == wanted.first or (before.race.older and before.race.ended is not None)):
         return recorded
     # The test split was opened for every training of the wanted plan, so no further look has to be planned.
-    if all(one.id in history.tests for _, one in Confirmation(history, wanted.dataset, wanted).trainings):
+    if all(one.trial in history.tests for _, one in Confirmation(history, wanted.dataset, wanted).trainings):
         return recorded
     # Values on val can be compared once two candidates have two ended trainings each. Where only the version of the
     # product changed, nobody chose a design for the values.
@@ -388,7 +387,7 @@ def _current_plan(wanted: ConfirmationPlan, history: History) -> ConfirmationPla
     return structs.replace(wanted, looks=max(wanted.looks, recorded.looks + seen))
 
 
-def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[PlannedTrial]:
+def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[TrialCreated]:
     """Return the trainings of plans that are known so far, including trainings that have ended.
 
     The trainings are ordered by seed, so that the candidates of an interrupted confirmation have equal seeds.
@@ -399,7 +398,7 @@ def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[Pl
 
 def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
     """Return the largest possible number of trainings of a confirmation, including trainings of former plans."""
-    known = {trial.id for trial in history.stage(Stage.CONFIRM)} | {one.id for one in trainings_of(plans, history)}
+    known = {trial.id for trial in history.stage(Stage.CONFIRM)} | {one.trial for one in trainings_of(plans, history)}
     races = [Confirmation(history, plan.dataset, plan).race for plan in plans]
     return len(known) + sum(race.trainings - race.used for race in races if race.ended is None)
 

@@ -5,15 +5,13 @@ judged by the values of fresh seeds, which all candidates share, so that runs of
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import Point, best_points, points_of, ranked, trained_alike
-from orchestrator.journal.records import ConfirmationPlan
+from orchestrator.journal.records import ConfirmationPlan, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from orchestrator.results.bands import setting_to_use
 from orchestrator.results.race import LEVEL as RACE_LEVEL
@@ -189,13 +187,14 @@ def fresh_seeds(seed: int, count: int) -> list[int]:
     return seeds
 
 
-def repeat(trial: Trial, index: int, seed: int) -> PlannedTrial:
+def repeat(trial: Trial, index: int, seed: int) -> TrialCreated:
     """Return the training that repeats a trial of the search with the fresh seed of an index."""
-    return PlannedTrial(
-        id=f"{trial.id}-seed{index}",
+    return TrialCreated(
+        trial=f"{trial.id}-seed{index}",
+        stage=Stage.CONFIRM,
         study=trial.study,
         number=trial.number,
-        config=replace(trial.config, seed=seed),
+        config={**trial.config.to_dict(), "seed": seed},
         params=trial.params,
         candidate=trial.id,
     )

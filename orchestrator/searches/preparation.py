@@ -178,7 +178,7 @@ def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Che
         place = f"with --storage {history.storage}" if history.storage else "without --storage"
         raise ConfigError(f"{directory}: was started {place}, where its checkpoints are; start it so again")
     checkpoints = cluster.checkpoints(directory)
-    if not history.trials and not checkpoints.is_empty():
+    if not history.trials and checkpoints.entries():
         place = f"--storage {cluster.storage}" if cluster.storage else str(directory / "trials")
         raise ConfigError(
             f"{place}: holds checkpoints of {directory.name}, but {directory} has no journal of it: "

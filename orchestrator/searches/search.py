@@ -228,7 +228,7 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
         from orchestrator.tuner.scheduler import RecordingScheduler
 
         unlimited = replace(shown, limit=lambda: None)
-        source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
+        source = PlannedTrials(lambda: trainings_of(plans, ledger.history), ledger)
         return run_trials(unlimited, source, RecordingScheduler(ledger))
 
 

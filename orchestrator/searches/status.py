@@ -1,7 +1,7 @@
 """The state of an experiment, followed in its journal: stages, trials by state, budget, and what came of it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -186,8 +186,9 @@ def status_of(followed: Followed) -> Status:
     directory, history = followed.directory, followed.history
     holder = find_holder(directory)
     if holder is None:
-        # A copy, because later records are charged to the actors of the history that is followed.
-        history = history.without_actors()
+        # The journal of a killed process does not say that its actors are gone. A copy, because later records are
+        # charged to the actors of the history that is followed.
+        history = replace(history, spending=replace(history.spending, actors={}))
     unknown = NOTHING_UNKNOWN if holder is not None else find_unknown(directory, history)
     if not history.experiment:
         return Status(directory, holder, history, (), {}, unknown=unknown)

@@ -13,15 +13,15 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import before_sleep_log, retry, retry_if_exception, wait_random_exponential
 
 from orchestrator.text.addresses import without_password
 from trainables.checkpoint import MANIFEST
@@ -49,16 +49,6 @@ def connection_problem(host: str, port: int, seconds: float = 1.0) -> str | None
     return None
 
 
-def endpoint_problem(endpoint: str) -> str | None:
-    """Return why a server cannot be used, or ``None``; the empty endpoint is Amazon's server."""
-    if not endpoint:
-        return None
-    parts = urlsplit(endpoint)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    problem = connection_problem(parts.hostname or "", port)
-    return f"{endpoint} does not answer: {problem}; is the server running?" if problem else None
-
-
 def credentials_problem() -> str | None:
     """Return how to give credentials if this process has none, else ``None``.
 
@@ -76,9 +66,6 @@ def credentials_problem() -> str | None:
     )
 
 
-PATIENCE_SECONDS = 600.0
-"""Seconds for which requests to a store without an answer are repeated; a training waits so long for its checkpoint."""
-
 QUERY = frozenset({"endpoint_override", "region", "scheme"})
 """The parameters that may follow the question mark of an address."""
 
@@ -90,11 +77,27 @@ _ENDPOINT = re.compile(r"(https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?)?")
 """The address of a server, without user, path or parameters; or no address."""
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 class StorageError(UserError):
     """A storage that cannot be used: no such bucket, no credentials, no permission, no answer."""
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Say whether another attempt may help: the store did not answer, or had too much to do."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return not any(reason in str(error) for reason in ("NO_SUCH_BUCKET", "ACCESS_DENIED"))
+
+
+_patient = retry(
+    retry=retry_if_exception(_may_pass),
+    stop=lambda state: (state.seconds_since_start or 0.0) >= state.args[0].patience,
+    wait=wait_random_exponential(multiplier=0.2, max=20),
+    before_sleep=before_sleep_log(_log, logging.WARNING),
+    reraise=True,
+)
+"""Repeats a request of a store while its failure may pass; a missing file is reported at once."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,14 @@ class ObjectStore:
         prefix: Beginning of all keys, without slashes at its ends.
         endpoint: ``http://host:port`` of a server other than Amazon's; empty for Amazon's servers.
         region: Region of the bucket; empty for the region that the environment names.
-        patience: Seconds for which an operation is tried again, >= 0.
+        patience: Seconds for which requests are repeated, >= 0; so long a training waits for its checkpoint.
     """
 
     bucket: str
     prefix: str = ""
     endpoint: str = ""
     region: str = ""
-    patience: float = PATIENCE_SECONDS
+    patience: float = 600.0
 
     @classmethod
     def parse(cls, address: str, environ: Mapping[str, str] = os.environ) -> "ObjectStore":
@@ -153,8 +156,7 @@ class ObjectStore:
 
     def below(self, key: str) -> "ObjectStore":
         """Return the part of the store under a key."""
-        prefix = str(PurePosixPath(self.prefix) / key) if self.prefix else key
-        return ObjectStore(self.bucket, prefix, self.endpoint, self.region, self.patience)
+        return replace(self, prefix=f"{self.prefix}/{key}".lstrip("/"))
 
     def check(self) -> None:
         """Prove that files can be written to the store and deleted, without waiting for a server that is not there.
@@ -163,10 +165,10 @@ class ObjectStore:
             StorageError: If files cannot be written or deleted; the message says why, and the remedy.
         """
         self.reach()
-        key = f".writable-{secrets.token_hex(8)}"
+        key, impatient = f".writable-{secrets.token_hex(8)}", replace(self, patience=0.0)
         try:
-            self._write(key, b"")
-            self._delete_file(key)
+            impatient.write(key, b"")
+            impatient.remove(key)
         except OSError as error:
             raise StorageError(f"{self.address}: {explain(error)}") from None
 
@@ -176,14 +178,19 @@ class ObjectStore:
         Raises:
             StorageError: If there is no server, or no credentials.
         """
-        if problem := endpoint_problem(self.endpoint) or credentials_problem():
+        parts = urlsplit(self.endpoint)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if self.endpoint and (problem := connection_problem(parts.hostname or "", port)):
+            problem = f"{self.endpoint} does not answer: {problem}; is the server running?"
+            raise StorageError(f"{self.address}: {problem}")
+        if problem := credentials_problem():
             raise StorageError(f"{self.address}: {problem}")
 
     def put(self, source: Path, key: str) -> None:
         """Upload a directory that has a manifest, the manifest last."""
         names = sorted((path.name for path in source.iterdir()), key=lambda name: name == MANIFEST)
         for name in names:
-            self._patiently(partial(self._upload, source / name, f"{key}/{name}"))
+            self._upload(source / name, f"{key}/{name}")
 
     def get(self, key: str, target: Path) -> None:
         """Download a directory, with its subdirectories, into a local directory.
@@ -198,29 +205,39 @@ class ObjectStore:
             if ".." in name.split("/"):
                 raise StorageError(f"{self.address}: {key}/{name} leads out of its folder; refused")
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            self._patiently(partial(self._download, f"{key}/{name}", target / name))
+            self._download(f"{key}/{name}", target / name)
 
+    @_patient
     def read(self, key: str) -> bytes:
         """Return the content of a file.
 
         Raises:
             FileNotFoundError: If the store has none.
         """
-        content: bytes = self._patiently(partial(self._read, key))
-        return content
+        with self._system.open_input_stream(self._path(key)) as stream:
+            return bytes(stream.read())
 
+    @_patient
     def write(self, key: str, content: bytes) -> None:
         """Write a file; an older file of the key is replaced."""
-        self._patiently(partial(self._write, key, content))
+        with self._system.open_output_stream(self._path(key)) as stream:
+            stream.write(content)
 
+    @_patient
     def remove(self, key: str) -> None:
         """Delete a file, if it is there."""
         with suppress(FileNotFoundError):
-            self._patiently(partial(self._delete_file, key))
+            self._system.delete_file(self._path(key))
 
+    @_patient
     def listing(self, key: str) -> dict[str, list[int]]:
         """Return the files under a key by their paths relative to it, each with its size and time of change."""
-        return dict(self._patiently(lambda: list(self._files(key))))
+        from pyarrow.fs import FileSelector, FileType
+
+        base = self._path(key)
+        found = self._system.get_file_info(FileSelector(base, recursive=True, allow_not_found=True))
+        files = (entry for entry in found if entry.type == FileType.File)
+        return {entry.path.removeprefix(f"{base}/"): [entry.size, entry.mtime_ns] for entry in files}
 
     def folders(self) -> list[str]:
         """Return the sorted names of the folders right under the prefix, asking a store that does not answer only once.
@@ -245,65 +262,37 @@ class ObjectStore:
         found = [tuple(path.split("/")) for path in self.listing(key)]
         return [path[:-1] for path in found if len(path) == depth + 1 and path[-1] == MANIFEST]
 
+    @_patient
     def delete(self, key: str) -> None:
         """Delete a directory, if it is there, its manifest first."""
+        self.remove(f"{key}/{MANIFEST}")
         with suppress(FileNotFoundError):
-            self._patiently(lambda: self._delete_file(f"{key}/{MANIFEST}"))
-        with suppress(FileNotFoundError):
-            self._patiently(lambda: self._system.delete_dir(self._path(key)))
+            self._system.delete_dir(self._path(key))
 
     def move(self, key: str, target: str) -> None:
         """Copy all files under a key to another key within the store, then delete them under the first."""
         names = sorted(self.listing(key), key=lambda name: name.endswith(MANIFEST))
         for name in names:
-            self._patiently(partial(self._copy_file, f"{key}/{name}", f"{target}/{name}"))
+            self._copy(f"{key}/{name}", f"{target}/{name}")
         for name in reversed(names):
             self.remove(f"{key}/{name}")
 
-    def _copy_file(self, key: str, target: str) -> None:
+    @_patient
+    def _copy(self, key: str, target: str) -> None:
         self._system.copy_file(self._path(key), self._path(target))
-
-    def _patiently(self, action: Callable[[], _T]) -> _T:
-        """Repeat an action while its failure may pass; a missing file is reported at once."""
-        attempts = retry(
-            retry=retry_if_exception(_may_pass),
-            stop=stop_after_delay(self.patience),
-            wait=wait_random_exponential(multiplier=0.2, max=20),
-            before_sleep=before_sleep_log(_log, logging.WARNING),
-            reraise=True,
-        )
-        return attempts(action)()
 
     def _path(self, key: str) -> str:
         return "/".join(part for part in (self.bucket, self.prefix, key) if part)
 
-    def _files(self, key: str) -> Iterator[tuple[str, list[int]]]:
-        """Yield all files under a key: the path relative to the key, and the size and time of the file."""
-        from pyarrow.fs import FileSelector, FileType
-
-        base = self._path(key)
-        for found in self._system.get_file_info(FileSelector(base, recursive=True, allow_not_found=True)):
-            if found.type == FileType.File:
-                yield found.path.removeprefix(f"{base}/"), [found.size, found.mtime_ns]
-
-    def _write(self, key: str, content: bytes) -> None:
-        with self._system.open_output_stream(self._path(key)) as stream:
-            stream.write(content)
-
-    def _read(self, key: str) -> bytes:
-        with self._system.open_input_stream(self._path(key)) as stream:
-            return bytes(stream.read())
-
+    @_patient
     def _upload(self, source: Path, key: str) -> None:
         with source.open("rb") as file, self._system.open_output_stream(self._path(key)) as stream:
             shutil.copyfileobj(file, stream, 2**22)
 
+    @_patient
     def _download(self, key: str, target: Path) -> None:
         with self._system.open_input_stream(self._path(key)) as stream, target.open("wb") as file:
             shutil.copyfileobj(stream, file, 2**22)
-
-    def _delete_file(self, key: str) -> None:
-        self._system.delete_file(self._path(key))
 
     @property
     def _system(self) -> Any:
@@ -313,13 +302,6 @@ class ObjectStore:
 def is_bucket(place: str) -> bool:
     """Say whether a place is an address rather than a folder."""
     return "://" in place
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Say whether another attempt may help: the store did not answer, or had too much to do."""
-    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
-        return False
-    return not any(reason in str(error) for reason in ("NO_SUCH_BUCKET", "ACCESS_DENIED"))
 
 
 def explain(error: OSError) -> str:

@@ -1,15 +1,15 @@
 """The checkpoints of a search's trials: from which checkpoint a trial resumes, and which are not needed any more.
 
 The process that runs a trial asks here for the trial's newest good checkpoint, and hands in each new checkpoint. A
-checkpoint that ``save`` has written outlives the process and, in a bucket or on a shared disk, the machine. A store
-(``storage.stores``) knows how checkpoints lie in a folder or in a bucket; this module works with both.
+checkpoint that ``save`` has written outlives the process and, in a bucket or on a shared disk, the machine.
+``storage.stores`` has the checkpoints in a folder and those in a bucket; what is here works for both.
 """
 
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from orchestrator.storage.bucket import StorageError
 from orchestrator.storage.set_aside import name_occasion
@@ -31,29 +31,36 @@ class Entry:
     address: str
 
 
-class CheckpointStore(Protocol):
-    """A place for checkpoints; pickled, and used by the driver and by all actors at once."""
+KEPT = 3
+"""How many checkpoints a running trial keeps: the end of its process may damage the newest."""
 
-    def check(self) -> None:
-        """Make sure that this process sees the checkpoints of its driver.
 
-        Raises:
-            StorageError: If this process sees another place than its driver.
-            ClaimLostError: If another driver has claimed the place.
-        """
+class Checkpoints(ABC):
+    """The checkpoints of trials, by the trials' ids; pickled once, and used by the driver and by all actors at once."""
 
+    @abstractmethod
     def entries(self, trial: str | None = None) -> list[Entry]:
         """Return the checkpoints of a trial, or of all trials, the oldest epoch of each trial first."""
 
+    @abstractmethod
     def fetch(self, entry: Entry) -> Path:
         """Return a local directory with the files of a checkpoint, valid until the next call for its trial."""
 
-    def save(self, trial: str, report: EpochReport, keep: int) -> None:
-        """Write the checkpoint of a report, then remove all checkpoints of the trial but the newest ``keep``."""
+    @abstractmethod
+    def save(self, trial: str, report: EpochReport) -> None:
+        """Write the checkpoint of a report, then remove all checkpoints of the trial but the newest ``KEPT``.
 
+        The checkpoint is safe when this method returns.
+
+        Raises:
+            ClaimLostError: If another driver has claimed the place.
+        """
+
+    @abstractmethod
     def delete(self, entry: Entry) -> None:
         """Remove a checkpoint, unless it is gone already."""
 
+    @abstractmethod
     def set_aside(self, place: str, occasion: str) -> str:
         """Move files out of the way of trials, and return where they lie then, for people.
 
@@ -64,35 +71,22 @@ class CheckpointStore(Protocol):
             OSError: If the files cannot be moved; a ``StorageError`` is one.
         """
 
-    def remove_partial(self) -> None:
-        """Remove the remains of processes that were killed while they wrote a checkpoint."""
-
+    @abstractmethod
     def keep(self, trial: str, file: Path) -> None:
         """Write a small file beside a trial's checkpoints, whole or not at all; a file of its name is replaced."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Give up this driver's claim to the place."""
-
-
-KEPT = 3
-"""How many checkpoints a running trial keeps: the end of its process may damage the newest."""
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """The checkpoints of trials, by the trials' ids; pickled once and sent to every actor."""
-
-    store: CheckpointStore
+        """Give up the claim: no actor of this driver saves any more, and another driver may claim the checkpoints."""
 
     def find(self, trial: str) -> tuple[Path | None, tuple[str, ...]]:
         """Return the checkpoint from which a trial resumes, and a line for each newer one that cannot be used any more.
 
         The checkpoint is a local directory, the newest undamaged one; ``None`` where the trial has none.
         """
-        self.store.check()
         passed_over: list[str] = []
-        for entry in reversed(self.store.entries(trial)):
-            directory = self.store.fetch(entry)
+        for entry in reversed(self.entries(trial)):
+            directory = self.fetch(entry)
             damage = find_damage(directory)
             if damage is None:
                 return directory, tuple(passed_over)
@@ -103,28 +97,20 @@ class Checkpoints:
         """Return a local directory with the newest undamaged checkpoint of a trial, or ``None`` where it has none."""
         return self.find(trial)[0]
 
-    def save(self, trial: str, report: EpochReport) -> None:
-        """Write the checkpoint of a report; the checkpoint is safe when this method returns."""
-        self.store.save(trial, report, KEPT)
-
     def prune(self, trial: str) -> None:
         """Remove all checkpoints of an ended trial but the newest, which holds its best model."""
-        for entry in self.store.entries(trial)[:-1]:
-            self.store.delete(entry)
-
-    def is_empty(self) -> bool:
-        """Say whether no trial has a checkpoint."""
-        return not self.store.entries()
+        for entry in self.entries(trial)[:-1]:
+            self.delete(entry)
 
     def ahead(self, epochs: Mapping[str, int]) -> list[Entry]:
         """Return the checkpoints that ``rewind`` sets aside because they go beyond the journal."""
-        return [entry for entry in self.store.entries() if _is_ahead(entry, epochs)]
+        return [entry for entry in self.entries() if _is_ahead(entry, epochs)]
 
     def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> list[str]:
         """Set aside checkpoints that are newer than the journal, which may have lost its end.
 
-        Of a trial that the journal does not know at all, every file is set aside. Checkpoints that a killed process had
-        half written are removed, and so are those of ended trials before the newest whole one.
+        Of a trial that the journal does not know at all, every file is set aside. Checkpoints of ended trials before
+        the newest whole one are removed.
 
         Args:
             epochs: Id of each trial -> its newest epoch in the journal. A checkpoint may be one epoch ahead of the
@@ -138,11 +124,10 @@ class Checkpoints:
         Raises:
             StorageError: If a checkpoint that goes beyond the journal cannot be moved.
         """
-        self.store.remove_partial()
         # One listing serves all trials; further requests are sent only to move or remove checkpoints.
         kept: dict[str, list[Entry]] = {}
         beyond: dict[str, Entry] = {}
-        for entry in self.store.entries():
+        for entry in self.entries():
             if _is_ahead(entry, epochs):
                 beyond.setdefault(f"{entry.trial}/{entry.name}" if entry.trial in epochs else entry.trial, entry)
             else:
@@ -150,7 +135,7 @@ class Checkpoints:
         moved, occasion = [], name_occasion()
         for place, entry in beyond.items():
             try:
-                moved.append(self.store.set_aside(place, occasion))
+                moved.append(self.set_aside(place, occasion))
             except OSError as error:
                 raise StorageError(
                     f"{entry.address}: is not known to the journal, and cannot be moved away: {error.strerror or error}"
@@ -160,14 +145,14 @@ class Checkpoints:
             whole = self.latest(trial)
             newest = 0 if whole is None else epoch_of(whole.name) or 0
             for entry in (entry for entry in kept[trial] if entry.epoch < newest):
-                self.store.delete(entry)
+                self.delete(entry)
         return moved
 
     def discard(self, trials: Iterable[str]) -> None:
         """Remove all checkpoints of these trials, whose models nobody needs any more."""
         discarded = {*trials}
-        for entry in (entry for entry in self.store.entries() if entry.trial in discarded):
-            self.store.delete(entry)
+        for entry in (entry for entry in self.entries() if entry.trial in discarded):
+            self.delete(entry)
 
     def bring(self, trial: str, target: Path) -> Path:
         """Return the newest undamaged checkpoint of a trial in a folder that outlives the cluster.
@@ -175,7 +160,7 @@ class Checkpoints:
         Raises:
             CheckpointError: If the trial has none.
         """
-        brought, newest = find_latest(target), self.store.entries(trial)[-1:]
+        brought, newest = find_latest(target), self.entries(trial)[-1:]
         if brought is not None and newest and epoch_of(brought.name) == newest[0].epoch:
             return brought
         found = self.latest(trial)
@@ -190,14 +175,6 @@ class Checkpoints:
             shutil.copytree(found, partial, dirs_exist_ok=True)
             take_place(partial, final)
         return final
-
-    def keep(self, trial: str, file: Path) -> None:
-        """Write a small file beside a trial's checkpoints, whole or not at all; a file of its name is replaced."""
-        self.store.keep(trial, file)
-
-    def close(self) -> None:
-        """Give up the claim: no actor of this driver saves any more, and another driver may claim the checkpoints."""
-        self.store.close()
 
 
 def _is_ahead(entry: Entry, epochs: Mapping[str, int]) -> bool:

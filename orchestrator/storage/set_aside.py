@@ -26,42 +26,19 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Unknown:
-    """Results that an experiment's journal does not know.
+    """Results that an experiment's journal does not know, each kind in a sentence; ``None`` where there are none.
 
     Attributes:
-        trials: Trials that have checkpoints on a disk of this machine, and are not in the journal.
-        ahead: Trials of the journal that have not ended, and have checkpoints of later epochs.
-        summarised: Trials of ``summary.json`` that the journal does not have.
-        aside: Folders of ``FOLDER``, oldest first.
+        lost: Which trials have checkpoints on a disk of this machine, or a row in ``summary.json``, but no record.
+        behind: Which trials of the journal have not ended, and have checkpoints of later epochs.
+        moved: Where earlier files lie that the journal did not know.
+        summarised: How many trials of ``summary.json`` the journal does not have, >= 0.
     """
 
-    trials: tuple[str, ...] = ()
-    ahead: tuple[str, ...] = ()
-    summarised: tuple[str, ...] = ()
-    aside: tuple[Path, ...] = ()
-
-    @property
-    def lost(self) -> str | None:
-        """Which trials the journal has lost, in one sentence; ``None`` where nothing shows a loss."""
-        places = [
-            f"{len(trials)} of {place} ({_some(trials)})"
-            for place, trials in (("trials/", self.trials), (SUMMARY, self.summarised))
-            if trials
-        ]
-        return f"the journal lacks trials: {', '.join(places)}" if places else None
-
-    @property
-    def behind(self) -> str | None:
-        """For which trials the journal has lost epochs; ``None`` where nothing shows a loss."""
-        return f"the journal lacks epochs of {len(self.ahead)} trials ({_some(self.ahead)})" if self.ahead else None
-
-    @property
-    def moved(self) -> str | None:
-        """Where earlier files lie that the journal did not know; ``None`` where there are none."""
-        if not self.aside:
-            return None
-        more = f" and {len(self.aside) - 1} earlier" if len(self.aside) > 1 else ""
-        return f"{self.aside[-1]}{more}: results that the journal did not know"
+    lost: str | None = None
+    behind: str | None = None
+    moved: str | None = None
+    summarised: int = 0
 
 
 NOTHING_UNKNOWN = Unknown()
@@ -93,13 +70,20 @@ def find_unknown(directory: Path, history: History) -> Unknown:
     root = trials_folder(directory, history)
     names = () if root is None else sorted(path.name for path in root.glob("*/"))
     beyond = [name for name in names if root is not None and _is_beyond(root / name, history)]
-    trials = (name for name in beyond if name not in history.trials)
-    ahead = (name for name in beyond if name in history.trials)
-    summarised = (name for name in trials_of_summary(directory) if name not in history.trials)
+    ahead = [name for name in beyond if name in history.trials]
+    summarised = [name for name in trials_of_summary(directory) if name not in history.trials]
+    missing = {"trials/": [name for name in beyond if name not in history.trials], SUMMARY: summarised}
+    places = [f"{len(trials)} of {place} ({some(trials)})" for place, trials in missing.items() if trials]
     # With ``--storage FOLDER`` the checkpoints lie apart from the journal, and are moved where they lie.
     homes = dict.fromkeys((directory.resolve(), *(() if root is None else (root.parent.resolve(),))))
     aside = sorted((path for home in homes for path in (home / FOLDER).glob("*/")), key=lambda path: path.name)
-    return Unknown(tuple(trials), tuple(ahead), tuple(summarised), tuple(aside))
+    more = f" and {len(aside) - 1} earlier" if len(aside) > 1 else ""
+    return Unknown(
+        lost=f"the journal lacks trials: {', '.join(places)}" if places else None,
+        behind=f"the journal lacks epochs of {len(ahead)} trials ({some(ahead)})" if ahead else None,
+        moved=f"{aside[-1]}{more}: results that the journal did not know" if aside else None,
+        summarised=len(summarised),
+    )
 
 
 def trials_folder(directory: Path, history: History) -> Path | None:
@@ -133,7 +117,8 @@ def _is_beyond(folder: Path, history: History) -> bool:
     return any(int(path.name.removeprefix("epoch_")) > known + 1 for path in list_epochs(folder))
 
 
-def _some(trials: Iterable[str]) -> str:
-    names = list(trials)
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+def some(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return ", ".join(listed[:NAMED]) + more

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -32,10 +32,10 @@ from orchestrator.journal.lock import (
     remove_abandoned,
 )
 from orchestrator.storage.bucket import ObjectStore, StorageError
-from orchestrator.storage.checkpoints import Entry
+from orchestrator.storage.checkpoints import KEPT, Checkpoints, Entry
 from orchestrator.storage.set_aside import FOLDER, move_aside
 from trainables.checkpoint import EpochReport, epoch_of, list_epochs, list_partial, save_epoch
-from trainables.files import parse_state, write_whole
+from trainables.files import write_whole
 
 CLAIM_FILE = ".driver"
 """Name of the object beside the checkpoints in a bucket, and of the file beside the checkpoints in a folder."""
@@ -49,85 +49,8 @@ class ClaimLostError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class DriverClaim:
-    """A driver's claim to the checkpoints in a part of a bucket, with the directory of the driver's experiment.
-
-    ``token`` are random digits that the driver wrote there, and that no other driver knows.
-    """
-
-    store: ObjectStore
-    holder: Holder
-    directory: str
-    token: str
-
-    @classmethod
-    def make(cls, store: ObjectStore, directory: Path) -> "DriverClaim":
-        """Claim a store for the driver of an experiment's directory, whose lock this process holds.
-
-        Raises:
-            AlreadyRunningError: If the store is claimed by another driver that may be alive.
-        """
-        former = cls.read(store)
-        if former is not None and former._may_live(directory):
-            place = store.address.partition("?")[0]
-            raise AlreadyRunningError(
-                f"{place}: {former.holder} writes its checkpoints there, since {former.holder.started}, "
-                f"from {former.directory}; if it is gone from there, remove {place}/{CLAIM_FILE}"
-            )
-        claim = cls(store, Holder.of_this_process(), str(directory), secrets.token_hex(16))
-        content = {**structs.asdict(claim.holder), "directory": claim.directory, "token": claim.token}
-        store.write(CLAIM_FILE, json.dumps(content).encode())
-        # Of two drivers that saw no claim, the driver that wrote first finds the claim of the other driver.
-        try:
-            claim.check()
-        except ClaimLostError as error:
-            raise AlreadyRunningError(str(error)) from None
-        return claim
-
-    @classmethod
-    def read(cls, store: ObjectStore) -> "DriverClaim | None":
-        """Return the claim to a store; ``None`` if there is no claim, or if the claim cannot be read."""
-        try:
-            found = parse_state(store.read(CLAIM_FILE))
-        except (FileNotFoundError, ValueError):
-            return None
-        holder = Holder.parse(found)
-        if holder is None or not found.keys() >= {"directory", "token"}:
-            return None
-        return cls(store, holder, str(found["directory"]), str(found["token"]))
-
-    def check(self) -> None:
-        """Make sure that no other driver has claimed the store since.
-
-        Raises:
-            ClaimLostError: If another driver has claimed the store, or this claim was released.
-        """
-        newest = self.read(self.store)
-        if newest is None or newest.token != self.token:
-            by = "nobody" if newest is None else newest.holder
-            raise ClaimLostError(f"{self.store.address}: is claimed by another driver now: {by}")
-
-    def release(self) -> None:
-        """Release the claim, unless another driver has claimed the store by now."""
-        store = replace(self.store, patience=RELEASE_SECONDS)
-        # If the store does not answer, the claim stays; the next start in the same directory takes it over.
-        with suppress(OSError):
-            newest = self.read(store)
-            if newest is not None and newest.token == self.token:
-                store.remove(CLAIM_FILE)
-
-    def _may_live(self, directory: Path) -> bool:
-        """Say whether the driver may be alive, where this process holds the lock of ``directory``."""
-        if not self.holder.is_here:
-            return True
-        if self.directory == str(directory) or self.holder.boot_id != boot_id():
-            return False
-        return psutil.pid_exists(self.holder.pid)
-
-
-@dataclass(frozen=True)
-class FolderStore:
-    """Each checkpoint is ``TRIAL/epoch_0007`` of an absolute path; ``CheckpointStore`` describes the methods.
+class FolderStore(Checkpoints):
+    """Each checkpoint is ``TRIAL/epoch_0007`` of an absolute path.
 
     ``token`` are random digits that the driver wrote into the folder. By it, another node recognises the folder, and an
     actor that has outlived its driver notices that another driver has claimed the folder; empty: not looked at.
@@ -147,11 +70,6 @@ class FolderStore:
             file.write(token)
         return cls(trials, token)
 
-    def check(self) -> None:
-        """Look for the driver's token in the folder."""
-        with self._undisputed():
-            pass
-
     def entries(self, trial: str | None = None) -> list[Entry]:
         """List the folder of a trial, or of each trial."""
         folders = sorted(self.trials.glob("*/")) if trial is None else [self.trials / trial]
@@ -165,11 +83,21 @@ class FolderStore:
         """Return the checkpoint itself."""
         return self.trials / entry.trial / entry.name
 
-    def save(self, trial: str, report: EpochReport, keep: int) -> None:
+    def find(self, trial: str) -> tuple[Path | None, tuple[str, ...]]:
+        """Return the newest undamaged checkpoint and a line for each newer one, if the folder is the driver's.
+
+        Raises:
+            StorageError: If this process sees another folder than its driver.
+            ClaimLostError: If another driver has claimed the folder.
+        """
+        self._check()
+        return super().find(trial)
+
+    def save(self, trial: str, report: EpochReport) -> None:
         """Write a folder aside; the claim is held while the folder gets its name and older folders are removed."""
-        # The claim is checked before as well, so that an actor that is too late leaves nothing half written.
-        self.check()
-        save_epoch(self.trials / trial, report, keep, self._undisputed())
+        # The claim is looked at before as well, so that an actor that is too late leaves nothing half written.
+        self._check()
+        save_epoch(self.trials / trial, report, KEPT, self._undisputed())
 
     def delete(self, entry: Entry) -> None:
         """Remove a folder as far as the file system lets it be removed."""
@@ -178,6 +106,11 @@ class FolderStore:
     def set_aside(self, place: str, occasion: str) -> str:
         """Rename a folder."""
         return str(move_aside(self.trials / place, self.trials.parent, occasion))
+
+    def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> list[str]:
+        """Set aside what is newer than the journal, and remove what killed processes had half written."""
+        self.remove_partial()
+        return super().rewind(epochs, ended)
 
     def partial(self) -> list[Path]:
         """Return the directories of checkpoints that are half written."""
@@ -199,6 +132,10 @@ class FolderStore:
     def close(self) -> None:
         """Do nothing: the claim of the next driver replaces this claim."""
 
+    def _check(self) -> None:
+        with self._undisputed():
+            pass
+
     @contextmanager
     def _undisputed(self) -> Iterator[None]:
         """Keep other drivers from claiming the folder, after a look whether another driver has."""
@@ -219,32 +156,69 @@ class FolderStore:
             yield
 
 
+class Claim(Holder, frozen=True):
+    """A driver's claim to the checkpoints in a part of a bucket, as the driver wrote it there.
+
+    ``directory`` is that of the driver's experiment; ``token`` are random digits that no other driver knows.
+    """
+
+    directory: str
+    token: str
+
+    @classmethod
+    def read(cls, bucket: ObjectStore) -> "Claim | None":
+        """Return the claim to a part of a bucket; ``None`` if there is none, or it cannot be read."""
+        with suppress(FileNotFoundError):
+            return cls.parse(bucket.read(CLAIM_FILE))
+        return None
+
+    def may_live(self, directory: Path) -> bool:
+        """Say whether the driver may be alive, where this process holds the lock of ``directory``."""
+        if not self.is_here:
+            return True
+        if self.directory == str(directory) or self.boot_id != boot_id():
+            return False
+        return psutil.pid_exists(self.pid)
+
+
 SCRATCH = "actors-"
 """Kind of the scratch directories in which actors write checkpoints before the upload."""
 
 
 @dataclass(frozen=True)
-class BucketStore:
-    """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits; ``CheckpointStore`` describes the methods.
+class BucketStore(Checkpoints):
+    """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits.
 
-    The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor. Without
-    a claim of the driver, none is looked at.
+    The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor. ``token``
+    is that of the driver's claim; without one, no claim is looked at.
     """
 
     bucket: ObjectStore
-    claim: DriverClaim | None = None
+    token: str = ""
 
     @classmethod
     def claimed(cls, bucket: ObjectStore, directory: Path) -> "BucketStore":
-        """Claim a part of a bucket for the driver of an experiment's directory.
+        """Claim a part of a bucket for the driver of an experiment's directory, whose lock this process holds.
 
         Raises:
             AlreadyRunningError: If another driver, which may be alive, has claimed it.
         """
-        return cls(bucket, DriverClaim.make(bucket, directory))
-
-    def check(self) -> None:
-        """Do nothing: an address means one place on all machines, and ``save`` looks at the claim."""
+        former = Claim.read(bucket)
+        if former is not None and former.may_live(directory):
+            place = bucket.address.partition("?")[0]
+            raise AlreadyRunningError(
+                f"{place}: {former} writes its checkpoints there, since {former.started}, "
+                f"from {former.directory}; if it is gone from there, remove {place}/{CLAIM_FILE}"
+            )
+        made, this = cls(bucket, secrets.token_hex(16)), structs.asdict(Holder.of_this_process())
+        content = {**this, "directory": str(directory), "token": made.token}
+        bucket.write(CLAIM_FILE, json.dumps(content).encode())
+        # Of two drivers that saw no claim, the driver that wrote first finds the claim of the other driver.
+        try:
+            made._check()
+        except ClaimLostError as error:
+            raise AlreadyRunningError(str(error)) from None
+        return made
 
     def entries(self, trial: str | None = None) -> list[Entry]:
         """List the whole directories, with one request."""
@@ -259,13 +233,12 @@ class BucketStore:
             self.bucket.get(_key(entry), target)
         return target
 
-    def save(self, trial: str, report: EpochReport, keep: int) -> None:
+    def save(self, trial: str, report: EpochReport) -> None:
         """Write a folder on this machine, upload the folder, then delete older checkpoints."""
-        if self.claim is not None:
-            self.claim.check()
+        self._check()
         directory = save_epoch(_scratch_of(trial), report)
         self.bucket.put(directory, f"{trial}/epoch_{report.epoch:04d}-{secrets.token_hex(4)}")
-        for old in self.entries(trial)[:-keep]:
+        for old in self.entries(trial)[:-KEPT]:
             self.delete(old)
 
     def delete(self, entry: Entry) -> None:
@@ -274,23 +247,31 @@ class BucketStore:
 
     def set_aside(self, place: str, occasion: str) -> str:
         """Copy objects within the bucket, then delete them at their former place."""
-        trial, _, name = place.partition("/")
         # Deeper than checkpoints lie, so that no listing takes the copy for a checkpoint of a trial.
-        target = f"{FOLDER}/{occasion}/{trial}/{name}".rstrip("/")
+        target = f"{FOLDER}/{occasion}/{place}"
         self.bucket.move(place, target)
         return f"{self.bucket.address}/{target}"
-
-    def remove_partial(self) -> None:
-        """Do nothing: a directory without its manifest does not count, and its name is never used again."""
 
     def keep(self, trial: str, file: Path) -> None:
         """Upload a file."""
         self.bucket.write(f"{trial}/{file.name}", file.read_bytes())
 
     def close(self) -> None:
-        """Release the claim."""
-        if self.claim is not None:
-            self.claim.release()
+        """Release the claim, unless another driver has claimed the place by now."""
+        patient = replace(self, bucket=replace(self.bucket, patience=RELEASE_SECONDS))
+        # If the store does not answer, the claim stays; the next start in the same directory takes it over.
+        with suppress(OSError, ClaimLostError):
+            if self.token:
+                patient._check()
+                patient.bucket.remove(CLAIM_FILE)
+
+    def _check(self) -> None:
+        """Make sure that no other driver has claimed the place since, and that this claim was not released."""
+        if not self.token:
+            return
+        newest = Claim.read(self.bucket)
+        if newest is None or newest.token != self.token:
+            raise ClaimLostError(f"{self.bucket.address}: is claimed by another driver now: {newest or 'nobody'}")
 
     def _entry(self, trial: str, name: str) -> Entry | None:
         """Return the checkpoint with a directory's name; ``None`` if the name is not of a checkpoint."""

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from orchestrator.journal.ledger import Ledger, PlannedTrial
-from orchestrator.journal.trial import Stage, Trial
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import TrialCreated
+from orchestrator.journal.trial import Trial
 
 
 class TrialSource(Protocol):
@@ -36,9 +37,9 @@ class PlannedTrials:
     according to the journal are left out; a trial that is running according to the journal is issued again.
     """
 
-    def __init__(self, plan: Callable[[], Iterable[PlannedTrial]], stage: Stage, ledger: Ledger) -> None:
+    def __init__(self, plan: Callable[[], Iterable[TrialCreated]], ledger: Ledger) -> None:
         """Read the plan, which returns all trials that are known by now, issued trials included."""
-        self._plan, self._stage, self._ledger = plan, stage, ledger
+        self._plan, self._ledger = plan, ledger
         self._issued: set[str] = set()
         self._left = self._ask()
         self._something_ended = False
@@ -55,15 +56,15 @@ class PlannedTrials:
         if not self._left:
             return None
         planned = self._left.popleft()
-        self._issued.add(planned.id)
-        known = self._ledger.history.trials.get(planned.id)
-        return known or self._ledger.plan(planned, self._stage)
+        self._issued.add(planned.trial)
+        known = self._ledger.history.trials.get(planned.trial)
+        return known or self._ledger.begin(planned)
 
     def observe(self, trial: Trial) -> None:
         """Note that the plan may have grown, if the trial has ended."""
         self._something_ended |= trial.has_ended
 
-    def _ask(self) -> deque[PlannedTrial]:
+    def _ask(self) -> deque[TrialCreated]:
         trials = self._ledger.history.trials
-        due = (one for one in self._plan() if one.id not in trials or not trials[one.id].has_ended)
-        return deque(one for one in due if one.id not in self._issued)
+        due = (one for one in self._plan() if one.trial not in trials or not trials[one.trial].has_ended)
+        return deque(one for one in due if one.trial not in self._issued)

@@ -110,7 +110,7 @@ class Watched:
         its process is kept, the newest first.
         """
         history = self.status.history
-        running = [trial for trial in history.running() if trial.id in history.actors]
+        running = [trial for trial in history.running() if trial.id in history.spending.actors]
         places = read_places(self.directory) if running else {}
         ends = (TrialState.FAILED, TrialState.DIVERGED)
         failed = [trial for trial in history.trials.values() if trial.state in ends]

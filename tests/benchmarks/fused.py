@@ -114,7 +114,7 @@ def compare_searches(options: argparse.Namespace) -> Row:
                 experiment, TrainablesWorkload(str(root.resolve()), device=options.device), Path(folder), quiet=True
             )
             journal = read_journal(Path(folder) / experiment.name / "journal.jsonl")
-            ends = [record["time"] for record in journal if record["kind"] == "epoch"]
+            ends = [record.time for record in journal if record.kind == "epoch"]
             seconds[fuse] = float(ends[-1] - ends[fuse - 1]) / (len(ends) - fuse)
     note = f"{3600 / seconds[options.search_trials]:.0f} epochs an hour, everything included"
     fused = f"a search, {case} K={options.search_trials}"

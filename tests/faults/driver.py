@@ -33,14 +33,8 @@ class Death:
 
 @dataclass(frozen=True)
 class Tracking:
-    """Where a search is tracked, and how long it waits for that.
-
-    Attributes:
-        uri: The store; ``None`` is the one in its output directory.
-        answer: Seconds that it waits for an answer.
-        end: Seconds that its end waits for what is not delivered yet.
-        pause: Seconds that it leaves a server alone at most which does not answer.
-    """
+    """Where a search is tracked, ``None`` for its output directory; seconds that it waits for an answer, waits in the
+    end, and leaves a server alone that does not answer."""
 
     uri: str | None = None
     answer: float = 60

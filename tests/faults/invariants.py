@@ -1,7 +1,4 @@
-"""What must hold of an experiment after whatever was done to it: the one judge of all fault tests.
-
-The numbers are those of section 6 of the design.
-"""
+"""What must hold of an experiment after whatever was done to it: the one judge of all fault tests."""
 
 import json
 import time
@@ -9,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
 from mlflow import MlflowClient
 
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.records import Record
+from orchestrator.journal.records import EpochEnded, Record, has_ended
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.store import STATUS
-from tests.faults.searches import live_actors
 from tests.faults.troubled_workload import trained_epochs
 from tests.support.fake_workload import curve
 
@@ -32,15 +29,10 @@ def assert_invariants(
     tracking_uri: str | None = None,
     strays: bool = False,
 ) -> None:
-    """Judge a search that has come to its end.
+    """Judge a search that has come to its end, after ``kills`` of something while a trial may have been training.
 
-    Args:
-        output: Its output directory.
-        before: What the journal said after each of the kills.
-        log: What was trained, as ``TroubledWorkload`` wrote it down.
-        kills: How often something was killed while a trial may have been training.
-        tracking_uri: The store, where it is not in the output directory.
-        strays: Whether an actor of a former driver may have died while it was writing.
+    ``before`` is what the journal said after each of them, ``log`` what ``TroubledWorkload`` wrote down. With
+    ``strays``, an actor of a former driver may have died while it was writing.
     """
     records = read_journal(output / "tiny" / "journal.jsonl")
     history = History.of(records)
@@ -56,17 +48,17 @@ def assert_invariants(
 
 
 def assert_ended_once(records: list[Record], history: History) -> None:
-    """1: one terminal state a trial, each epoch once, none missing, none after the end."""
-    ends = Counter(record["trial"] for record in records if record.get("state", "running") != "running")
+    """One terminal state a trial, each epoch once, none missing, none after the end."""
+    ends = Counter(record.trial for record in records if has_ended(record))
     assert ends == {trial: 1 for trial in history.trials}
     for trial in history.trials.values():
-        own = [record for record in records if record.get("trial") == trial.id and record["kind"] == "epoch"]
-        assert [record["epoch"] for record in own] == list(range(1, trial.last_epoch + 1))
-        assert all(record["time"] <= (trial.ended or 0) for record in own)
+        own = [record for record in records if isinstance(record, EpochEnded) and record.trial == trial.id]
+        assert [record.epoch for record in own] == list(range(1, trial.last_epoch + 1))
+        assert all(record.time <= (trial.ended or 0) for record in own)
 
 
 def assert_tracked_once(uri: str, history: History) -> None:
-    """1 and 2: one run a trial and a confirmed candidate, in the same state, each step once, none left running."""
+    """One run a trial and a confirmed candidate, in the same state, each step once, none left running."""
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(history.experiment.name or "")
     assert experiment is not None
@@ -87,7 +79,7 @@ def assert_tracked_once(uri: str, history: History) -> None:
 
 
 def assert_kept(earlier: History, final: History) -> None:
-    """3: what had ended stays as it was, and what ran keeps its epochs."""
+    """What had ended stays as it was, and what ran keeps its epochs."""
     for trial in earlier.trials.values():
         if trial.state is not TrialState.RUNNING:
             assert final.trials[trial.id] == trial
@@ -96,7 +88,7 @@ def assert_kept(earlier: History, final: History) -> None:
 
 
 def assert_little_lost(log: Path, history: History, kills: int) -> None:
-    """3: a kill costs a trial one epoch at most, which is the interval between two checkpoints."""
+    """A kill costs a trial one epoch at most, which is the interval between two checkpoints."""
     trained = trained_epochs(log)
     for trial in history.trials.values():
         again = trained[_parameter(trial)] - trial.last_epoch
@@ -104,12 +96,12 @@ def assert_little_lost(log: Path, history: History, kills: int) -> None:
 
 
 def assert_sound(output: Path, history: History) -> None:
-    """5: what is derived from the journal says what the journal says."""
+    """What is derived from the journal says what the journal says."""
     assert json.loads((output / "tiny" / "summary.json").read_text()) == json.loads(json.dumps(summarise(history)))
 
 
 def assert_winner(output: Path, history: History) -> None:
-    """7: the winner is that of an undisturbed search, which follows from the curve of the fake training."""
+    """The winner is that of an undisturbed search, which follows from the curve of the fake training."""
     finished = [trial for trial in history.trials.values() if trial.state is TrialState.FINISHED]
     for trial in finished:
         assert {epoch: metrics["val/rsum"] for epoch, metrics in trial.epochs.items()} == {
@@ -122,7 +114,7 @@ def assert_winner(output: Path, history: History) -> None:
 
 
 def assert_nothing_left(output: Path, *, strays: bool) -> None:
-    """2: no actor, no lock, no half-written checkpoint, one checkpoint a trial that has any."""
+    """No actor, no lock, no half-written checkpoint, one checkpoint a trial that has any."""
     deadline = time.monotonic() + 300
     while live_actors() and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -131,7 +123,7 @@ def assert_nothing_left(output: Path, *, strays: bool) -> None:
 
 
 def assert_tidy(output: Path, *, strays: bool = False) -> None:
-    """2: no lock, no half-written checkpoint, one checkpoint a trial that has any."""
+    """No lock, no half-written checkpoint, one checkpoint a trial that has any."""
     folder = output / "tiny"
     assert (folder / "lock").read_text() == ""
     kept = Counter(path.parent.name for path in (folder / "trials").glob("*/epoch_*"))
@@ -142,3 +134,25 @@ def assert_tidy(output: Path, *, strays: bool = False) -> None:
 
 def _parameter(trial: Trial) -> float:
     return float(trial.params["temperature"])
+
+
+OTHERS = ("IDLE", "Agent")
+"""What Ray calls its processes that run nobody's actor."""
+
+
+def live_actors() -> list[psutil.Process]:
+    """Return the actors that this process and what it started have running."""
+    family = psutil.Process().children(recursive=True)
+    return [child for child in family if is_actor(child)]
+
+
+def is_actor(process: psutil.Process) -> bool:
+    """Say whether a process is alive and runs a trial."""
+    return "ray::" in _title(process) and not any(name in _title(process) for name in OTHERS)
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""

@@ -1,8 +1,6 @@
-"""Starts, watches and kills searches; how each of them ended is for ``invariants.py`` to judge."""
+"""Starts, watches, crashes and kills searches; how each of them ended is for ``invariants.py`` to judge."""
 
-import json
 import multiprocessing
-import os
 import shutil
 import signal
 import time
@@ -17,12 +15,15 @@ import psutil
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import Record
+from orchestrator.searches.search import run_search
 from tests.faults.driver import Death, Tracking, drive, drive_orphaned
+from tests.faults.invariants import assert_invariants
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.experiments import make_experiment
-
-# On a busy machine, Ray may take longer to answer than the 5 s that its drivers wait for it.
-os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")
+from tests.support.in_process import without_ray
+from tests.support.snapshots import JOURNAL, Snapshot, snapshots
+from trainables.errors import UserError
 
 # A server that has imported what a driver needs, and forks one whenever it is asked: imports are half of a start.
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -35,6 +36,7 @@ CONTEXT.set_forkserver_preload(
         "tests.faults.driver",
     ]
 )
+PLACES = 2
 
 
 def tiny(**changes: Any) -> Experiment:
@@ -57,11 +59,81 @@ def with_store(output: Path, store_template: Path) -> Path:
     return output
 
 
-class Searches:
-    """The searches of one test, one after the other, in one output directory."""
+class SearchesHere:
+    """The searches of one test, one after the other, in one output directory.
+
+    They run in this process and without Ray, are crashed in milliseconds, and nobody is killed.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.output, self.log = output, output.parent / "trained.jsonl"
+        self._crashes = 0
+        self._errors = ""
+
+    def workload(self, **fields: Any) -> TroubledWorkload:
+        """Return trainings with the log by which these searches are judged."""
+        return TroubledWorkload(log=self.log, **fields)
+
+    def journal(self) -> list[Record]:
+        return read_journal(self.output / JOURNAL) if (self.output / JOURNAL).exists() else []
+
+    def history(self) -> History:
+        return History.of(self.journal())
+
+    def finish(self, experiment: Experiment, workload: TroubledWorkload, *, code: int = 0) -> None:
+        """Run a search to its end, which has to be that exit code."""
+        came_to = 0
+        try:
+            with without_ray(PLACES, tracked=True):
+                run_search(experiment, workload, self.output, quiet=True)
+        except UserError as error:
+            came_to, self._errors = error.exit_code, f"{self._errors}{error}\n"
+        except OSError as error:
+            came_to, self._errors = 1, f"{self._errors}{error}\n"
+        assert came_to == code, self.errors()
+
+    def crash(self, experiment: Experiment, workload: TroubledWorkload, condition: Callable[[History], bool]) -> None:
+        """Run a search up to a record after which a condition holds."""
+
+        def until(taken: Snapshot) -> bool:
+            return condition(History.of(read_journal(taken.folder / JOURNAL)))
+
+        self._run_until(experiment, workload, until).restore(self.output)
+
+    def die(self, experiment: Experiment, workload: TroubledWorkload, death: Death) -> None:
+        """Run a search up to a chosen write of its journal."""
+        taken = self._run_until(experiment, workload, lambda taken: taken.record.kind == death.kind)
+        taken.restore(self.output, {"before": taken.length, "torn": taken.length // 2, "after": 0}[death.moment])
+
+    def errors(self) -> str:
+        return self._errors
+
+    def judge(self, *before: History, **more: Any) -> None:
+        """Judge a search that has come to its end; see ``assert_invariants``."""
+        assert_invariants(self.output, before=before, log=self.log, **more)
+
+    def conclude(self, experiment: Experiment, workload: TroubledWorkload, *before: History, **more: Any) -> None:
+        """Run a search to its end, and judge it."""
+        self.finish(experiment, workload)
+        self.judge(*before, **more)
+
+    def _run_until(
+        self, experiment: Experiment, workload: TroubledWorkload, until: Callable[[Snapshot], bool]
+    ) -> Snapshot:
+        self._crashes += 1
+        copies = self.output.with_name(f"copies{self._crashes}")
+        with snapshots(self.output, copies, until) as taken, without_ray(PLACES):
+            run_search(experiment, workload, self.output, quiet=True)
+        assert until(taken[-1]), "the search came to its end"
+        return taken[-1]
+
+
+class Searches(SearchesHere):
+    """Searches in processes of their own."""
 
     def __init__(self, output: Path, address: str | None) -> None:
-        self.output, self.address = output, address
+        super().__init__(output)
+        self.address = address
         self.tracking = Tracking()
         self.started: list[ForkServerProcess] = []
         self.orphans: list[psutil.Process] = []
@@ -90,37 +162,20 @@ class Searches:
         return orphan
 
     def finish(self, experiment: Experiment, workload: TroubledWorkload, *, code: int = 0) -> None:
-        """Run a search to its end, which has to be that exit code."""
         process = self.start(experiment, workload)
         process.join(240)
         assert process.exitcode == code, self.errors()
 
     def crash(self, experiment: Experiment, workload: TroubledWorkload, condition: Callable[[History], bool]) -> None:
-        """Run a search and kill it as soon as a condition holds."""
         process = self.start(experiment, workload)
         self.wait_for(condition, process)
         process.kill()
         process.join()
 
     def die(self, experiment: Experiment, workload: TroubledWorkload, death: Death) -> None:
-        """Run a search that kills itself at a chosen write of its journal."""
         process = self.start(experiment, workload, death)
         process.join(240)
         assert process.exitcode == -signal.SIGKILL, (death, self.errors())
-
-    def history(self) -> History:
-        journal = self.output / "tiny" / "journal.jsonl"
-        return History.of(read_journal(journal)) if journal.exists() else History()
-
-    def records(self) -> int:
-        """Return how many records the journal holds."""
-        journal = self.output / "tiny" / "journal.jsonl"
-        return journal.read_bytes().count(b"\n") if journal.exists() else 0
-
-    def lock(self) -> dict[str, Any]:
-        """Return what the lock says."""
-        holder: dict[str, Any] = json.loads((self.output / "tiny" / "lock").read_text())
-        return holder
 
     def wait_for(self, condition: Callable[[History], bool], process: ForkServerProcess | psutil.Process) -> None:
         runs = process.is_running if isinstance(process, psutil.Process) else process.is_alive
@@ -129,6 +184,11 @@ class Searches:
             assert runs(), self.errors()
             assert time.monotonic() < deadline, f"the search does not get on: {self.history()}"
             time.sleep(0.02)
+
+    def wait_for_more(self, records: int, process: ForkServerProcess | psutil.Process) -> None:
+        """Wait until the journal has more records than now and so many."""
+        seen = len(self.journal()) + records
+        self.wait_for(lambda history: len(self.journal()) > seen, process)
 
     def errors(self) -> str:
         return self.printed("stderr")
@@ -145,25 +205,3 @@ class Searches:
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
             process.wait(60)
-
-
-OTHERS = ("IDLE", "Agent")
-"""What Ray calls its processes that run nobody's actor."""
-
-
-def live_actors() -> list[psutil.Process]:
-    """Return the actors that this process and what it started have running."""
-    family = psutil.Process().children(recursive=True)
-    return [child for child in family if is_actor(child)]
-
-
-def is_actor(process: psutil.Process) -> bool:
-    """Say whether a process is alive and runs a trial."""
-    return "ray::" in _title(process) and not any(name in _title(process) for name in OTHERS)
-
-
-def _title(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return ""

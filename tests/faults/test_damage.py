@@ -17,18 +17,16 @@ from orchestrator.searches.status import Followed, read_status
 from orchestrator.tracking.address import default_uri
 from tests.faults.driver import Death, Tracking
 from tests.faults.invariants import assert_invariants
-from tests.faults.searches import Searches, grid, with_store
-from tests.faults.searches_here import SearchesHere
-from tests.faults.troubled_workload import TroubledWorkload
+from tests.faults.searches import Searches, SearchesHere, grid, with_store
 
 EXPERIMENT = grid([0.3, 0.05, 0.2, 0.02])
 
 
 @pytest.fixture
-def killed(any_searches: Searches | SearchesHere, tmp_path: Path) -> Searches | SearchesHere:
+def killed(any_searches: SearchesHere) -> SearchesHere:
     """A search that was killed when some trials had ended and each of the others had two checkpoints."""
     seconds = 0.2 if isinstance(any_searches, Searches) else 0.0
-    any_searches.crash(EXPERIMENT, TroubledWorkload(seconds=seconds, log=tmp_path / "trained.jsonl"), ready)
+    any_searches.crash(EXPERIMENT, any_searches.workload(seconds=seconds), ready)
     return any_searches
 
 
@@ -41,7 +39,7 @@ def cut(path: Path, *, lost: int) -> None:
     path.write_bytes(path.read_bytes()[: -lost or None])
 
 
-def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: Searches | SearchesHere, tmp_path: Path) -> None:
+def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: SearchesHere) -> None:
     folder = killed.output / "tiny"
     victim = next(trial for trial in killed.history().running() if 2 <= trial.last_epoch < 5)
     newest = max((folder / "trials" / victim.id).glob("epoch_*"))
@@ -58,44 +56,23 @@ def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: Searches | Sear
     found = [finding.found for finding in check_experiment(folder, default_uri(killed.output))]
     for named in ("state.pt: damaged", "journal.jsonl: 17 bytes", "experiment.yaml: missing, damaged"):
         assert any(named in line for line in found), found
-    log = tmp_path / "trained.jsonl"
-    killed.die(EXPERIMENT, TroubledWorkload(log=log), Death("checkpoint_damaged", "torn"))
-    killed.finish(EXPERIMENT, TroubledWorkload(log=log))
-    assert_invariants(killed.output, before=[before], log=log, kills=3)
+    killed.die(EXPERIMENT, killed.workload(), Death("checkpoint_damaged", "torn"))
+    killed.conclude(EXPERIMENT, killed.workload(), before, kills=3)
     assert [line for line in read_status(Followed(folder)).damage if victim.id in line and "state.pt: damaged" in line]
 
 
-def test_a_search_without_its_database_or_any_checkpoint_still_ends_right(
-    killed: Searches | SearchesHere, tmp_path: Path
-) -> None:
+def test_a_search_without_its_database_or_any_checkpoint_still_ends_right(killed: SearchesHere) -> None:
     before = killed.history()
     (killed.output / "mlflow.db").unlink()
     shutil.rmtree(killed.output / "tiny" / "trials")
     (killed.output / "tiny" / "trials").mkdir()
-    history_of_ended = {trial.id for trial in before.trials.values() if trial.ended is not None}
-    assert history_of_ended
-    log = tmp_path / "trained.jsonl"
-    winner = min(before.trials.values(), key=lambda trial: abs(trial.params["temperature"] - 0.05))
-    assert winner.params == {"temperature": 0.05}
+    winner = next(trial for trial in before.trials.values() if trial.params == {"temperature": 0.05})
     # The winner's model is gone with the checkpoints if it had ended: that is said, not passed over.
-    killed.finish(EXPERIMENT, TroubledWorkload(log=log), code=2 if winner.id in history_of_ended else 0)
-    if winner.id in history_of_ended:
-        assert "no good checkpoint left" in killed.errors()
-        assert winner.id in killed.errors()
+    killed.finish(EXPERIMENT, killed.workload(), code=2 if winner.has_ended else 0)
+    if winner.has_ended:
+        assert "no good checkpoint left" in killed.errors() and winner.id in killed.errors()
     else:
         assert_invariants(killed.output, before=[before])
-
-
-def test_what_cannot_be_repaired_is_refused_by_name(any_searches: Searches | SearchesHere, tmp_path: Path) -> None:
-    searches = any_searches
-    folder = searches.output / "tiny"
-    workload = TroubledWorkload(log=tmp_path / "trained.jsonl")
-    searches.finish(grid([0.05]), workload)
-    lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
-    (folder / "journal.jsonl").write_bytes(b"".join([*lines[:3], lines[3][:-20] + b"\n", *lines[4:]]))
-    searches.finish(grid([0.05]), workload, code=2)
-    assert "journal.jsonl: line 4: damaged, and records follow it" in searches.errors()
-    assert "Traceback" not in searches.errors()
 
 
 @pytest.fixture
@@ -117,9 +94,9 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     output = small_disk / "runs"
     output.mkdir()
     searches = Searches(output, cluster)
-    searches.tracking = Tracking(default_uri(tmp_path))
+    searches.tracking, searches.log = Tracking(default_uri(tmp_path)), tmp_path / "trained.jsonl"
     shutil.copy(store_template, tmp_path / "mlflow.db")
-    workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl")
+    workload = searches.workload(seconds=0.1)
     process = searches.start(EXPERIMENT, workload)
     searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
     fill(small_disk / "ballast")
@@ -130,8 +107,7 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     assert "Traceback" not in searches.errors()
     assert stopped.running()
     (small_disk / "ballast").unlink()
-    searches.finish(EXPERIMENT, workload)
-    assert_invariants(output, before=[stopped], log=workload.log, kills=1, tracking_uri=searches.tracking.uri)
+    searches.conclude(EXPERIMENT, workload, stopped, kills=1, tracking_uri=searches.tracking.uri)
     searches.close()
 
 
@@ -139,7 +115,7 @@ def test_a_disk_that_is_full_under_the_journal_stops_the_search_and_loses_nothin
     tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searches = SearchesHere(with_store(tmp_path / "runs", store_template))
-    workload = TroubledWorkload(log=tmp_path / "trained.jsonl")
+    workload = searches.workload()
     write = Ledger._write
 
     def write_while_there_is_room(ledger: Ledger, line: bytes) -> None:
@@ -153,8 +129,7 @@ def test_a_disk_that_is_full_under_the_journal_stops_the_search_and_loses_nothin
     stopped = searches.history()
     assert "No space left on device" in searches.errors() and "journal.jsonl" in searches.errors()
     assert stopped.running()
-    searches.finish(EXPERIMENT, workload)
-    assert_invariants(searches.output, before=[stopped], log=workload.log, kills=1)
+    searches.conclude(EXPERIMENT, workload, stopped, kills=1)
 
 
 def fill(path: Path) -> None:

@@ -16,13 +16,12 @@ import psutil
 import pytest
 
 from orchestrator.journal.history import History
-from orchestrator.journal.lock import find_processes
+from orchestrator.journal.lock import find_processes, read_lock
 from orchestrator.journal.trial import TrialState
 from tests.faults.driver import MOMENTS, Death
-from tests.faults.invariants import assert_invariants
-from tests.faults.searches import Searches, grid, is_actor, live_actors, tiny
-from tests.faults.searches_here import SearchesHere
-from tests.faults.troubled_workload import Trouble, TroubledWorkload
+from tests.faults.invariants import is_actor, live_actors
+from tests.faults.searches import Searches, SearchesHere, grid, tiny
+from tests.faults.troubled_workload import Trouble
 
 SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))
 
@@ -39,22 +38,20 @@ def commit_seed() -> int:
     ("seed", "kills"),
     [pytest.param(None, 3, id="of this commit"), *(pytest.param(seed, 5, id=f"seed {seed}") for seed in SEEDS)],
 )
-def test_killed_at_random_moments(searches: Searches, tmp_path: Path, seed: int | None, kills: int) -> None:
+def test_killed_at_random_moments(searches: Searches, seed: int | None, kills: int) -> None:
     chosen = commit_seed() if seed is None else seed
     print(f"FAULT_SEED={chosen} kills at these moments again")
     chance = random.Random(chosen)
-    workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl")
+    workload = searches.workload(seconds=0.1)
     snapshots: list[History] = []
     for _ in range(kills):
         process = searches.start(tiny(), workload)
-        seen = searches.records() + chance.randrange(9)
-        searches.wait_for(lambda history, seen=seen: searches.records() > seen, process)
+        searches.wait_for_more(chance.randrange(9), process)
         time.sleep(chance.uniform(0, 0.4))
         process.kill()
         process.join()
         snapshots.append(searches.history())
-    searches.finish(tiny(), workload)
-    assert_invariants(searches.output, before=snapshots, log=workload.log, kills=kills)
+    searches.conclude(tiny(), workload, *snapshots, kills=kills)
 
 
 KINDS = (
@@ -72,36 +69,30 @@ KINDS = (
 """Kinds of records at which a driver is killed; ``test_every_record.py`` crashes a search at all of them."""
 
 
-def at_each_kind(shift: int) -> tuple[Death, ...]:
-    return tuple(Death(kind, MOMENTS[(number + shift) % len(MOMENTS)]) for number, kind in enumerate(KINDS))
-
-
 @pytest.mark.proof
-@pytest.mark.parametrize("deaths", [pytest.param(at_each_kind(shift), id=f"each kind {shift}") for shift in SEEDS])
-def test_killed_at_a_record(searches: Searches, tmp_path: Path, deaths: tuple[Death, ...]) -> None:
+@pytest.mark.parametrize("shift", SEEDS)
+def test_killed_at_a_record(searches: Searches, shift: int) -> None:
     experiment = grid([0.02, 0.4, 0.3, 0.05, 0.2, 0.45])
     # The second time that memory is short there is a retry, but nothing left to lower.
     troubles = {0.4: Trouble("death", times=2), 0.3: Trouble("memory", times=2)}
-    workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles=troubles, diverges_above=0.44)
+    workload = searches.workload(troubles=troubles, diverges_above=0.44)
     snapshots: list[History] = []
-    for death in deaths:
-        searches.die(experiment, workload, death)
+    for number, kind in enumerate(KINDS):
+        searches.die(experiment, workload, Death(kind, MOMENTS[(number + shift) % len(MOMENTS)]))
         snapshots.append(searches.history())
-    searches.finish(experiment, workload)
+    searches.conclude(experiment, workload, *snapshots, kills=len(KINDS))
     ended = {trial.params["temperature"]: trial.state for trial in searches.history().trials.values()}
     assert ended.pop(0.45) is TrialState.DIVERGED
     assert set(ended.values()) == {TrialState.FINISHED}
-    assert_invariants(searches.output, before=snapshots, log=workload.log, kills=len(deaths))
 
 
 @pytest.mark.proof
-def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None:
-    workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
+def test_stopped_in_every_polite_way(searches: Searches) -> None:
+    workload = searches.workload(seconds=0.3)
     snapshots: list[History] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         process = searches.start(tiny(), workload)
-        seen = searches.records()
-        searches.wait_for(lambda history, seen=seen: searches.records() > seen + 4, process)
+        searches.wait_for_more(4, process)
         assert live_actors()
         searches.finish(tiny(), workload, code=3)
         assert f"already running: process {process.pid}" in searches.errors()
@@ -112,14 +103,11 @@ def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None
         snapshots.append(searches.history())
         assert snapshots[-1].outcome == "interrupted"
     assert "Traceback" not in searches.errors()
-    searches.finish(tiny(), workload)
-    assert_invariants(searches.output, before=snapshots, log=workload.log, kills=2)
+    searches.conclude(tiny(), workload, *snapshots, kills=2)
 
 
-def test_a_search_whose_budget_is_spent_resumes_with_another(
-    any_searches: Searches | SearchesHere, tmp_path: Path
-) -> None:
-    workload = TroubledWorkload(log=tmp_path / "trained.jsonl")
+def test_a_search_whose_budget_is_spent_resumes_with_another(any_searches: SearchesHere) -> None:
+    workload = any_searches.workload()
     snapshots: list[History] = []
     any_searches.crash(tiny(), workload, lambda history: any(trial.epochs for trial in history.running()))
     for budget, by in (({"gpu_hours": 1e-9, "hours": 1e-9}, "hours"), ({"target": 1.0}, "target")):
@@ -127,15 +115,14 @@ def test_a_search_whose_budget_is_spent_resumes_with_another(
         snapshots.append(any_searches.history())
         assert snapshots[-1].ended_by == by
         assert snapshots[-1].running() or len(snapshots[-1].trials) < 6
-    any_searches.finish(tiny(), workload)
-    assert_invariants(any_searches.output, before=snapshots, log=workload.log, kills=3)
+    any_searches.conclude(tiny(), workload, *snapshots, kills=3)
 
 
 # Fused, the engines and the engine directory are actors of the same Ray.
 @pytest.mark.proof
 @pytest.mark.parametrize("fuse", [pytest.param(1, id="alone"), pytest.param(3, id="fused")])
-def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path: Path, fuse: int) -> None:
-    workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
+def test_what_a_killed_driver_started_goes_with_it(searches: Searches, fuse: int) -> None:
+    workload = searches.workload(seconds=0.3)
     experiment = tiny(resources={"cpus": 1, "gpus": 0, "fuse": fuse})
     process = searches.start(experiment, workload, own_ray=True)
     searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
@@ -150,9 +137,36 @@ def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path:
         time.sleep(0.2)
     assert [child for child in children if is_actor(child)] == []
     killed = searches.history()
-    scratch = Path(searches.lock()["scratch"])
+    holder = read_lock(searches.output / "tiny")
+    assert holder is not None and holder.scratch is not None
+    scratch = Path(holder.scratch)
     assert scratch.is_dir()
-    searches.finish(experiment, workload)
+    searches.conclude(experiment, workload, killed, kills=1)
     assert not scratch.exists()
     assert find_processes(scratch) == []
-    assert_invariants(searches.output, before=[killed], log=workload.log, kills=1)
+
+
+@pytest.mark.proof
+def test_frozen_actors_of_a_killed_driver_do_no_harm_when_they_wake(searches: Searches) -> None:
+    workload = searches.workload(seconds=0.3)
+    process = searches.start(tiny(), workload, own_ray=True)
+    searches.wait_for(lambda history: any(trial.last_epoch >= 2 for trial in history.running()), process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    frozen = [child for child in children if child in live_actors()]
+    assert frozen
+    for actor in frozen:
+        actor.suspend()
+    process.kill()
+    process.join()
+    killed = searches.history()
+    again = searches.start(tiny(), workload)
+    searches.wait_for_more(4, again)
+    for actor in frozen:
+        if actor.is_running():
+            os.kill(actor.pid, signal.SIGCONT)
+    again.join(240)
+    assert again.exitcode == 0, searches.errors()
+    deadline = time.monotonic() + 300
+    while any(actor.is_running() for actor in frozen) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    searches.judge(killed, kills=1, strays=True)

@@ -1,15 +1,14 @@
 """Fused searches whose engine hangs, or whose engines or engine directory are killed: trials end as they would have."""
 
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import TrialRetried
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
-from tests.faults.invariants import assert_invariants
-from tests.faults.searches import Searches, grid, live_actors
+from tests.faults.invariants import live_actors
+from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import Trouble, TroubledWorkload, read_log
 
 pytestmark = pytest.mark.proof
@@ -22,10 +21,8 @@ def fused(**changes: Any) -> Any:
     return grid(VALUES, resources={"cpus": 2, "gpus": 0, "fuse": 3}, **changes)
 
 
-def causes(searches: Searches) -> list[str]:
-    """Return why trials were tried again."""
-    records = read_journal(searches.output / "tiny" / "journal.jsonl")
-    return [record["cause"] for record in records if record["kind"] == "trial_retried"]
+def causes(searches: Searches) -> list[str | None]:
+    return [record.cause for record in searches.journal() if isinstance(record, TrialRetried)]
 
 
 def trainers(workload: TroubledWorkload) -> int:
@@ -42,24 +39,21 @@ def kinds_of_actors() -> dict[str, list[psutil.Process]]:
 
 
 # In CI, a trial hangs in test_trials.py, and the engines of this file are killed from without and by a trial.
-@pytest.mark.proof
-def test_an_engine_that_hangs_is_killed_and_its_trials_resume_in_another(searches: Searches, tmp_path: Path) -> None:
+def test_an_engine_that_hangs_is_killed_and_its_trials_resume_in_another(searches: Searches) -> None:
     # Long enough an epoch that the three of the engine are there when it hangs.
     hang = {0.2: Trouble("hang", epoch=4, times=1)}
-    workload = TroubledWorkload(seconds=0.7, log=tmp_path / "trained.jsonl", troubles=hang)
-    searches.finish(fused(patience={"epoch_minutes": 0.25}), workload)
+    workload = searches.workload(seconds=0.7, troubles=hang)
+    searches.conclude(fused(patience={"epoch_minutes": 0.25}), workload, kills=1)
     history = searches.history()
     assert {str(trial.state) for trial in history.trials.values()} == {"finished"}
     assert "hung" in causes(searches)
     assert trainers(workload) == 2
-    assert_invariants(searches.output, log=workload.log, kills=1)
 
 
 # Engines die with the engine directory, and alone where a trial kills them.
-@pytest.mark.proof
 @pytest.mark.parametrize("name", ["FusedEngine", "EngineDirectory"])
-def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, name: str) -> None:
-    workload = TroubledWorkload(seconds=0.7, log=tmp_path / "trained.jsonl")
+def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, name: str) -> None:
+    workload = searches.workload(seconds=0.7)
     process = searches.start(fused(), workload)
     searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
     actors = kinds_of_actors()
@@ -72,16 +66,14 @@ def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, n
     assert {str(trial.state) for trial in searches.history().trials.values()} == {"finished"}
     assert set(causes(searches)) == {"error"}
     assert trainers(workload) == 2
-    assert_invariants(searches.output, log=workload.log, kills=1)
+    searches.judge(kills=1)
 
 
-@pytest.mark.proof
-def test_one_that_kills_every_engine_is_found_out(searches: Searches, tmp_path: Path) -> None:
-    workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles={0.2: Trouble("death")})
-    searches.finish(fused(), workload)
+def test_one_that_kills_every_engine_is_found_out(searches: Searches) -> None:
+    workload = searches.workload(troubles={0.2: Trouble("death")})
+    searches.conclude(fused(), workload, kills=2)
     trials = {trial.params["temperature"]: trial for trial in searches.history().trials.values()}
     assert {value: str(trial.state) for value, trial in trials.items()} == {
         value: "failed" if value == 0.2 else "finished" for value in VALUES
     }
     assert "died" in (trials[0.2].error or "")
-    assert_invariants(searches.output, log=workload.log, kills=2)

@@ -1,7 +1,10 @@
-"""A Ray that dies, alone or with its driver: a sentence of ours, nothing left, and the same command resumes."""
+"""A Ray that dies, alone or with a search or an extraction: a sentence of ours, nothing left, and it resumes."""
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -10,76 +13,101 @@ import pytest
 
 from orchestrator.journal.history import History
 from orchestrator.tuner.runtime import CORE
-from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, tiny
-from tests.faults.troubled_workload import TroubledWorkload
+from tests.trainables.scenes_folder import write_scenes
 
 pytestmark = pytest.mark.proof
 
 
-@pytest.mark.proof
-def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches, tmp_path: Path) -> None:
-    workload = TroubledWorkload(seconds=0.5, log=tmp_path / "trained.jsonl")
+def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches) -> None:
+    workload = searches.workload(seconds=0.5)
     snapshots: list[History] = []
     for victim in CORE:
         process = searches.start(tiny(), workload, own_ray=True)
-        wait_for_epochs(searches, process)
+        searches.wait_for_more(5, process)
         assert process.pid is not None
         family = psutil.Process(process.pid).children(recursive=True)
         next(one for one in family if one.name() == victim).kill()
         process.join(240)
         # Ray itself would end the driver after 60 s, without the sentence that is looked for below.
         assert process.exitcode == 1, searches.errors()
-        snapshots.append(assert_nothing_left(searches, family))
+        assert_gone(family)
+        assert (searches.output / "tiny" / "lock").read_text() == ""
+        snapshots.append(searches.history())
         assert snapshots[-1].outcome is None
     told = searches.errors().splitlines()
     assert [said for line in told for said in CORE.values() if f"({said})" in line] == list(CORE.values())
     assert len(told) == len(CORE) and all("resume with the same command" in line for line in told), told
-    searches.finish(tiny(), workload)
-    assert_invariants(searches.output, before=snapshots, log=workload.log, kills=len(CORE))
+    searches.conclude(tiny(), workload, *snapshots, kills=len(CORE))
 
 
-@pytest.mark.parametrize(
-    "is_orphan",
-    [
-        # What systemd starts has process 1 for its parent, which Ray takes for a raylet that is dead.
-        pytest.param(True, id="started by process 1", marks=pytest.mark.proof),
-        pytest.param(False, id="started by another process", marks=pytest.mark.proof),
-    ],
-)
-def test_a_signal_to_a_search_and_its_ray_at_once_ends_both_in_order(
-    searches: Searches, tmp_path: Path, is_orphan: bool
-) -> None:
+# What systemd starts has process 1 for its parent, which Ray takes for a raylet that is dead.
+@pytest.mark.parametrize("is_orphan", [True, False], ids=["started by process 1", "started by another process"])
+def test_a_signal_to_a_search_and_its_ray_at_once_ends_both_in_order(searches: Searches, is_orphan: bool) -> None:
     """As whoever signals a process group does, e.g. ``timeout``, or all of a control group, e.g. systemd."""
-    workload = TroubledWorkload(seconds=0.5, log=tmp_path / "trained.jsonl")
+    workload = searches.workload(seconds=0.5)
     process = searches.start_orphan(tiny(), workload) if is_orphan else searches.start(tiny(), workload, own_ray=True)
-    wait_for_epochs(searches, process)
+    searches.wait_for_more(5, process)
     assert process.pid is not None
     driver = psutil.Process(process.pid)
     family = driver.children(recursive=True)
-    for one in (driver, *family):
-        os.kill(one.pid, signal.SIGTERM)
+    end(driver, *family)
     ended, _ = psutil.wait_procs([driver], timeout=240)
     assert ended, "the driver waits for a Ray that is gone"
     if isinstance(process, ForkServerProcess):
         process.join()
         assert process.exitcode == 130, searches.errors()
-    history = assert_nothing_left(searches, family)
+    assert_gone(family)
+    history = searches.history()
+    assert (searches.output / "tiny" / "lock").read_text() == ""
     assert history.outcome == "interrupted", searches.errors()
     (said,) = searches.errors().splitlines()
     assert said.startswith(f"{searches.output / 'tiny'}: resume with: orchestrator resume tiny ")
-    searches.finish(tiny(), workload)
-    assert_invariants(searches.output, before=[history], log=workload.log, kills=1)
+    searches.conclude(tiny(), workload, history, kills=1)
 
 
-def wait_for_epochs(searches: Searches, process: ForkServerProcess | psutil.Process) -> None:
-    seen = searches.records()
-    searches.wait_for(lambda history: searches.records() > seen + 5, process)
+def end(*processes: psutil.Process) -> None:
+    for one in processes:
+        os.kill(one.pid, signal.SIGTERM)
 
 
-def assert_nothing_left(searches: Searches, family: list[psutil.Process]) -> History:
-    """Return what the journal holds after the end of a search that had started these processes."""
+def assert_gone(family: list[psutil.Process]) -> None:
     gone, left = psutil.wait_procs(family, timeout=60)
     assert (len(gone), left) == (len(family), [])
-    assert (searches.output / "tiny" / "lock").read_text() == ""
-    return searches.history()
+
+
+RESUME = "finished shards are kept: resume with the same command\n"
+
+
+@pytest.mark.timeout(900)
+def test_an_extraction_whose_ray_dies_ends_in_order_and_resumes(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "data", "extract", "scenes"]
+    command += ["--shard-size", "8", "--workers", "2", "--backbone", "resnet18", "--weights", "none"]
+    command += ["--data-root", str(write_scenes(tmp_path / "data", images=256)), "--out", str(out)]
+    for victim in (*CORE, "all"):
+        there = shards(out)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while shards(out) == there:
+            assert process.poll() is None
+            time.sleep(0.01)
+        family = psutil.Process(process.pid).children(recursive=True)
+        if victim == "all":
+            end(psutil.Process(process.pid), *family)
+        else:
+            next(one for one in family if one.name() == victim).kill()
+        said = process.communicate(timeout=120)[1]
+        if victim == "all":
+            assert (process.returncode, said) == (130, f"interrupted: {out}: {RESUME}")
+        else:
+            assert process.returncode == 1 and said.startswith(f"error: {out}: Ray is gone ({CORE[victim]}): "), said
+            assert said.endswith(f"; {RESUME}") and said.count("\n") == 1
+        assert_gone(family)
+        assert (out / ".extract" / "lock").read_text() == ""
+    assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
+    assert sorted(path.name for path in out.iterdir()) == ["features_global.json", "features_global.npy"]
+
+
+def shards(out: Path) -> int:
+    """Return how many shards are done."""
+    return len(list((out / ".extract").glob("global_*.npy")))

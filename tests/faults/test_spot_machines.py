@@ -7,15 +7,12 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.journal.journal import read_journal
-from tests.faults.invariants import assert_invariants
+from orchestrator.journal.records import TrialRetried, TrialStarted
 from tests.faults.searches import Searches, grid
-from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.simulated_nodes import simulated_nodes
 
 pytestmark = pytest.mark.proof
@@ -57,10 +54,10 @@ def drain(machines: Any, node: Any, seconds: float) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_search_outlives_a_killer_of_machines(searches: Searches, machines: Any, tmp_path: Path) -> None:
+def test_a_search_outlives_a_killer_of_machines(searches: Searches, machines: Any) -> None:
     searches.address = machines.address
     experiment = grid([0.3, 0.05, 0.2, 0.02, 0.1, 0.15], training={"epochs": 8}, resources={"max_concurrent": WORKERS})
-    workload = TroubledWorkload(seconds=1.0, log=tmp_path / "trained.jsonl")
+    workload = searches.workload(seconds=1.0)
     born = {node: time.monotonic() for node in machines.worker_nodes}
     chance, killed = random.Random(0), 0
     process = searches.start(experiment, workload)
@@ -76,15 +73,15 @@ def test_a_search_outlives_a_killer_of_machines(searches: Searches, machines: An
                 killed += 1
     assert process.exitcode == 0, searches.errors()
     assert killed >= 2
-    assert_invariants(searches.output, log=workload.log, kills=killed)
+    searches.judge(kills=killed)
 
 
 @pytest.mark.timeout(600)
-def test_a_machine_that_is_preempted_costs_no_try(searches: Searches, machines: Any, tmp_path: Path) -> None:
+def test_a_machine_that_is_preempted_costs_no_try(searches: Searches, machines: Any) -> None:
     searches.address = machines.address
     values = [0.3, 0.05, 0.2]
     experiment = grid(values, training={"epochs": 12}, resources={"max_concurrent": WORKERS})
-    workload = TroubledWorkload(seconds=1.0, log=tmp_path / "trained.jsonl")
+    workload = searches.workload(seconds=1.0)
     process = searches.start(experiment, workload)
     searches.wait_for(lambda history: sum(trial.last_epoch >= 1 for trial in history.running()) == len(values), process)
     taken = machines.worker_nodes.copy().pop()
@@ -94,10 +91,9 @@ def test_a_machine_that_is_preempted_costs_no_try(searches: Searches, machines: 
     add(machines)
     process.join(300)
     assert process.exitcode == 0, searches.errors()
-    records = read_journal(searches.output / "tiny" / "journal.jsonl")
-    starts = Counter(record["trial"] for record in records if record["kind"] == "trial_started")
+    records = searches.journal()
+    starts = Counter(record.trial for record in records if isinstance(record, TrialStarted))
     assert sorted(starts.values()) == [1, 1, 2]
-    retried = [record for record in records if record["kind"] == "trial_retried"]
-    assert [record["cause"] for record in retried] == ["preempted"]
+    assert [record.cause for record in records if isinstance(record, TrialRetried)] == ["preempted"]
     assert all(trial.setbacks == 0 for trial in searches.history().trials.values())
-    assert_invariants(searches.output, log=workload.log, kills=1)
+    searches.judge(kills=1)

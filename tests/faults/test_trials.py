@@ -1,15 +1,11 @@
 """Trials that hang, run out of memory, die, diverge, or meet a full disk: the search continues, and says why."""
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
-from tests.faults.invariants import assert_invariants
-from tests.faults.searches import Searches, grid
-from tests.faults.searches_here import SearchesHere
-from tests.faults.troubled_workload import Trouble, TroubledWorkload
+from orchestrator.journal.records import ConcurrencyLowered, TrialRetried
+from tests.faults.searches import Searches, SearchesHere, grid
+from tests.faults.troubled_workload import Trouble
 
 VALUES = [0.3, 0.05, 0.2, 0.02, 0.4, 0.006]
 
@@ -22,7 +18,7 @@ def states(history: History) -> dict[float, tuple[str, int, int]]:
 
 
 @pytest.mark.proof
-def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches: Searches, tmp_path: Path) -> None:
+def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches: Searches) -> None:
     troubles = {
         0.3: Trouble("hang", times=1),
         0.05: Trouble("memory", times=2),
@@ -30,9 +26,9 @@ def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches:
         0.02: Trouble("memory"),
         0.4: Trouble("death"),
     }
-    workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles=troubles, diverges_above=0.44)
+    workload = searches.workload(troubles=troubles, diverges_above=0.44)
     experiment = grid([*VALUES, 0.45], patience={"epoch_minutes": 0.2, "memory_retries": 2})
-    searches.finish(experiment, workload)
+    searches.conclude(experiment, workload)
     history = searches.history()
     assert states(history) == {
         0.3: ("finished", 5, 1),
@@ -47,21 +43,18 @@ def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches:
     assert "out of memory, 3 times: MemoryError; lower training.batch_size" in errors[0.02]
     assert "died" in errors[0.4]
     assert "nan" in errors[0.45]
-    records = read_journal(searches.output / "tiny" / "journal.jsonl")
-    hung = next(record for record in records if record["kind"] == "trial_retried" and record["cause"] == "hung")
-    assert hung["error"] == "hung: reported no epoch for 0.2 minutes (patience.epoch_minutes)"
-    assert [record["trials"] for record in records if record["kind"] == "concurrency_lowered"] == [1]
-    assert_invariants(searches.output, log=workload.log, kills=0)
+    records = searches.journal()
+    hung = next(record for record in records if isinstance(record, TrialRetried) and record.cause == "hung")
+    assert hung.error == "hung: reported no epoch for 0.2 minutes (patience.epoch_minutes)"
+    assert [record.trials for record in records if isinstance(record, ConcurrencyLowered)] == [1]
 
 
-def test_a_full_disk_stops_the_search_and_fails_no_trial(any_searches: Searches | SearchesHere, tmp_path: Path) -> None:
-    searches = any_searches
-    workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles={0.2: Trouble("full disk", times=1)})
-    searches.finish(grid(VALUES), workload, code=1)
-    stopped = searches.history()
-    assert "No space left on device" in searches.errors()
-    assert "Traceback" not in searches.errors()
+def test_a_full_disk_stops_the_search_and_fails_no_trial(any_searches: SearchesHere) -> None:
+    workload = any_searches.workload(troubles={0.2: Trouble("full disk", times=1)})
+    any_searches.finish(grid(VALUES), workload, code=1)
+    stopped = any_searches.history()
+    assert "No space left on device" in any_searches.errors()
+    assert "Traceback" not in any_searches.errors()
     assert {str(trial.state) for trial in stopped.trials.values()} <= {"finished", "running"}
     assert stopped.running()
-    searches.finish(grid(VALUES), workload)
-    assert_invariants(searches.output, before=[stopped], log=workload.log, kills=1)
+    any_searches.conclude(grid(VALUES), workload, stopped, kills=1)

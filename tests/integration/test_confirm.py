@@ -44,7 +44,7 @@ def assert_confirmed(output: Path, history: History, numbers: tuple[int, ...], s
         own = [trial.config.seed for trial in repeats if trial.candidate == f"{STUDY}-{number:04d}"]
         assert own == fresh_seeds(0, seeds)
     assert {(trial.state, trial.last_epoch) for trial in repeats} == {(TrialState.FINISHED, 6)}
-    kinds = [record["kind"] for record in read_journal(output / "tiny" / "journal.jsonl")]
+    kinds = [record.kind for record in read_journal(output / "tiny" / "journal.jsonl")]
     assert kinds.count("test_opened") == 1
     assert kinds.index("test_opened") < kinds.index("test_evaluated")
     assert_invariants(output)

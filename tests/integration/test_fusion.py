@@ -9,6 +9,7 @@ import pytest
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import FusionMeasured
 from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from orchestrator.workload.training import TrainablesWorkload
@@ -73,9 +74,9 @@ def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: P
 def test_how_many_are_fused_is_measured_once(trials_run: None, output: Path) -> None:
     search(output, FakeWorkload(), "auto")
     records = read_journal(output / "tiny" / "journal.jsonl")
-    (measured,) = [record for record in records if record["kind"] == "fusion_measured"]
-    assert measured["trials"] == 4
-    assert measured["epochs_per_hour"] == {"1": 10.0, "4": 30.0}
+    (measured,) = [record for record in records if isinstance(record, FusionMeasured)]
+    assert measured.trials == 4
+    assert measured.epochs_per_hour == {"1": 10.0, "4": 30.0}
 
 
 @pytest.mark.proof

@@ -12,7 +12,7 @@ from ray import cloudpickle
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.records import Record
+from orchestrator.journal.records import EpochEnded, LimitNoted, MemoryMeasured, Record, TrialStarted, has_ended
 from orchestrator.searches.search import run_search
 from tests.integration.search_process import command
 from tests.support import fake_workload
@@ -73,10 +73,10 @@ def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
         done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     records = read_journal(output / "tiny" / "journal.jsonl")
-    started = [(record["trial"][-1], record["gpus"]) for record in records if record["kind"] == "trial_started"]
+    started = [(record.trial[-1], record.gpus) for record in records if isinstance(record, TrialStarted)]
     assert [gpus for trial, gpus in started if trial == "0"] == [0.25, 0.5]
     assert started[-1] == ("3", 0.5)
-    assert [record["state"] for record in records if record.get("state") == "finished"] == ["finished"] * 4
+    assert [record.state for record in records if has_ended(record)] == ["finished"] * 4
 
 
 def sharing(trials: int) -> Experiment:
@@ -103,7 +103,7 @@ def test_memory_is_measured_once_on_ray_and_shared_as_its_cpus_allow(output: Pat
             done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stderr
     records = assert_measured_once(output)
-    notes = {record["message"] for record in records if record["kind"] == "limit_noted"}
+    notes = {record.message for record in records if isinstance(record, LimitNoted)}
     (note,) = notes
     assert note.startswith("the GPUs would take 3 trials at a time, but 1 CPUs let 2 run at resources.cpus=0.5")
     assert note in done.stdout
@@ -112,13 +112,13 @@ def test_memory_is_measured_once_on_ray_and_shared_as_its_cpus_allow(output: Pat
 def assert_measured_once(output: Path) -> list[Record]:
     """The memory of each study was measured once, and its trials got their shares; return the records."""
     records = read_journal(output / "tiny" / "journal.jsonl")
-    measured = [(record["study"], record["peak"]) for record in records if record["kind"] == "memory_measured"]
+    measured = [(record.study, record.peak) for record in records if isinstance(record, MemoryMeasured)]
     assert measured == [("pets-vsepp-nt_xent", 4 * 2**30), ("pets-vsepp-triplet_sh", 4 * 2**30)]
-    assert {record["gpus"] for record in records if record["kind"] == "trial_started"} == {0.3333}
+    assert {record.gpus for record in records if isinstance(record, TrialStarted)} == {0.3333}
     return records
 
 
-# In CI, tests/orchestrator/machines/test_nodes.py refuses such trials without a cluster.
+# In CI, tests/orchestrator/machines/test_cluster.py refuses such trials without a cluster.
 @pytest.mark.proof
 def test_a_trial_that_is_larger_than_every_node_is_refused(output: Path) -> None:
     file = output.parent / "tiny.yaml"
@@ -148,4 +148,4 @@ def test_trials_that_get_no_gpu_see_none(ray_session: None, output: Path, fuse: 
     search = {"sampler": "random", "trials": 1}
     run_search(make_experiment(resources=resources, search=search), Looking(), output, quiet=True)
     records = read_journal(output / "tiny" / "journal.jsonl")
-    assert {record["metrics"]["hidden"] for record in records if record["kind"] == "epoch"} == {1.0}
+    assert {record.metrics["hidden"] for record in records if isinstance(record, EpochEnded)} == {1.0}

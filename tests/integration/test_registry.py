@@ -13,7 +13,6 @@ from PIL import Image
 
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
-from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.stores import FolderStore
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.registry import RegistryError, fetch_champion, model_name, register, register_all
@@ -80,7 +79,7 @@ def directory(output: Path, checkpoint: Path) -> Path:
         (folder / "trials" / repeat.id).mkdir(parents=True)
         (folder / "trials" / repeat.id / checkpoint.name).symlink_to(checkpoint)
     Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
-    assert pack_champions(ledger.history, Packing(), Checkpoints(FolderStore(folder / "trials")), folder) == []  # type: ignore[arg-type]
+    assert pack_champions(ledger.history, Packing(), FolderStore(folder / "trials"), folder) == []  # type: ignore[arg-type]
     return folder
 
 
@@ -190,7 +189,7 @@ def test_what_fails_is_said_and_delivered_later(output: Path, directory: Path, t
 
 def test_packing_fails_in_words_and_is_not_repeated(directory: Path) -> None:
     ledger = Ledger(directory / "journal.jsonl")
-    checkpoints = Checkpoints(FolderStore(directory / "trials"))
+    checkpoints = FolderStore(directory / "trials")
     assert pack_champions(ledger.history, Empty(), checkpoints, directory) == [], "it is packed already"  # type: ignore[arg-type]
     card = directory / CHAMPIONS / "pets" / CARD
     card.write_text("{")

@@ -13,6 +13,7 @@ import yaml
 from orchestrator.journal.directory import read_places
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.records import EpochEnded, has_ended
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.answers import summarise
 from tests.integration.search_process import command
@@ -117,9 +118,9 @@ def check(base: Path, stored: list[str]) -> None:
     records = read_journal(base / "runs" / "tiny" / "journal.jsonl")
     history = History.of(records)
     assert {trial.state for trial in history.trials.values()} == {TrialState.FINISHED}
-    ends = Counter(record["trial"] for record in records if record.get("state", "running") != "running")
+    ends = Counter(record.trial for record in records if has_ended(record))
     assert ends == {trial: 1 for trial in history.trials}
-    epochs = Counter((record["trial"], record["epoch"]) for record in records if record["kind"] == "epoch")
+    epochs = Counter((record.trial, record.epoch) for record in records if isinstance(record, EpochEnded))
     assert epochs == {(trial, epoch): 1 for trial in history.trials for epoch in range(1, EPOCHS + 1)}
     winner = summarise(history)["winners"]["pets"]
     assert (winner["params"], winner["val"]["rsum"]) == ({"temperature": 0.05}, curve(0.05, EPOCHS))

@@ -10,8 +10,8 @@ MUTATIONS = (
     Mutation(
         name="a start deletes the checkpoints that the journal does not know",
         file="orchestrator/storage/checkpoints.py",
-        old="                moved.append(self.store.set_aside(place, occasion))",
-        new="                self.store.delete(entry)",
+        old="                moved.append(self.set_aside(place, occasion))",
+        new="                self.delete(entry)",
         tests="tests/orchestrator/searches/test_preparation.py::test_a_start_with_a_cut_journal_moves_what_the_journal_does_not_know",
     ),
     Mutation(
@@ -38,8 +38,8 @@ MUTATIONS = (
     Mutation(
         name="the reader of a status takes the actors from the history",
         file="orchestrator/searches/status.py",
-        old="        history = history.without_actors()",
-        new="        history.actors.clear()",
+        old="        history = replace(history, spending=replace(history.spending, actors={}))",
+        new="        history.spending.actors.clear()",
         tests="tests/orchestrator/searches/test_status.py::test_what_waits_for_room_or_for_the_next_start_is_to_come",
     ),
     Mutation(

@@ -6,15 +6,15 @@ MUTATIONS = (
     Mutation(
         name="a new start keeps the outcome of the start before",
         file="orchestrator/journal/history.py",
-        old="    history.outcome = history.ended_by = None\n",
+        old="        self.outcome = self.ended_by = None\n",
         new="",
         tests="tests/orchestrator/journal/test_history.py::test_a_new_start_has_no_outcome_until_it_ends",
     ),
     Mutation(
         name="only an opening for repeats alone counts as a look of the confirmation",
         file="orchestrator/journal/history.py",
-        old="    if any(history.trials[trial].stage is Stage.CONFIRM",
-        new="    if all(history.trials[trial].stage is Stage.CONFIRM",
+        old="        if any(self.trials[trial].stage is Stage.CONFIRM",
+        new="        if all(self.trials[trial].stage is Stage.CONFIRM",
         tests="tests/orchestrator/journal/test_history.py::test_an_opening_of_the_test_split_for_a_repeat_is_a_look_whatever_else_it_is_for",
     ),
     Mutation(
@@ -118,7 +118,7 @@ MUTATIONS = (
     Mutation(
         name="setbacks are never forgotten",
         file="orchestrator/journal/history.py",
-        old="    trial.setbacks = 0\n",
+        old="        trial.setbacks = 0\n",
         new="",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_setbacks_are_counted_since_the_newest_epoch_and_without_those_for_want_of_memory",
     ),

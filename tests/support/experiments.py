@@ -1,12 +1,12 @@
 """Small experiments and ledgers for tests that need no Ray."""
 
-from dataclasses import replace
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.ledger import Ledger, PlannedTrial
-from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.confirmation_plan import repeat
 from tests.support.records import append
 
 
@@ -72,10 +72,7 @@ def add_trial(
 
 def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: float | None) -> Trial:
     """Write down a trial's repetition with a fresh seed, evaluated on test; without a value, it diverged."""
-    config = replace(candidate.config, seed=seed)
-    name = f"{candidate.id}-seed{index}"
-    planned = PlannedTrial(name, candidate.study, candidate.number, config, candidate.params, candidate.id)
-    trial = ledger.plan(planned, Stage.CONFIRM)
+    trial = ledger.begin(repeat(candidate, index, seed))
     if value is None:
         ledger.end(trial, TrialState.DIVERGED, "train/loss is nan")
     else:

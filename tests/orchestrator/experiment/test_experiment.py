@@ -213,7 +213,7 @@ def test_of_an_experiment_that_is_refused_the_keys_of_all_versions_are_known() -
     with pytest.raises(ConfigError, match="journal of .*loss_of_a_plug_in_that_is_gone"):
         experiment_of(refused)
     assert known_experiment(refused) is None and known_experiment(History()) is None
-    assert refused.experiment.losses == ("loss_of_a_plug_in_that_is_gone",)
+    assert refused.experiment.values["losses"] == ["loss_of_a_plug_in_that_is_gone"]
     assert (refused.name, refused.metric) == (make_experiment().name, make_experiment().search.metric)
 
 

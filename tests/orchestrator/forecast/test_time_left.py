@@ -2,7 +2,6 @@
 
 import json
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,11 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.forecast.time_left import PlannedWork, TimeLeft, TrainingRate, evaluation_seconds
 from orchestrator.journal.history import History, Spending
-from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.records import EpochEnded
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.confirmation_plan import repeat
 from orchestrator.searches.display import EvaluationProgress, Progress, evaluation_displayed
 from orchestrator.searches.status import Followed, read_status
 from orchestrator.text.values import clock_text
@@ -51,11 +51,7 @@ class Run:
         return self._train(self.ledger.create(cell.name, number, params, EXPERIMENT.trial_config(cell, params)), epochs)
 
     def confirm(self, candidate: Trial, index: int) -> Trial:
-        config = replace(candidate.config, seed=100 + index)
-        planned = PlannedTrial(
-            f"{candidate.id}-seed{index}", candidate.study, candidate.number, config, candidate.params, candidate.id
-        )
-        return self._train(self.ledger.plan(planned, Stage.CONFIRM), EPOCHS)
+        return self._train(self.ledger.begin(repeat(candidate, index, 100 + index)), EPOCHS)
 
     def resume(self, trial: Trial) -> None:
         self._train(trial, EPOCHS)

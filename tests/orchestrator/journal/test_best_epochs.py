@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.experiment.sections import Budget
-from orchestrator.journal.ledger import Ledger, PlannedTrial
-from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.confirmation import confirmations, metrics_of
+from orchestrator.results.confirmation_plan import repeat as repeat_of
 from orchestrator.results.winner import find_winners
 from orchestrator.searches.budget import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, open_test, start
@@ -91,9 +92,7 @@ def test_a_target_is_a_value_of_the_metric_of_the_experiment(ledger: Ledger) -> 
 
 
 def repeat(ledger: Ledger, candidate: Trial, seed: int, values: list[float]) -> Trial:
-    config = replace(candidate.config, seed=seed)
-    planned = PlannedTrial(f"{candidate.id}-seed{seed}", candidate.study, 0, config, candidate.params, candidate.id)
-    trial = ledger.plan(planned, Stage.CONFIRM)
+    trial = ledger.begin(repeat_of(candidate, seed, seed))
     for epoch, value in enumerate(values, start=1):
         state = TrialState.FINISHED if epoch == len(values) else TrialState.RUNNING
         ledger.report(trial, epoch, {"val/rsum": value, "val/rsum_best": max(values[:epoch])}, state)

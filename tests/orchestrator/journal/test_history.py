@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.journal.begun_experiment import BegunConfirm, BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import Footprint, Record
@@ -13,6 +14,7 @@ from orchestrator.journal.trial import Trial
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import event
 from trainables.config import TrainingConfig, TrialConfig
+from trainables.errors import UserError
 
 HERE = {"host": "a", "system": "Linux", "cpus": 8}
 
@@ -103,3 +105,33 @@ def test_an_experiment_of_version_0_1_has_the_search_space_of_then() -> None:
         record = happened("experiment_started", experiment={"name": name, "search": search}, data={}, environment={})
         versions[name] = History.of([record]).experiment.values["search"]["space_version"]
     assert versions == {"then": 1, "now": 2}
+
+
+@pytest.mark.parametrize(
+    ("confirm", "expected"),
+    [
+        pytest.param(None, None, id="none"),
+        pytest.param({"top": 3, "seeds": 5}, BegunConfirm(), id="before the key was there"),
+        pytest.param({"verdict": "seeds", "baseline": "nt_xent"}, BegunConfirm("nt_xent", "seeds"), id="with keys"),
+        pytest.param({"smallest_difference": 0.5}, BegunConfirm(smallest_difference=0.5), id="a difference"),
+    ],
+)
+def test_a_confirmation_keeps_what_it_was_begun_with(confirm: Any, expected: BegunConfirm | None) -> None:
+    assert BegunExperiment.of({"name": "x", "confirm": confirm}).confirm == expected
+
+
+@pytest.mark.parametrize(
+    ("gpus", "share"), [("auto", None), (None, None), (0, None), (0.0, None), (0.25, 0.25), (2, 2.0)]
+)
+def test_a_trial_has_gpus_where_their_number_is_known(gpus: Any, share: float | None) -> None:
+    assert BegunExperiment.of({"name": "x", "resources": {"gpus": gpus}}).gpus == share
+
+
+@pytest.mark.parametrize("values", [{}, {"name": "x"}, {"name": "x", "search": {"seed": None}}])
+def test_what_a_journal_does_not_say_is_named_when_it_is_asked_for(values: dict[str, Any]) -> None:
+    history = History(experiment=BegunExperiment.of(values))
+    assert bool(history.experiment) is bool(values)
+    with pytest.raises(UserError, match=r"has no search\.metric"):
+        _ = history.metric
+    with pytest.raises(UserError, match=r"has no search\.seed"):
+        _ = history.seed

@@ -17,7 +17,6 @@ from orchestrator.journal.lock import (
     MARK,
     AlreadyRunningError,
     Holder,
-    LockError,
     boot_id,
     find_holder,
     hold,
@@ -28,6 +27,7 @@ from orchestrator.journal.lock import (
     remove_abandoned,
     take,
 )
+from trainables.errors import UserError
 
 HOLD = """
 import sys, time
@@ -39,40 +39,28 @@ with hold(Path(sys.argv[1]), Path(sys.argv[2])):
 """
 
 
-@pytest.fixture
-def holder(tmp_path: Path):
+def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+    with hold(tmp_path):
+        with pytest.raises(AlreadyRunningError, match=f"process {os.getpid()} on {socket.gethostname()}") as refusal:
+            hold(tmp_path).__enter__()
+        assert refusal.value.exit_code == 3
+        found = find_holder(tmp_path)
+        assert found is not None and (found.pid, found.boot_id) == (os.getpid(), boot_id())
+
+
+@pytest.mark.proof
+def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: Path) -> None:
     scratch = tmp_path / "icr-scratch"
     scratch.mkdir(mode=0o700)
     command = [sys.executable, "-c", HOLD, str(tmp_path), str(scratch)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
-
-
-@pytest.mark.proof
-def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder: subprocess.Popen) -> None:
-    message = f"process {holder.pid} on {socket.gethostname()}"
-    with pytest.raises(AlreadyRunningError, match=message) as refusal, hold(tmp_path):
-        pass
-    assert refusal.value.exit_code == 3
-    found = find_holder(tmp_path)
-    assert found is not None
-    assert (found.pid, found.boot_id) == (holder.pid, boot_id())
-
-
-@pytest.mark.proof
-def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: Path, holder: subprocess.Popen) -> None:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        holder.kill()
     # As Ray's workers do, it names the scratch directory in its command line.
-    left = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(3600)", str(tmp_path / "icr-scratch" / "x")]
-    )
-    holder.kill()
-    holder.wait()
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)", str(scratch / "x")])
     assert find_holder(tmp_path) is None
     with hold(tmp_path):
-        assert not (tmp_path / "icr-scratch").exists()
+        assert not scratch.exists()
         assert left.wait(120) == -9
         assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
     assert (tmp_path / "lock").read_text() == ""
@@ -119,15 +107,10 @@ def test_a_lock_that_no_process_of_this_machine_holds_is_stale(
 )
 def test_a_lock_nobody_holds_is_taken(tmp_path: Path, content: str) -> None:
     (tmp_path / "lock").write_text(content)
-    with hold(tmp_path):
-        pass
-
-
-def test_an_error_inside_lets_go(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), hold(tmp_path):
-        _ = 1 / 0
-    with hold(tmp_path):
-        pass
+    # An error inside lets go.
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), hold(tmp_path):
+            _ = 1 / 0
 
 
 def test_the_folder_of_a_killed_process_may_be_moved(tmp_path: Path) -> None:
@@ -149,50 +132,33 @@ def leave(directory: Path) -> Path:
     return scratch
 
 
-def copy(directory: Path, scratch: Path) -> Path:
-    shutil.copytree(directory, directory.with_name("copy"))
-    return directory.with_name("copy")
+def put_link(path: Path) -> None:
+    path.rename(path.with_name("behind"))
+    path.symlink_to(path.with_name("behind"))
 
 
-def forge(directory: Path, scratch: Path) -> Path:
-    (scratch / MARK).unlink()
-    return directory
-
-
-def forge_mark(directory: Path, scratch: Path) -> Path:
-    (scratch / MARK).write_text("1:1")
-    return directory
-
-
-def let_others_in(directory: Path, scratch: Path) -> Path:
-    scratch.chmod(0o777)
-    return directory
-
-
-def put_link(directory: Path, scratch: Path) -> Path:
-    scratch.rename(scratch.with_name("icr-behind"))
-    scratch.symlink_to(scratch.with_name("icr-behind"))
-    return directory
-
-
-def link_mark(directory: Path, scratch: Path) -> Path:
-    (scratch / MARK).rename(scratch / "mark")
-    (scratch / MARK).symlink_to(scratch / "mark")
-    return directory
-
-
-@pytest.mark.parametrize("change", [copy, forge, forge_mark, let_others_in, put_link, link_mark])
+@pytest.mark.parametrize(
+    ("change", "place", "owned"),
+    [
+        pytest.param(lambda run, left: shutil.copytree(run, run.with_name("copy")), "copy", True, id="a copy"),
+        pytest.param(lambda run, left: (left / MARK).unlink(), "run", False, id="without a mark"),
+        pytest.param(lambda run, left: (left / MARK).write_text("1:1"), "run", True, id="another mark"),
+        pytest.param(lambda run, left: left.chmod(0o777), "run", False, id="open to others"),
+        pytest.param(lambda run, left: put_link(left), "run", False, id="a link"),
+        pytest.param(lambda run, left: put_link(left / MARK), "run", False, id="a link as mark"),
+    ],
+)
 def test_a_directory_that_is_not_of_this_lock_stays(
-    tmp_path: Path, change: Callable[[Path, Path], Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, change: Callable[[Path, Path], object], place: str, owned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = leave(tmp_path / "run")
+    change(tmp_path / "run", scratch)
     killed: list[Path] = []
     monkeypatch.setattr("orchestrator.journal.lock.find_processes", lambda path: killed.append(path) or [])
-    with hold(change(tmp_path / "run", scratch)):
+    with hold(tmp_path / place):
         assert (scratch / "session").is_dir()
         assert killed == [], "nor are its processes ended"
-    if change in (forge, let_others_in, put_link, link_mark):
-        assert owner_of(scratch) is None, "nothing proves that it is ours"
+    assert (owner_of(scratch) is not None) is owned
 
 
 def test_a_directory_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,42 +188,9 @@ def test_of_actors_only_what_ended_processes_left_goes(tmp_path: Path, monkeypat
 def test_a_lock_that_is_a_link_is_refused_and_nothing_behind_it_written(tmp_path: Path) -> None:
     (tmp_path / "diary").write_text("mine")
     (tmp_path / "lock").symlink_to(tmp_path / "diary")
-    with pytest.raises(LockError, match="lock: is a link"), hold(tmp_path):
+    with pytest.raises(UserError, match="lock: is a link"), hold(tmp_path):
         pass
     assert (tmp_path / "diary").read_text() == "mine"
-
-
-ASK = """
-import sys
-from pathlib import Path
-from orchestrator.journal.lock import find_holder
-print("asks", flush=True)
-while True:
-    find_holder(Path(sys.argv[1]))
-"""
-
-
-@pytest.mark.proof
-def test_no_start_loses_to_those_who_ask(tmp_path: Path) -> None:
-    left = {"pid": 1, "host": socket.gethostname(), "boot_id": boot_id(), "started": "2026-01-01", "scratch": None}
-    (tmp_path / "lock").write_text(json.dumps(left))
-    asking = [
-        subprocess.Popen([sys.executable, "-c", ASK, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    try:
-        for process in asking:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "asks\n"
-        for _ in range(200):
-            with hold(tmp_path):
-                pass
-            # A lock without its holder is not asked about.
-            (tmp_path / "lock").write_text(json.dumps(left))
-    finally:
-        for process in asking:
-            process.kill()
-            process.wait()
 
 
 def test_a_question_shares_the_lock_for_a_moment_that_a_start_waits_for(tmp_path: Path) -> None:

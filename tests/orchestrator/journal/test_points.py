@@ -10,7 +10,7 @@ from orchestrator.journal.points import best_points, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.answers import summarise
 from orchestrator.results.caveats import caveats, seed_noise
-from orchestrator.results.confirmation_plan import choose_candidates, published_default
+from orchestrator.results.confirmation_plan import choose_candidates
 from orchestrator.results.winner import find_winners
 from orchestrator.searches.budget import BudgetMeter
 from orchestrator.tuner.actor import Step
@@ -53,12 +53,6 @@ def test_the_luckiest_of_several_trainings_does_not_win(lucky: Ledger) -> None:
     assert [trial.number for trial in choose_candidates(history, 1)] == [3, 0], "and the published settings"
     winner: dict[str, Any] = summarise(history)["winners"]["pets"]
     assert (winner["trial"], winner["seeds"], winner["val"]) == (f"{STUDY}-0003", 2, {"rsum": 101.0})
-
-
-def test_the_published_settings_are_one_candidate(lucky: Ledger) -> None:
-    default = published_default(lucky.history, "pets")
-    assert default is not None
-    assert default.number == 0
 
 
 def test_trainings_that_did_not_finish_are_not_in_the_mean(ledger: Ledger) -> None:

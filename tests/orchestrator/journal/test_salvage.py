@@ -1,15 +1,16 @@
 """A journal without some line: what is kept holds together, was there before, and a search resumes with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from orchestrator.doctor.experiment import check_journal
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import Record, has_ended
+from orchestrator.journal.records import OpenedTest, Record, has_ended
 from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import TrialState
 from orchestrator.studies.study import Studies
@@ -63,21 +64,19 @@ def test_whatever_line_is_damaged_the_rest_holds_together(
         judge(path, before, number, found.lost.total(), is_twice=damaged.count(lines[number]) > 1)
 
 
+def unnumbered(record: Record) -> Record:
+    return structs.replace(record, n=0)
+
+
 def judge(path: Path, before: list[Record], number: int, lost: int, *, is_twice: bool) -> None:
     kept = read_journal(path)
-    assert [{**record.to_dict(), "n": 0} for record in kept[:number]] == [
-        {**record.to_dict(), "n": 0} for record in before[:number]
-    ]
-    known = [{**record.to_dict(), "n": 0} for record in before]
-    assert all({**record.to_dict(), "n": 0} in known for record in kept)
+    assert [*map(unnumbered, kept[:number])] == [*map(unnumbered, before[:number])]
+    assert all(unnumbered(record) in map(unnumbered, before) for record in kept)
     assert len(kept) + lost == len(before) - (not is_twice)
     history = History.of(kept)
     assert list(check_journal(kept, history)) == []
     rest = [record for record in before if is_twice or record is not before[number]]
-    openings = [record for record in rest if record["kind"] == "test_opened"]
-    assert [record["trials"] for record in kept if record["kind"] == "test_opened"] == [
-        record["trials"] for record in openings
-    ]
+    assert openings(kept) == openings(rest)
     # The search resumes: each study has its numbers without a gap, and whoever has not ended comes first.
     ledger = Ledger(path)
     studies = Studies(make_experiment(), ledger)
@@ -90,10 +89,14 @@ def judge(path: Path, before: list[Record], number: int, lost: int, *, is_twice:
     ledger.close()
 
 
+def openings(records: list[Record]) -> list[Sequence[str]]:
+    return [record.trials for record in records if isinstance(record, OpenedTest)]
+
+
 def test_one_lost_epoch_costs_its_trial_what_came_after_and_no_other_trial_anything(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     lines = write(path)
-    number = next(n for n, record in enumerate(read_journal(path)) if record["kind"] == "epoch")
+    number = next(n for n, record in enumerate(read_journal(path)) if record.kind == "epoch")
     path.write_bytes(b"".join([*lines[:number], b"?\n", *lines[number + 1 :]]))
     found = salvage(path)
     assert dict(found.lost) == {"pets-vsepp-nt_xent-0000": 1, "experiment_ended": 1}

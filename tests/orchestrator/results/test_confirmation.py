@@ -202,14 +202,15 @@ def test_the_plan_goes_seed_by_seed_through_all_candidates(ledger: Ledger) -> No
     searched(ledger, [10.0, 40.0])
     planned = trainings_of(current_plans(CONFIRM, ledger.history), ledger.history)
     name = "pets-vsepp-nt_xent"
-    assert [one.id for one in planned] == [f"{name}-000{number}-seed{index}" for index in range(3) for number in (1, 0)]
+    names = [f"{name}-000{number}-seed{index}" for index in range(3) for number in (1, 0)]
+    assert [one.trial for one in planned] == names
     by_candidate = {
-        label: [one.config.seed for one in planned if one.candidate == label]
+        label: [one.config["seed"] for one in planned if one.candidate == label]
         for label in (f"{name}-0000", f"{name}-0001")
     }
     assert set(map(tuple, by_candidate.values())) == {tuple(fresh_seeds(0, 3))}
     trial = ledger.history.trials[f"{name}-0001"]
-    assert {replace(one.config, seed=0) == trial.config for one in planned[::2]} == {True}
+    assert {{**one.config, "seed": 0} == trial.config.to_dict() for one in planned[::2]} == {True}
     assert trainings_of(current_plans(make_experiment(), ledger.history), ledger.history) == []
 
 

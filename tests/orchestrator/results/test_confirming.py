@@ -16,7 +16,7 @@ from orchestrator.forecast.terminal import describe
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import ConfirmationPlan
+from orchestrator.journal.records import ConfirmationPlan, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results import confirmation
 from orchestrator.results.answers import Summary, analyses_of, summarise
@@ -84,7 +84,7 @@ def confirm(ledger: Ledger, experiment: Experiment, most: int | None = None) -> 
     for plan in plans:
         if ledger.history.plans.get(plan.dataset) != plan:
             ledger.append(plan)
-    source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
+    source = PlannedTrials(lambda: trainings_of(plans, ledger.history), ledger)
     done = 0
     while done != most and (trial := source.next()) is not None:
         train(ledger, trial)
@@ -136,9 +136,10 @@ def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_p
         confirm(ledger, RACING, killed_after)
         # One more was begun, and is resumed.
         plan = ledger.history.plans["pets"]
-        begun = next((one for one in trainings_of([plan], ledger.history) if one.id not in ledger.history.trials), None)
+        known = ledger.history.trials
+        begun = next((one for one in trainings_of([plan], ledger.history) if one.trial not in known), None)
         if begun is not None:
-            ledger.plan(begun, Stage.CONFIRM)
+            ledger.begin(begun)
         ledger.close()
         again = Ledger(folder / "journal.jsonl")
         confirm(again, RACING)
@@ -153,9 +154,9 @@ def test_the_design_is_written_down_before_its_trainings_and_once(tmp_path: Path
     confirm(ledger, RACING, 3)
     confirm(ledger, RACING)
     records = read_journal(tmp_path / "journal.jsonl")
-    kinds = [record["kind"] for record in records]
+    kinds = [record.kind for record in records]
     assert kinds.count("confirmation_planned") == 1
-    created = [record["kind"] == "trial_created" and record["stage"] == "confirm" for record in records]
+    created = [isinstance(record, TrialCreated) and record.stage is Stage.CONFIRM for record in records]
     assert kinds.index("confirmation_planned") < created.index(True)
     assert ledger.history.plans["pets"] == ConfirmationPlan(
         dataset="pets",
@@ -242,7 +243,7 @@ def older(ledger: Ledger, seeds: dict[int, int], trainings: int, lucky: int | No
     for number, count in seeds.items():
         trial = ledger.history.trials[f"pets-vsepp-nt_xent-{number:04d}"]
         for index, seed in enumerate(fresh_seeds(0, count)):
-            train(ledger, ledger.plan(repeat(trial, index, seed), Stage.CONFIRM), 2.0 if number == lucky else 0.0)
+            train(ledger, ledger.begin(repeat(trial, index, seed)), 2.0 if number == lucky else 0.0)
 
 
 def test_a_finished_race_of_an_older_version_is_judged_again_and_the_other_verdict_is_named(tmp_path: Path) -> None:

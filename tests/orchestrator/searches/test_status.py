@@ -51,7 +51,9 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
     followed = Followed(tmp_path)
     killed = read_status(followed)
     assert (killed.words, killed.stages[0].states) == ("killed", {"half_trained": 2, "not_begun": 1})
-    assert followed.history.actors == ledger.history.actors != {}, "the history is the journal's, as before"
+    assert followed.history.spending.actors == ledger.history.spending.actors != {}, (
+        "the history is the journal's, as before"
+    )
     ledger.close()
 
 

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from orchestrator.journal.ledger import Ledger, PlannedTrial
+from msgspec import structs
+
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import TrialCreated
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.studies.study import Studies
@@ -12,21 +15,19 @@ from tests.support.experiments import make_experiment, start
 from trainables.config import TrainingConfig, TrialConfig
 
 
-def plan(count: int = 3) -> list[PlannedTrial]:
-    training = TrainingConfig(epochs=2)
-    return [
-        PlannedTrial(
-            f"best-seed{seed}", "pets-vsepp-nt_xent", seed, TrialConfig(dataset="pets", training=training, seed=seed)
-        )
-        for seed in range(count)
-    ]
+def plan(count: int = 3) -> list[TrialCreated]:
+    config = TrialConfig(dataset="pets", training=TrainingConfig(epochs=2)).to_dict()
+    planned = TrialCreated(
+        trial="", stage=Stage.CONFIRM, candidate=None, study="pets-vsepp-nt_xent", number=0, params={}, config=config
+    )
+    return [structs.replace(planned, trial=f"best-seed{seed}", number=seed) for seed in range(count)]
 
 
 def test_planned_trials_come_once_in_their_order(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     ledger = Ledger(path)
     start(ledger, make_experiment())
-    source, judge = PlannedTrials(plan, Stage.CONFIRM, ledger), RecordingScheduler(ledger)
+    source, judge = PlannedTrials(plan, ledger), RecordingScheduler(ledger)
     assert source.outstanding == 3
     first, second = source.next(), source.next()
     assert first is not None and second is not None
@@ -35,7 +36,7 @@ def test_planned_trials_come_once_in_their_order(tmp_path: Path) -> None:
     ledger.close()
 
     again = Ledger(path)
-    source = PlannedTrials(plan, Stage.CONFIRM, again)
+    source = PlannedTrials(plan, again)
     assert source.outstanding == 2
     issued = [source.next(), source.next(), source.next()]
     assert [trial and trial.id for trial in issued] == ["best-seed1", "best-seed2", None]
@@ -46,7 +47,7 @@ def test_planned_trials_come_once_in_their_order(tmp_path: Path) -> None:
 def test_the_search_knows_nothing_of_planned_trials(ledger: Ledger) -> None:
     experiment = make_experiment()
     start(ledger, experiment)
-    PlannedTrials(plan, Stage.CONFIRM, ledger).next()
+    PlannedTrials(plan, ledger).next()
     studies = Studies(experiment, ledger)
     assert studies.outstanding == 8
     first = studies.next()

@@ -12,6 +12,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import JournalError, read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import WarmStarted
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.analyses import pareto_fronts
 from orchestrator.results.answers import summarise
@@ -215,8 +216,8 @@ def test_a_past_experiment_warms_a_new_one_and_is_then_no_longer_needed(tmp_path
     assert 0 < len(fitting) < 8
     assert ledger.history.warmed_by == {"past": len(fitting)}
     assert told.startswith(f"search.warm_start_from: past: {len(fitting)} trials taken, {8 - len(fitting)} passed over")
-    (record,) = [record for record in read_journal(path) if record["kind"] == "warm_started"]
-    assert record["passed_over"] == 8 - len(fitting)
+    (record,) = [record for record in read_journal(path) if isinstance(record, WarmStarted)]
+    assert record.passed_over == 8 - len(fitting)
     first = [dict(trial.params) for trial in run(Studies(experiment, ledger), ledger, 3)]
     ledger.close()
 

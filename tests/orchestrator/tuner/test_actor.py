@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from ray import cloudpickle
 
-from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.stores import FolderStore
 from orchestrator.tuner.actor import Step, TrialActor, trial_actor
 from tests.support.fake_workload import FakeWorkload, curve, report
@@ -27,7 +26,7 @@ def config(trial: str, temperature: float = 0.1) -> dict[str, str]:
 
 def actor(trials: Path, workload: Any, first: dict[str, str]) -> TrialActor:
     made = TrialActor.__new__(TrialActor)
-    made.setup(first, workload=workload, checkpoints=Checkpoints(FolderStore(trials)))
+    made.setup(first, workload=workload, checkpoints=FolderStore(trials))
     return made
 
 
@@ -53,7 +52,7 @@ def test_another_actor_resumes_with_the_report_of_the_newest_checkpoint(tmp_path
 
 
 def test_the_class_for_ray_carries_what_its_trials_run_and_needs_no_object_store(tmp_path: Path) -> None:
-    bound = trial_actor(FakeWorkload(), Checkpoints(FolderStore(tmp_path)), FakeWorkload(fails_below=1.0))
+    bound = trial_actor(FakeWorkload(), FolderStore(tmp_path), FakeWorkload(fails_below=1.0))
     # Without Ray there is nothing else that could carry it.
     copy = cloudpickle.loads(cloudpickle.dumps(bound))
     assert issubclass(copy, TrialActor) and copy.__name__ == "TrialActor"
@@ -69,7 +68,7 @@ def test_the_class_for_ray_carries_what_its_trials_run_and_needs_no_object_store
 def test_one_that_is_to_be_alone_is_trained_by_the_actor_itself(tmp_path: Path) -> None:
     made = TrialActor.__new__(TrialActor)
     shared, alone = FakeWorkload(fails_below=1.0), FakeWorkload()
-    made.setup(config("a"), workload=shared, checkpoints=Checkpoints(FolderStore(tmp_path)), alone=alone)
+    made.setup(config("a"), workload=shared, checkpoints=FolderStore(tmp_path), alone=alone)
     step(made)
     with pytest.raises(RuntimeError, match="no luck"):
         step(made)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.experiment.sections import Scheduler
-from orchestrator.journal.ledger import Ledger, PlannedTrial
-from orchestrator.journal.trial import Stage, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
+from orchestrator.results.confirmation_plan import repeat
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import Halving, Median, RecordingScheduler, StudyScheduler
 from tests.support.experiments import add_trial, make_experiment
@@ -69,9 +70,7 @@ def test_a_confirmation_that_is_in_the_journal_judges_no_trial_of_the_search(led
     """Values of a confirmation's epochs would raise the bar for the search after a restart."""
     candidate = add_trial(ledger, [], state=TrialState.RUNNING)
     for index in range(4):
-        config = replace(candidate.config, seed=100 + index)
-        planned = PlannedTrial(f"repeat{index}", candidate.study, 0, config, candidate.params, candidate.id)
-        ledger.report(ledger.plan(planned, Stage.CONFIRM), 1, {"val/rsum": 500.0}, TrialState.RUNNING)
+        ledger.report(ledger.begin(repeat(candidate, index, 100 + index)), 1, {"val/rsum": 500.0}, TrialState.RUNNING)
     ledger.close()
     again = Ledger(ledger.path)
     scheduler = StudyScheduler(make_experiment(), again)

@@ -14,7 +14,6 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
-from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.stores import FolderStore
 from orchestrator.winners.winners import evaluate_on_test, ranks_file
 from orchestrator.workload.evaluation import measure_checkpoint
@@ -89,9 +88,9 @@ def test_ranks_are_kept_beside_the_checkpoints_before_the_journal_says_evaluated
 ) -> None:
     trial, directory = add_trial(ledger, [1.0]), tmp_path / "runs"
     trials = tmp_path / "storage" if apart else directory / "trials"
-    storage = Checkpoints(FolderStore(trials))
+    storage = FolderStore(trials)
     ledger.listeners.append(
-        lambda record: record["kind"] != "test_evaluated" or seen.append(ranks_file(directory, trial, "test").is_file())
+        lambda record: record.kind != "test_evaluated" or seen.append(ranks_file(directory, trial, "test").is_file())
     )
     seen: list[bool] = []
     storage.save(trial.id, report(0.1, 1))

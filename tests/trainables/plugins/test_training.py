@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.experiment.plugins import load_plugins
-from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.stores import FolderStore
 from orchestrator.tuner.actor import Step, TrialActor
 from orchestrator.workload.training import TrainablesWorkload
@@ -66,7 +65,7 @@ def test_an_actor_refuses_the_trial_and_takes_the_next(tmp_path: Path, monkeypat
     load_plugins([str(write_plugin(tmp_path, FRAGILE))])
     monkeypatch.setattr(TrainablesWorkload, "open_data", lambda self, config: DATA)
     made = TrialActor.__new__(TrialActor)
-    workload, checkpoints = TrainablesWorkload("data", device="cpu"), Checkpoints(FolderStore(tmp_path / "trials"))
+    workload, checkpoints = TrainablesWorkload("data", device="cpu"), FolderStore(tmp_path / "trials")
     first = {"trial": "a", "config": json.dumps(config(-1.0).to_dict())}
     made.setup(first, workload=workload, checkpoints=checkpoints)
     assert made.step()["step"] == Step(refused="my_losses.py:8: LookupError: no such scale")
