@@ -27,7 +27,6 @@ from search_spaces.study import State
 from trainables.config import derive_seed
 from trainables.errors import Blaming, PluginError
 from trainables.plugins.in_use import run_offer
-from trainables.plugins.offers import Offer
 
 Suggest = Callable[[StudySoFar, int], Mapping[str, Any]]
 """Returns parameter -> value; parameters without a value are drawn at random."""
@@ -144,23 +143,6 @@ class OptunaClass(Checked):
         return self._plain(param_name, value)
 
 
-def sampler_of(offer: Offer, place: str, space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
-    """Return a plug-in's sampler for one suggestion, see ``make_sampler``; its definition is at ``place``, FILE:LINE.
-
-    Raises:
-        PluginError: If the plug-in's code raises.
-    """
-    place, thing = f"{place}: the sampler {offer.name}", offer.thing
-    if not isinstance(thing, type):
-        return ByFunction(thing, space, seed, number, trials, place)
-    with Blaming():
-        # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
-        is_optuna, made = issubclass(thing, BaseSampler), cast(Any, thing)
-        if is_optuna:
-            return OptunaClass(made(seed=derive(seed, number)), space, place)
-        return ByFunction(made(), space, seed, number, trials, place)
-
-
 def derive(seed: int, number: int) -> int:
     """Return the seed of one suggestion."""
     return derive_seed(seed, number, bits=32)
@@ -219,14 +201,23 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
         trials: Trials that the study has in the end, >= 1.
 
     Raises:
-        PluginError: If the plug-in that offers the sampler cannot be run.
+        PluginError: If the plug-in that offers the sampler cannot be run, or its code raises.
     """
     if name in MAKERS:
         return MAKERS[name](space, seed, number, trials)
     found = run_offer("samplers", name)
     if found is None:
         raise KeyError(name)
-    return sampler_of(*found, space, seed, number, trials)
+    offer, file = found
+    place, thing = f"{file}: the sampler {offer.name}", offer.thing
+    if not isinstance(thing, type):
+        return ByFunction(thing, space, seed, number, trials, place)
+    with Blaming():
+        # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
+        is_optuna, made = issubclass(thing, BaseSampler), cast(Any, thing)
+        if is_optuna:
+            return OptunaClass(made(seed=derive(seed, number)), space, place)
+        return ByFunction(made(), space, seed, number, trials, place)
 
 
 def needs_every_trial(name: str) -> bool:
@@ -265,17 +256,10 @@ def cma_es(study: StudySoFar, seed: int) -> dict[str, Any]:
     size = strategy.population_size
     for first in range(0, len(ended) - size + 1, size):
         generation = ended[first : first + size]
-        strategy.tell([(np.array(_shares(ranges, trial)), -_worth(trial)) for trial in generation])
+        points = [[bound.share_of(one.params[name]) for name, bound in ranges.items()] for one in generation]
+        strategy.tell([(np.array(point), -_worth(one)) for point, one in zip(points, generation, strict=True)])
     point = strategy.ask()
     return {name: bound.at(float(share)) for (name, bound), share in zip(ranges.items(), point, strict=True)}
-
-
-def _random(space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
-    return RandomSampler(seed=derive(seed, number))
-
-
-def _gp(space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
-    return GPSampler(seed=derive(seed, number), n_startup_trials=_startup(trials), deterministic_objective=False)
 
 
 def _tpe(space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
@@ -291,8 +275,10 @@ def _tpe(space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
 MAKERS: Mapping[str, Callable[[StudySpace, int, int, int], BaseSampler]] = {
     "tpe": _tpe,
     "cmaes": partial(ByFunction, cma_es),
-    "gp": _gp,
-    "random": _random,
+    "gp": lambda space, seed, number, trials: GPSampler(
+        seed=derive(seed, number), n_startup_trials=_startup(trials), deterministic_objective=False
+    ),
+    "random": lambda space, seed, number, trials: RandomSampler(seed=derive(seed, number)),
     "qmc": partial(ByFunction, sobol),
 }
 """Sampler -> function that makes it from space, seed of the study, number of the trial and number of trials."""
@@ -302,10 +288,6 @@ def _startup(trials: int) -> int:
     """Return how many trials are drawn at random before a model is fitted."""
     # With few trials in all, the usual ten random trials would leave none to be suggested by the model.
     return max(3, min(10, trials // 4))
-
-
-def _shares(ranges: Mapping[str, Range], trial: PastTrial) -> list[float]:
-    return [bound.share_of(trial.params[name]) for name, bound in ranges.items()]
 
 
 def _worth(trial: PastTrial) -> float:

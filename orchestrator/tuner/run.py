@@ -24,7 +24,7 @@ from orchestrator.tuner.allocation import allocate, machines_that_run_trials
 from orchestrator.tuner.callback import TrialCallback
 from orchestrator.tuner.engines import fused
 from orchestrator.tuner.issuer import Issuer
-from orchestrator.tuner.runtime import RayLostError, RayWork, ray_runtime
+from orchestrator.tuner.runtime import RayLostError, ray_runtime, run_watched
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
 from orchestrator.tuner.tune_patches import NotPickled
@@ -120,10 +120,10 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     )
     address = session.cluster.address
     session.announce("starting Ray on this machine" if address is None else f"joining the Ray cluster at {address}")
-    work = RayWork(partial(_tune, session, tune_config, run_config, interruption.stop_all))
+    work = partial(_tune, session, tune_config, run_config, interruption.stop_all)
     # In this order, because a signal while Ray starts is to end the search at once: Ray's start takes seconds.
     with ray_runtime(session.scratch, address) as runtime, interruption.listening():
-        lost = work.finish(runtime, session.ledger.take_over, lambda: interruption.signal is not None)
+        lost = run_watched(work, runtime, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:
         raise RayLostError(session.ledger.path.parent, lost, "the epochs under way are lost, nothing else")
     if callback.problem is not None:

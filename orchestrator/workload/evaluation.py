@@ -72,6 +72,8 @@ def _rank_vectors(folder: Path, split: str, dataset: str, data_root: Path) -> "R
     """Return the ranks of embeddings or similarities."""
     import torch
 
+    from trainables.evaluation import ranks_of
+
     kind = next(
         (kind for kind, names in _FILES.items() if all(file.exists() for file in _paths(folder, split, names))), None
     )
@@ -85,8 +87,7 @@ def _rank_vectors(folder: Path, split: str, dataset: str, data_root: Path) -> "R
         i2t, t2i = _positive_ranks(kind, _paths(folder, split, _FILES[kind]), len(part.image_rows), owners)
     except ValueError as error:
         raise DataError(f"{folder}: {split}: {error}") from None
-    i2t_ranks, t2i_ranks, image_of_caption = (one.numpy().astype(np.int32) for one in (i2t, t2i, owners))
-    return Ranks(i2t_ranks, t2i_ranks, image_of_caption, part.queries_digest(), split, tuple(part.image_ids))
+    return ranks_of(part, i2t, t2i)
 
 
 def _positive_ranks(kind: str, files: list[Path], images: int, owners: "Tensor") -> tuple["Tensor", "Tensor"]:

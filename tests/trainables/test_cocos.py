@@ -209,12 +209,6 @@ def test_counts_to_read(
         assert tuple(counts[f"{direction}_{counter}"] for counter in COUNTERS[:3]) == pytest.approx(values)
 
 
-def test_weights_to_read() -> None:
-    counts = counts_of("nt_xent", THREE, one_to_one(3))
-    weights = [counts[f"{d}_{w}_weight"] for d in ("i2t", "t2i") for w in ("positive", "negative")]
-    assert weights == pytest.approx([0.3096558, 0.3094075, 0.4178063, 0.4168709], abs=1e-7)
-
-
 TRIPLET_KEYS = {
     "i2t_grads_mean": "i2t_negatives_per_query",
     "i2t_grads_sum": "i2t_negatives_per_batch",

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import orchestrator as icr
-from orchestrator.cli import main
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.experiment.values import SAMPLERS
@@ -21,6 +20,7 @@ from orchestrator.studies.samplers import plain_value
 from orchestrator.studies.study import Studies
 from search_spaces import PastTrial, Range, StudySoFar, Values
 from tests.integration.notebook_process import Cells, keys
+from tests.support.commands import run_command
 from tests.support.experiments import start
 from tests.support.in_process import without_ray
 from tests.support.plugins import EXAMPLES, plugins_gone_afterwards
@@ -290,9 +290,9 @@ def test_a_process_that_knows_no_plugin_summarises_the_search(
         search(tmp_path, monkeypatch, "steady")
     forget("my_sampler.py")
     for command in ("status", "summarise"):
-        with pytest.raises(SystemExit) as end:
-            main([command, "own", "--output", str(tmp_path / "runs")])
-        assert not end.value.code and "pets" in capsys.readouterr().out
+        assert (
+            run_command([command, "own", "--output", str(tmp_path / "runs")]) == 0 and "pets" in capsys.readouterr().out
+        )
 
 
 @pytest.mark.proof
@@ -306,6 +306,4 @@ def test_it_is_listed_and_checked_on_the_command_line(
         (["list", "samplers", "--plugin", "my_sampler.py"], 0, "steady"),
         (["check-plugin", "my_sampler.py"], 0, "my_sampler.py:5 steady (samplers)"),
     ):
-        with pytest.raises(SystemExit) as end:
-            main(words)
-        assert (end.value.code or 0) == code and told in capsys.readouterr().out
+        assert run_command(words) == code and told in capsys.readouterr().out

@@ -50,28 +50,27 @@ def train(root: Path, *extra: str, settings: tuple[str, ...] = SMALL) -> tuple[s
     return ("train", *sets, *places, *extra)
 
 
-def test_a_training_prints_its_epochs_and_can_be_evaluated(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, *train(root))
-    assert code == 0
-    assert [line.split()[1] for line in out.splitlines() if line.startswith("epoch")] == ["1/3", "2/3", "3/3"]
-    directory = root / "runs" / "train" / "pets-vsepp-nt_xent-seed0"
+def test_a_training_says_what_it_does_and_can_be_evaluated(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *train(root, "--set", "loss_parameters.temperature=0.2"))
+    directory, lines = root / "runs" / "train" / "pets-vsepp-nt_xent-seed0", out.splitlines()
+    # 180 captions in batches of 16.
+    assert lines[0] == "training vsepp with nt_xent (temperature 0.2) on pets: 3 epochs of 12 steps, on cpu"
+    assert lines[1] == f"files: {directory}"
+    assert (code, [line.split()[1] for line in lines if line.startswith("epoch")]) == (0, ["1/3", "2/3", "3/3"])
+    # 18 images of five captions each.
+    assert any(line.endswith("; the rsum of chance is 165.1") for line in lines)
     history = [json.loads(line) for line in (directory / "history.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in history] == [1, 2, 3]
     best = max(row["metrics"]["val/rsum"] for row in history)
-    code, out, _ = run(
-        capsys, "evaluate", str(directory), "--split", "val", "--data-root", str(root / "data"), "--json"
-    )
-    assert code == 0
-    assert json.loads(out)["metrics"]["rsum"] == pytest.approx(best)
-    # 18 images of five captions each; a table of retrieval and the last line of the training name the level of chance.
-    assert json.loads(out)["chance_rsum"] == pytest.approx(165.11, abs=0.01)
-    _, out, _ = run(capsys, "evaluate", str(directory), "--split", "val", "--data-root", str(root / "data"))
+    evaluation = ("evaluate", str(directory), "--split", "val", "--data-root", str(root / "data"))
+    code, out, _ = run(capsys, *evaluation, "--json")
+    answer = json.loads(out)
+    assert (code, answer["metrics"]["rsum"]) == (0, pytest.approx(best))
+    assert answer["chance_rsum"] == pytest.approx(165.11, abs=0.01)
+    _, out, _ = run(capsys, *evaluation)
     assert f"rsum {best:.1f} (chance 165.1)" in out
-
-
-def test_a_training_names_the_level_of_chance(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, *train(root))
-    assert any(line.endswith("; the rsum of chance is 165.1") for line in out.splitlines())
+    code, _, err = run(capsys, *train(root))
+    assert code == 2 and "--resume" in err, "a second training in one place"
     _, out, _ = run(capsys, *train(root, "--name", "again", "--json"))
     result = json.loads(out)
     assert (result["epochs"], result["chance_rsum"]) == (3, pytest.approx(165.11, abs=0.01))
@@ -206,13 +205,6 @@ def test_resume_resumes_and_ends_like_an_undisturbed_training(root: Path, capsys
     assert losses("cut") == losses("straight")
 
 
-def test_a_second_training_in_one_place_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, *train(root))
-    code, _, err = run(capsys, *train(root))
-    assert code == 2
-    assert "--resume" in err
-
-
 @pytest.mark.parametrize(
     ("extra", "named"),
     [
@@ -311,14 +303,6 @@ def test_memory_that_runs_out_is_one_line_and_the_training_resumes_with_more(
     code, out, _ = run(capsys, *train(root, "--resume"))
     assert code == 0
     assert "epoch   3/3" in out
-
-
-def test_a_training_says_what_it_trains_and_where(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, *train(root, "--set", "loss_parameters.temperature=0.2"))
-    lines = out.splitlines()
-    # 180 captions in batches of 16.
-    assert lines[0] == "training vsepp with nt_xent (temperature 0.2) on pets: 3 epochs of 12 steps, on cpu"
-    assert lines[1] == f"files: {root / 'runs' / 'train' / 'pets-vsepp-nt_xent-seed0'}"
 
 
 @pytest.mark.parametrize("epochs", [0, 2])
