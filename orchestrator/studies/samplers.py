@@ -48,39 +48,18 @@ def distribution(bound: Range | Values) -> BaseDistribution:
     return FloatDistribution(bound.low, bound.high, log=bound.log)
 
 
-class Checked(BaseSampler):
-    """A sampler whose points are checked against the bounds of a study."""
-
-    def __init__(self, space: StudySpace, place: str) -> None:
-        """Keep the bounds of the study; ``place`` begins a message about a wrong point."""
-        self._bounds, self._place = space.bounds(), place
-
-    def _within(self, point: Any) -> dict[str, Any]:
-        """Return a point as plain values."""
-        if not isinstance(point, Mapping):
-            raise PluginError(f"{self._place}: must return a dict of parameters and values, got {point!r:.60}")
-        return {name: self._plain(name, value) for name, value in point.items()}
-
-    def _plain(self, name: str, value: Any) -> Any:
-        if name not in self._bounds:
-            known = ", ".join(self._bounds) or "none"
-            raise PluginError(f"{self._place}: suggests {name!r:.60}, which is not searched; searched are: {known}")
-        try:
-            return plain_value(self._bounds[name], value)
-        except ValueError:
-            bound = self._bounds[name]
-            raise PluginError(f"{self._place}: suggests {name} = {value!r:.60}, which is not in {bound}") from None
-
-
-class ByFunction(Checked):
+class ByFunction(BaseSampler):
     """A sampler that is a function; parameters that its point leaves out are drawn at random."""
 
-    def __init__(
-        self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int, place: str = "sampler"
-    ) -> None:
-        """Prepare one suggestion, see ``make_sampler``; ``place`` begins a message about a wrong point."""
-        super().__init__(space, place)
-        self._suggest, self._seed, self._number, self._size = suggest, seed, number, trials
+    def __init__(self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int) -> None:
+        """Prepare one suggestion, see ``make_sampler``."""
+        self._suggest, self._bounds, self._seed, self._number, self._size = (
+            suggest,
+            space.bounds(),
+            seed,
+            number,
+            trials,
+        )
         self._random = RandomSampler(seed=derive(seed, number))
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -100,9 +79,7 @@ class ByFunction(Checked):
             size=self._size,
             seed=self._seed,
         )
-        with Blaming():
-            point = self._suggest(so_far, derive(self._seed, self._number))
-        return self._within(point)
+        return cast(dict[str, Any], self._suggest(so_far, derive(self._seed, self._number)))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -111,15 +88,15 @@ class ByFunction(Checked):
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
 
-class OptunaClass(Checked):
-    """An Optuna sampler that a plug-in offers. Its ``before_trial`` and ``after_trial`` are not called.
+class PluginSampler(BaseSampler):
+    """A plug-in's sampler, whose points are checked against the bounds of a study.
 
-    These methods would let a sampler keep a state in the attributes of trials, which the journal does not hold.
+    ``before_trial`` and ``after_trial`` of the sampler are not called: they would let it keep a state in the attributes
+    of trials, which the journal does not hold. ``place`` begins a message about a wrong point.
     """
 
     def __init__(self, sampler: BaseSampler, space: StudySpace, place: str) -> None:
-        super().__init__(space, place)
-        self._sampler = sampler
+        self._sampler, self._bounds, self._place = sampler, space.bounds(), place
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the parameters that the sampler suggests together."""
@@ -129,10 +106,13 @@ class OptunaClass(Checked):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the values of these parameters."""
+        """Return the values of these parameters, as plain values."""
+        point: Any
         with Blaming():
             point = self._sampler.sample_relative(study, trial, search_space)
-        return self._within(point)
+        if not isinstance(point, Mapping):
+            raise PluginError(f"{self._place}: must return a dict of parameters and values, got {point!r:.60}")
+        return {name: self._plain(name, value) for name, value in point.items()}
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -141,6 +121,16 @@ class OptunaClass(Checked):
         with Blaming():
             value = self._sampler.sample_independent(study, trial, param_name, param_distribution)
         return self._plain(param_name, value)
+
+    def _plain(self, name: str, value: Any) -> Any:
+        if name not in self._bounds:
+            known = ", ".join(self._bounds) or "none"
+            raise PluginError(f"{self._place}: suggests {name!r:.60}, which is not searched; searched are: {known}")
+        bound = self._bounds[name]
+        try:
+            return plain_value(bound, value)
+        except ValueError:
+            raise PluginError(f"{self._place}: suggests {name} = {value!r:.60}, which is not in {bound}") from None
 
 
 def derive(seed: int, number: int) -> int:
@@ -209,15 +199,14 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
     if found is None:
         raise KeyError(name)
     offer, file = found
-    place, thing = f"{file}: the sampler {offer.name}", offer.thing
-    if not isinstance(thing, type):
-        return ByFunction(thing, space, seed, number, trials, place)
     with Blaming():
         # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
-        is_optuna, made = issubclass(thing, BaseSampler), cast(Any, thing)
-        if is_optuna:
-            return OptunaClass(made(seed=derive(seed, number)), space, place)
-        return ByFunction(made(), space, seed, number, trials, place)
+        thing: Any = offer.thing
+        if isinstance(thing, type) and issubclass(thing, BaseSampler):
+            sampler = thing(seed=derive(seed, number))
+        else:
+            sampler = ByFunction(thing() if isinstance(thing, type) else thing, space, seed, number, trials)
+    return PluginSampler(sampler, space, f"{file}: the sampler {offer.name}")
 
 
 def needs_every_trial(name: str) -> bool:
