@@ -112,12 +112,9 @@ def difference(first: Points, second: Points) -> str:
 
 
 def suggested(name: str, *, stops: tuple[int, ...] = (), **search: Any) -> Points:
-    """Return the points of a search.
+    """Return the points of a search with some keys of ``search``.
 
-    Args:
-        name: Name of the sampler.
-        stops: Numbers of trials after which the search is interrupted and resumed from its journal.
-        search: Keys of ``search``.
+    After the numbers of trials in ``stops`` the search is interrupted and resumed from its journal.
 
     Raises:
         PluginError: If the sampler raises, or its point lies out of bounds.

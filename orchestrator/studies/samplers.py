@@ -181,14 +181,10 @@ WORST = -1e9
 
 
 def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
-    """Return a sampler for one suggestion.
+    """Return a sampler for one suggestion, whose number counts from 0.
 
-    Args:
-        name: A name of ``experiment.values.SAMPLERS`` except ``grid``, whose points are planned.
-        space: Search space of the study.
-        seed: Seed of the study.
-        number: Number of the suggestion, from 0.
-        trials: Trials that the study has in the end, >= 1.
+    The name is one of ``experiment.values.SAMPLERS`` except ``grid``, whose points are planned. Space and seed are
+    those of the study, which has ``trials`` >= 1 trials in the end.
 
     Raises:
         PluginError: If the plug-in that offers the sampler cannot be run, or its code raises.

@@ -55,12 +55,7 @@ last epoch and their value there; of equal trials the earlier trial comes first.
 
 
 class Known:
-    """The trials of a study as Optuna's trials, by their numbers.
-
-    Args:
-        directions: ``maximize`` or ``minimize`` for each objective.
-        trials: Trials of other experiments, whose numbers come first.
-    """
+    """The trials of a study as Optuna's trials, by their numbers; those of other experiments come first."""
 
     def __init__(self, directions: Sequence[str], trials: Iterable[FrozenTrial] = ()) -> None:
         self._signs = [1.0 if direction == "maximize" else -1.0 for direction in directions]
@@ -122,8 +117,7 @@ class Known:
 class ShownTrials(InMemoryStorage):
     """A storage for one suggestion, with the trials that are shown; Optuna adds the suggested trial.
 
-    Args:
-        trials: The trials that are shown; their numbers are above 0, which is the number of the suggested trial.
+    The numbers of the shown trials are above 0, which is the number of the suggested trial.
     """
 
     def __init__(self, trials: Sequence[FrozenTrial]) -> None:

@@ -46,14 +46,9 @@ class TrialActor(Trainable):
     def setup(  # type: ignore[override]
         self, config: dict[str, Any], workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner | None = None
     ) -> None:
-        """Take the first trial.
+        """Take the first trial: ``trial`` of the config is its id, ``config`` its ``TrialConfig`` as JSON.
 
-        Args:
-            config: ``trial``: the id of the trial; ``config``: the trial's ``TrialConfig`` as JSON; ``alone``: whether
-                the trial is trained by this process rather than by an engine that trains other trials as well.
-            workload: Trains a trial.
-            checkpoints: Finds and saves the trials' checkpoints.
-            alone: Trains a trial whose config says ``alone``; by default ``workload``.
+        ``alone`` trains a trial whose config says ``alone``, in this process rather than in an engine with others.
         """
         self._workload, self._checkpoints, self._alone = workload, checkpoints, alone or workload
         self._stream: Stream | None = None

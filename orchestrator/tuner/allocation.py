@@ -124,12 +124,7 @@ LOOK_SECONDS = 1.0
 def machines_that_run_trials(wanted: Resources, is_over: Callable[[], bool]) -> list[Node]:
     """Return the machines of the cluster; if none runs trials, wait for the first machine that does.
 
-    Args:
-        wanted: Resources of a trial.
-        is_over: Returns whether the process is to end, so that no machine is needed any more.
-
-    Returns:
-        The machines; empty if the process is to end before a machine has joined.
+    There are none if ``is_over`` says, before a machine has joined, that the process is to end.
 
     Raises:
         ClusterError: If no machine joined in time.

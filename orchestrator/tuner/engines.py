@@ -40,11 +40,7 @@ ANSWER_SECONDS = 60.0
 
 
 class FusedEngine(EpochBarrier):
-    """Trains the trials of one device; a Ray actor with several threads per trial.
-
-    Args:
-        gpus: The numbers of the GPUs on which the trials train, as ``CUDA_VISIBLE_DEVICES`` wants them.
-    """
+    """Trains the trials of one device; a Ray actor with several threads per trial."""
 
     def __init__(self, workload: Workload, gpus: list[str]) -> None:
         # Ray has given the GPUs to the actors of the trials, and shows none to the engine, which asks Ray for none. The
@@ -75,11 +71,7 @@ class EngineDirectory:
     def engine_for(self, name: str, process: int, node: str, gpus: list[str]) -> Any:
         """Return the engine for a trial on a node with these GPUs: the engine with the fewest trials, or a new engine.
 
-        Args:
-            name: A name for the trial that is new with each attempt.
-            process: The number of the process of the trial's actor.
-            node: Ray's id of the node on which that actor runs.
-            gpus: The numbers of the GPUs that the actor holds.
+        The trial's name is new with each attempt; ``process`` is the number of the process of its actor.
         """
         engines = self._engines.setdefault((node, *gpus), [])
         members = {engine: count for engine in list(engines) if (count := self._members(engine, engines)) is not None}
@@ -120,12 +112,9 @@ class EngineDirectory:
 
 
 def engines_that_fit(share: Mapping[str, float], cpus: float, gpus: int) -> int:
-    """Return how many engines may run on the same GPUs of a node, or on the CPUs of a node.
+    """Return how many engines, of some ``cpu`` and ``gpu`` each, may run on the same GPUs or on the CPUs of a node.
 
-    Args:
-        share: The CPUs (``cpu``) and GPUs (``gpu``) that an engine takes.
-        cpus: The CPUs of the node.
-        gpus: The number of GPUs that a trial there sees; a trial with half a GPU sees the whole GPU.
+    ``gpus`` is the number of GPUs that a trial there sees; a trial with half a GPU sees the whole GPU.
     """
     wanted, available = (share["gpu"], gpus) if gpus else (share["cpu"], cpus)
     return max(1, int(available / wanted + 1e-6)) if wanted else 1
@@ -163,10 +152,8 @@ class FusedTraining:
 def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[TrialRunner]:
     """Yield the object with which actors train trials: the workload or, if trials are fused, training in an engine.
 
-    Args:
-        workload: Trains a trial.
-        fuse: The number of trials in an engine; with 1 there are no engines.
-        resources: The CPUs (``cpu``) and GPUs (``gpu``) that the actor of a trial asks Ray for.
+    An engine has ``fuse`` trials, each of whose actors asks Ray for the CPUs (``cpu``) and GPUs (``gpu``) of
+    ``resources``.
     """
     if fuse == 1:
         yield workload

@@ -45,9 +45,7 @@ class _Task(NamedTuple):
 class EpochBarrier:
     """Trains the member trials of this process in rounds.
 
-    Args:
-        make: Makes the group of trials that is trained; called on the worker thread, which alone touches the group.
-        patience: Replaces ``PATIENCE``; seconds, >= 0.
+    ``make`` makes the group of trials on the worker thread, which alone touches the group.
     """
 
     def __init__(self, make: Callable[[], TrialGroup], patience: float = PATIENCE) -> None:

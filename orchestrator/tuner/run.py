@@ -37,9 +37,7 @@ class Interruption(NotPickled, tune.Stopper):
     The first signal is noted and answered, and the search ends in order. A second signal raises ``KeyboardInterrupt``
     at once.
 
-    Args:
-        is_over: Returns whether a limit is reached.
-        answer: Called in the handler of the first signal, to tell a person that the signal was heard.
+    ``is_over`` returns whether a limit is reached. ``answer`` is called in the handler of the first signal.
 
     Attributes:
         signal: The number of the first signal; ``None`` before a signal.
