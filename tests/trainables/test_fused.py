@@ -293,16 +293,15 @@ def test_what_a_schedule_changes_is_changed_for_its_trial_alone(data: Dataset) -
 
 
 def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
-    def shape(each: TrialConfig) -> object:
-        trial = Trial(each, data, CPU, beside=base)
+    def shape(each: TrialConfig, beside: Trial) -> object:
+        trial = Trial(each, beside.data, CPU, beside=beside)
         trial.begin_epoch()
         return stack_shape(trial)
 
     base = Trial(config(), data, CPU)
     base.begin_epoch()
-    same = stack_shape(base)
     for each in (config("triplet"), config(seed=4), config(learning_rate=1.0), config(weight_decay=0.5)):
-        assert shape(each) == same
+        assert shape(each, base) == stack_shape(base)
     for each in (
         config(embedding_size=16),
         config(batch_size=8),
@@ -313,7 +312,11 @@ def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
         config(batches="images"),
         config("warp", loss_parameters={"bank": 8}),
     ):
-        assert shape(each) != same
+        assert shape(each, base) != stack_shape(base)
+    regions = Trial(config(model="vsrn"), suited(data, config(model="vsrn")), CPU)
+    words = [{}, PUBLISHED, {"region_norm": "published"}, PUBLISHED]
+    shapes = [shape(config(model="vsrn", model_parameters=parameters), regions) for parameters in words]
+    assert shapes[1] == shapes[3] and len(set(shapes)) == 3
 
 
 def test_a_trial_with_a_bank_trains_beside_others_as_alone(data: Dataset) -> None:
@@ -323,19 +326,6 @@ def test_a_trial_with_a_bank_trains_beside_others_as_alone(data: Dataset) -> Non
     alone_too = [next(run_trial(one, data, device="cpu")).metrics["train/loss"] for one in configs]
     assert losses == pytest.approx(alone_too)
     assert len(set(losses)) == 3
-
-
-def test_models_of_different_words_are_not_stacked(data: Dataset) -> None:
-    regions = suited(data, config(model="vsrn"))
-    base = Trial(config(model="vsrn"), regions, CPU)
-
-    def shape(**parameters: object) -> object:
-        trial = Trial(config(model="vsrn", model_parameters=parameters), regions, CPU, beside=base)
-        trial.begin_epoch()
-        return stack_shape(trial)
-
-    assert shape(**PUBLISHED) == shape(**PUBLISHED)
-    assert len({shape(), shape(**PUBLISHED), shape(region_norm="published")}) == 3
 
 
 def test_a_stack_of_nobody_takes_no_step(data: Dataset) -> None:

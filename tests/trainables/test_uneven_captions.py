@@ -48,16 +48,12 @@ def uneven() -> Dataset:
 
 
 DATA = uneven()
+assert set(np.bincount(DATA.splits["train"].image_of_caption)) == {1, 4, 9}
 SMALL = TrainingConfig(epochs=1, batch_size=8, embedding_size=4, word_size=4, cocos_every=1)
 
 
 def make_config(model: str, loss: str, batches: str) -> TrialConfig:
     return TrialConfig(dataset="tiny", model=model, loss=loss, training=replace(SMALL, batches=batches))
-
-
-def test_the_data_are_uneven() -> None:
-    counts = np.bincount(DATA.splits["train"].image_of_caption)
-    assert set(counts) == {1, 4, 9}
 
 
 @pytest.mark.parametrize("loss", LOSSES)
