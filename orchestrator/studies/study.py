@@ -24,6 +24,7 @@ from copy import deepcopy as copied
 from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import RandomSampler
 from optuna.storages import InMemoryStorage
-from optuna.trial import FixedTrial, FrozenTrial, create_trial
+from optuna.trial import FixedTrial, FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from orchestrator.experiment.experiment import Cell, Experiment
@@ -181,12 +182,17 @@ class Study:
         self.asked = 0
         self._warm = len(warm)
         self._directions = [goal.direction for goal in search.goals]
-        self._known = Known(self._directions, [_warm(cell, trial, place) for place, trial in enumerate(warm, start=1)])
         self._trainings: dict[str, list[Trial]] = {}
         self._first_of: dict[bytes, str] = {}
         self._changed: set[str] = set()
         self._drawn: list[FrozenTrial] = []
         self._distributions: dict[tuple[tuple[str, BaseDistribution], ...], dict[str, BaseDistribution]] = {}
+        bounds = cell.space.bounds() if warm else {}
+        self._known = Known(self._directions)
+        for number, trial in enumerate(warm, start=1):
+            distributions = {name: distribution(bounds[name]) for name in trial.params}
+            values = list(trial.values) if trial.state is TrialState.FINISHED else None
+            self._known.put(self._frozen(number, dict(trial.params), distributions, STATES[trial.state], values))
 
     def known(self) -> Known:
         """Return the points so far as Optuna's trials, with their present values."""
@@ -250,29 +256,33 @@ class Study:
             values = [value or 0.0 for value in (point.value, *further)]
         elif point.state is TrialState.STOPPED_EARLY and curve:
             values = [curve[max(curve)]]
-        made = self._frozen(asked.number, asked.params, asked.distributions)
-        made.state = STATES.get(point.state, OptunaState.RUNNING)
-        made.values = values
-        made.intermediate_values = curve
-        return made
+        state = STATES.get(point.state, OptunaState.RUNNING)
+        return self._frozen(asked.number, asked.params, asked.distributions, state, values, curve)
 
     def _frozen(
-        self, number: int, params: dict[str, Any], distributions: Mapping[str, BaseDistribution]
+        self,
+        number: int,
+        params: dict[str, Any],
+        distributions: Mapping[str, BaseDistribution],
+        state: OptunaState = OptunaState.RUNNING,
+        values: list[float] | None = None,
+        curve: Mapping[int, float] = MappingProxyType({}),
     ) -> FrozenTrial:
-        """Return a running trial of Optuna's; thousands of trials share equal distributions."""
+        """Return a trial of Optuna's; thousands of trials share equal distributions."""
         shared = self._distributions.setdefault(tuple(distributions.items()), dict(distributions))
         return FrozenTrial(
             number=number,
             trial_id=number,
-            state=OptunaState.RUNNING,
+            state=state,
             value=None,
+            values=values,
             datetime_start=None,
             datetime_complete=None,
             params=params,
             distributions=shared,
             user_attrs={},
             system_attrs={},
-            intermediate_values={},
+            intermediate_values=dict(curve),
         )
 
     def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
@@ -312,20 +322,6 @@ class Study:
 def _digest(config: TrialConfig) -> bytes:
     """Return a digest of a setting, because the text of each of thousands of settings takes a kilobyte."""
     return hashlib.blake2b(config.setting.encode(), digest_size=16).digest()
-
-
-def _warm(cell: Cell, trial: WarmTrial, number: int) -> FrozenTrial:
-    """Return a trial of another experiment as an ended Optuna trial with a number."""
-    bounds = cell.space.bounds()
-    state = STATES[trial.state]
-    made = create_trial(
-        state=state,
-        params=dict(trial.params),
-        distributions={name: distribution(bounds[name]) for name in trial.params},
-        values=list(trial.values) if state is OptunaState.COMPLETE else None,
-    )
-    made.number = number
-    return made
 
 
 class Studies:
