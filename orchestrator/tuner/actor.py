@@ -26,7 +26,6 @@ class Step:
 
     Attributes:
         epoch: Epochs trained so far; 0 before the first epoch.
-        metrics: Finite numbers by name.
         diverged: Which loss or metric stopped being finite, if the trial diverged.
         refused: Why the trial cannot run, if trying again would not help.
         damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial resumes.

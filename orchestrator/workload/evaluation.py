@@ -127,11 +127,9 @@ def _forms(split: str) -> str:
 
 @dataclass(frozen=True)
 class JudgedEvaluation:
-    """Metrics of a checkpoint's best model when candidates that people judged to fit count as right.
+    """Counts of judgements, and the metrics of ``trainables.judgements.judged_metrics``.
 
-    Attributes:
-        judgements: Counts of the judgements, as plain values.
-        metrics: See ``trainables.judgements.judged_metrics``.
+    Candidates that people judged to fit count as right.
     """
 
     judgements: Mapping[str, Any]
@@ -140,16 +138,9 @@ class JudgedEvaluation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Retrieval metrics of a checkpoint's best model.
+    """Retrieval metrics of a checkpoint's best model on a split, beside the numbers of its images and captions.
 
     Attributes:
-        checkpoint: Directory of the checkpoint.
-        dataset: Name of the dataset.
-        model: Name of the model.
-        loss: Name of the loss.
-        split: The split in which queries were ranked.
-        images: How many images the split has.
-        captions: How many captions the split has.
         folds: Number of equal parts of the split that were evaluated alone, and averaged.
         metrics: ``i2t_r1`` ... ``rsum``.
         chance_rsum: The rsum of a random ranking of a fold.
