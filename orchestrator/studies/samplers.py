@@ -199,7 +199,7 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
         # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
         thing: Any = offer.thing
         if isinstance(thing, type) and issubclass(thing, BaseSampler):
-            sampler = thing(seed=derive(seed, number))
+            sampler: BaseSampler = cast(Any, thing)(seed=derive(seed, number))
         else:
             sampler = ByFunction(thing() if isinstance(thing, type) else thing, space, seed, number, trials)
     return PluginSampler(sampler, space, f"{file}: the sampler {offer.name}")
