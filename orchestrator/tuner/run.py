@@ -16,7 +16,6 @@ from typing import Any
 from ray import tune
 from ray.tune.experiment import Trial as RayTrial
 
-from orchestrator.journal.ledger import Ledger
 from orchestrator.machines.gpu_share import share_after_oom
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.actor import trial_actor
@@ -151,18 +150,14 @@ def _tune(
     with fused(session.workload, fuse, resources) as workload:
         actor = trial_actor(workload, session.checkpoints, session.workload)
         trainable = tune.with_resources(actor, partial(_resources, resources))
-        _fit(tune.Tuner(trainable, tune_config=tune_config, run_config=run_config), session.ledger)
-
-
-def _fit(tuner: tune.Tuner, ledger: Ledger) -> None:
-    try:
-        tuner.fit()
-    except tune.TuneError:
-        # Tune turns an error in the handling of a result into the text of a traceback. The ledger keeps the error
-        # itself, e.g. of a full disk, whose message is for people.
-        if ledger.problem is not None:
-            raise ledger.problem from None
-        raise
+        try:
+            tune.Tuner(trainable, tune_config=tune_config, run_config=run_config).fit()
+        except tune.TuneError:
+            # Tune turns an error in the handling of a result into the text of a traceback. The ledger keeps the error
+            # itself, e.g. of a full disk, whose message is for people.
+            if session.ledger.problem is not None:
+                raise session.ledger.problem from None
+            raise
 
 
 def _resources(shares: Mapping[str, float], config: dict[str, Any]) -> tune.PlacementGroupFactory:

@@ -280,21 +280,15 @@ def test_stacked_trials_are_counted_alone(name: str) -> None:
         assert stacked[key].shape == (2, 3)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter"),
-    [
-        ("triplet", "margin"),
-        ("triplet_sh", "margin"),
-        ("nt_xent", "temperature"),
-        ("smooth_ap", "temperature"),
-        ("sigmoid", "bias"),
-        ("decoupled", "temperature"),
-        ("multi_similarity", "epsilon"),
-        ("circle", "margin"),
-        ("triplet_selhn", "epsilon"),
-        ("gradient_weights", "temperature"),
-    ],
-)
+SHARING = {
+    "margin": ["triplet", "triplet_sh", "circle"],
+    "temperature": ["nt_xent", "smooth_ap", "decoupled", "gradient_weights"],
+    "epsilon": ["multi_similarity", "triplet_selhn"],
+    "bias": ["sigmoid"],
+}
+
+
+@pytest.mark.parametrize(("parameter", "name"), [(one, name) for one, names in SHARING.items() for name in names])
 def test_trials_that_share_a_matrix_are_counted_alone(name: str, parameter: str) -> None:
     batch = random_cosines(3, 6, seed=15), five_each(3, 2)
     values = torch.tensor([0.05, 0.2, 1.0], dtype=torch.float64)
