@@ -140,9 +140,8 @@ def save_epoch(
 
 def list_epochs(root: Path) -> list[Path]:
     """Return the checkpoint directories under ``root``, oldest epoch first; other files are ignored."""
-    found = {path: epoch_of(path.name) for path in root.glob("epoch_*")}
-    epochs = {path: epoch for path, epoch in found.items() if epoch is not None and path.is_dir()}
-    return sorted(epochs, key=lambda path: epochs[path])
+    epochs = [(epoch, path) for path in root.glob("epoch_*") if (epoch := epoch_of(path.name)) is not None]
+    return [path for _, path in sorted(epochs) if path.is_dir()]
 
 
 def list_partial(root: Path) -> list[Path]:

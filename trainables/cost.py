@@ -26,33 +26,26 @@ from trainables.training_steps import train_epoch
 from trainables.trial import Trial
 
 
-class Rehearsal:
-    """A trial whose steps and evaluations are only measured; the trial must not be trained further."""
+def take_steps(trial: Trial, steps: int) -> None:
+    """Take the first ``steps`` >= 1 steps of an epoch, with a trained backbone if any epoch trains the backbone.
 
-    def __init__(self, trial: Trial) -> None:
-        self._trial = trial
+    The trial is only measured, and must not be trained further.
+    """
+    training = trial.config.training
+    trial.epoch = 0
+    trial.begin_epoch()
+    trial.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
+    batches = islice(trial.batches(), steps)
+    # A trial that diverges has already taken its memory.
+    with suppress(DivergedError, NotANumberError):
+        train_epoch(trial.model, trial.loss, trial.optimizer, batches, training.gradient_clip, 1, trial.learned)
 
-    def whole(self, steps: int) -> None:
-        """Do all memory-relevant work of an epoch, with ``steps`` >= 1 steps."""
-        self.steps(steps)
-        self.evaluation()
 
-    def steps(self, steps: int) -> None:
-        """Take the first ``steps`` >= 1 steps of an epoch, with a trained backbone if any epoch trains the backbone."""
-        trial, training = self._trial, self._trial.config.training
-        trial.epoch = 0
-        trial.begin_epoch()
-        trial.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
-        batches = islice(trial.batches(), steps)
-        # A trial that diverges has already taken its memory.
-        with suppress(DivergedError, NotANumberError):
-            train_epoch(trial.model, trial.loss, trial.optimizer, batches, training.gradient_clip, 1, trial.learned)
-
-    def evaluation(self) -> None:
-        """Evaluate on val, with COCOS statistics."""
-        with suppress(DivergedError, NotANumberError):
-            self._trial.evaluate_on_val()
-            self._trial.count_contributions()
+def evaluate(trial: Trial) -> None:
+    """Evaluate on val, with COCOS statistics."""
+    with suppress(DivergedError, NotANumberError):
+        trial.evaluate_on_val()
+        trial.count_contributions()
 
 
 STEPS = 8
@@ -82,9 +75,10 @@ class Pace:
 
 def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps: int = STEPS) -> Pace:
     """Time ``steps`` >= 1 steps and an evaluation; the trained model is discarded."""
-    rehearsal = Rehearsal(Trial(config, data, device))
-    rehearsal.whole(1)
-    step, evaluation = step_seconds(rehearsal.steps, steps), quickest(rehearsal.evaluation)
+    trial = Trial(config, data, device)
+    take_steps(trial, 1)
+    evaluate(trial)
+    step, evaluation = step_seconds(partial(take_steps, trial), steps), quickest(partial(evaluate, trial))
     return Pace(device.type, count_steps(data.splits["train"], config.training), step, evaluation)
 
 
@@ -116,7 +110,9 @@ def measure_peak(config: TrialConfig, data: Dataset, device: torch.device) -> in
     """Return the most bytes that the allocator of a GPU reserves at a time for a training."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
-    Rehearsal(Trial(config, data, device)).whole(STEPS)
+    trial = Trial(config, data, device)
+    take_steps(trial, STEPS)
+    evaluate(trial)
     return torch.cuda.max_memory_reserved(device)
 
 

@@ -115,21 +115,22 @@ def rank_checkpoint(
 def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = ()) -> RankedSplit:
     """Return the result of the scores of a split's images and captions."""
     if split.labels is not None:
-        return _rank_classes(split, split.labels, scores)
+        ranks = rank_classmates(scores, torch.from_numpy(split.labels.astype(np.int64))).cpu()
+        return RankedSplit(class_metrics(ranks), ranks_of(split, ranks, ranks))
     # ``astype`` copies: arrays mapped from the disk are read-only, and torch has no read-only tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
-    found = [one.cpu() for one in (*rank_by_scores(scores, owners), owners)]
-    i2t, t2i, image_of_caption = (one.numpy().astype(np.int32) for one in found)
-    ranks = Ranks(i2t, t2i, image_of_caption, split.queries_digest(), split.name, tuple(split.image_ids))
-    return RankedSplit(metrics_of_ranks(*found), ranks, tuple(rank_judged(scores, each) for each in judgements))
+    i2t, t2i = (ranks.cpu() for ranks in rank_by_scores(scores, owners))
+    judged = tuple(rank_judged(scores, each) for each in judgements)
+    return RankedSplit(metrics_of_ranks(i2t, t2i, owners.cpu()), ranks_of(split, i2t, t2i), judged)
 
 
-def _rank_classes(split: Split, labels: np.ndarray, scores: Scores) -> RankedSplit:
-    """Return the result for images that retrieve images; the rank of a query is the rank of its best positive."""
-    found = rank_classmates(scores, torch.from_numpy(labels.astype(np.int64))).cpu()
-    own, places = found.numpy().astype(np.int32), np.arange(len(found), dtype=np.int32)
-    ranks = Ranks(own, own, places, split.queries_digest(), split.name, tuple(split.image_ids))
-    return RankedSplit(class_metrics(found), ranks)
+def ranks_of(split: Split, i2t: Tensor, t2i: Tensor) -> Ranks:
+    """Return the ranks of a split's positives, on the CPU, beside what their queries are.
+
+    Where images retrieve images, both ranks of a query are that of its best positive.
+    """
+    i2t_ranks, t2i_ranks, owners = (one.astype(np.int32) for one in (i2t.numpy(), t2i.numpy(), split.image_of_caption))
+    return Ranks(i2t_ranks, t2i_ranks, owners, split.queries_digest(), split.name, tuple(split.image_ids))
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from itertools import count, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -152,8 +152,7 @@ def stack_shape(trial: Trial) -> Hashable:
 class _Group(NamedTuple):
     """Neighbouring trials of a stack with equal batches and kind of loss; one call computes the loss of all of them."""
 
-    part: slice
-    """Places of the trials in the stack."""
+    trials: list[Trial]
     source: int
     """Index of their batch among the stack's."""
     loss: Loss
@@ -244,21 +243,20 @@ class StackedEpoch:
         of_losses = [one.optimizer for trial in trials for one in trial.learned.each.values()]
         self._optimizers = join_optimizers([*(trial.optimizer for trial in trials), *of_losses])
         self._clip = trials[0].config.at(trials[0].epoch).training.gradient_clip
-        sources, places = list(self._batches), count()
-        for alike, members in groupby(trials, key=_alike):
-            neighbours = {next(places): trial for trial in members}
-            part = slice(min(neighbours), max(neighbours) + 1)
-            loss = stack_losses([trial.loss for trial in neighbours.values()], self._device)
-            learned = StackedParameters(loss, [trial.learned for trial in neighbours.values()])
-            self._groups.append(_Group(part, sources.index(alike[:2]), loss, learned, self._streams[alike]))
-        self._sources = [group.source for group in self._groups for _ in range(group.part.start, group.part.stop)]
+        sources = list(self._batches)
+        for alike, neighbours in groupby(trials, key=_alike):
+            members = list(neighbours)
+            loss = stack_losses([trial.loss for trial in members], self._device)
+            learned = StackedParameters(loss, [trial.learned for trial in members])
+            self._groups.append(_Group(members, sources.index(alike[:2]), loss, learned, self._streams[alike]))
+        self._sources = [group.source for group in self._groups for _ in group.trials]
 
     def _losses(self, batches: list[Batch]) -> Tensor:
         """Return the loss of each trial, shape (K,)."""
         similarity = self._without_nan(similarities(self._model, self._lay(batches)))
         values = []
         # Split at once: the gradient of each slice would be a matrix of zeros for the whole stack, K of them in all.
-        parts = similarity.split([group.part.stop - group.part.start for group in self._groups])
+        parts = similarity.split([len(group.trials) for group in self._groups])
         for group, part in zip(self._groups, parts, strict=True):
             self._count_step(group, part, batches[group.source])
             with group.stream:
@@ -270,9 +268,8 @@ class StackedEpoch:
         try:
             return group.learned.in_force(group.loss)(similarity, batch.positives, batch.ignore)
         except PluginError:
-            members = self._trials[group.part]
-        values = []
-        for trial, scores in zip(members, similarity, strict=True):
+            values = []
+        for trial, scores in zip(group.trials, similarity, strict=True):
             try:
                 values.append(trial.learned.in_force(trial.loss)(scores, batch.positives, batch.ignore))
             except PluginError as error:
@@ -282,7 +279,7 @@ class StackedEpoch:
 
     def _count_step(self, group: _Group, similarity: Tensor, batch: Batch) -> None:
         """Let the trials that measure COCOS in their first steps do so; a trial whose plug-in fails ends."""
-        for trial, scores in zip(self._trials[group.part], similarity, strict=True):
+        for trial, scores in zip(group.trials, similarity, strict=True):
             try:
                 trial.count_step(scores, batch)
             except PluginError as error:

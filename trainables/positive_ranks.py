@@ -201,11 +201,23 @@ def rank_by_scores(scores: Scores, image_of_caption: Tensor, *, chunk: int = CHU
 
     ``image_of_caption`` is on the device of the scores.
     """
-    counts = torch.bincount(image_of_caption)
-    of_best, t2i, own, _ = count_harder(scores, image_of_caption, int(counts.max()), chunk)
-    order, place, _ = order_positives(own, image_of_caption, len(counts))
+    # Blocks round differently from single scores, so a negative within rounding of a positive counts as a tie.
+    own = scores.own(image_of_caption) - scores.tolerance
+    image_count = int(image_of_caption.max()) + 1
+    order, place, counts = order_positives(own, image_of_caption, image_count)
+    thresholds = own.new_full((image_count, int(counts.max())), torch.inf)
+    thresholds[image_of_caption[order], place] = own[order]
+    harder, t2i = torch.zeros_like(thresholds, dtype=torch.int64), torch.zeros_like(own, dtype=torch.int64)
+    for first in range(0, len(own), chunk):
+        columns = slice(first, first + chunk)
+        for top in range(0, image_count, chunk):
+            rows = slice(top, top + chunk)
+            row_of_column = image_of_caption[columns] - top
+            of_images, of_captions = scores.count(rows, columns, row_of_column, thresholds[rows], own[columns])
+            harder[rows] += of_images
+            t2i[columns] += of_captions
     i2t = torch.empty_like(t2i)
-    i2t[order] = of_best[image_of_caption[order], place]
+    i2t[order] = harder[image_of_caption[order], place]
     return i2t + 1, t2i + 1
 
 
@@ -235,41 +247,6 @@ def rank_similarity(similarity: Tensor, image_of_caption: Tensor) -> tuple[Tenso
         mine = ~is_other[image]
         i2t[mine] = len(row) - torch.searchsorted(row, own[mine]) + 1
     return i2t, t2i
-
-
-def count_harder(
-    scores: Scores, image_of_caption: Tensor, depth: int, chunk: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Count the negatives at or above positives, for the ``depth`` best positives of each image.
-
-    Returns:
-        The numbers of each image's best positives, shape (I, <= depth), and of each caption's image, shape (C,); the
-        score of each caption with its image, shape (C,); and the number of captions of each image, shape (I,).
-    """
-    # Blocks round differently from single scores, so a negative within rounding of a positive counts as a tie.
-    own = scores.own(image_of_caption) - scores.tolerance
-    image_count = int(image_of_caption.max()) + 1
-    best, captions_per_image = _best_positives(own, image_of_caption, image_count, depth)
-    i2t = torch.zeros_like(best, dtype=torch.int64)
-    t2i = torch.zeros_like(own, dtype=torch.int64)
-    for first in range(0, len(own), chunk):
-        columns = slice(first, first + chunk)
-        for top in range(0, image_count, chunk):
-            rows = slice(top, top + chunk)
-            row_of_column = image_of_caption[columns] - top
-            of_images, of_captions = scores.count(rows, columns, row_of_column, best[rows], own[columns])
-            i2t[rows] += of_images
-            t2i[columns] += of_captions
-    return i2t, t2i, own, captions_per_image
-
-
-def _best_positives(own: Tensor, image_of_caption: Tensor, image_count: int, depth: int) -> tuple[Tensor, Tensor]:
-    """Return the scores of each image's best positives, (I, <= depth), best first, then +inf; and their number."""
-    order, place, counts = order_positives(own, image_of_caption, image_count)
-    kept = place < depth
-    best = own.new_full((image_count, min(depth, int(counts.max()))), torch.inf)
-    best[image_of_caption[order[kept]], place[kept]] = own[order[kept]]
-    return best, counts
 
 
 def order_positives(own: Tensor, image_of_caption: Tensor, image_count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -118,21 +118,18 @@ class Bank:
     ) -> tuple[ConstantCandidates, ConstantCandidates]:
         """Return the candidates of the images, and of the captions, of a batch: the batch's own, then the bank's.
 
-        Images (I, E) and captions (C, E) are the encoded batch. No query has a negative of its own group.
+        Images (I, E) and captions (C, E) are the encoded batch. No query has a negative of its own group. The batch
+        joins the bank for the next batch; where the bank is full, the oldest embeddings leave it.
         """
         past_images, past_captions = self._images or _Kept.nothing(images), self._captions or _Kept.nothing(captions)
         i2t = model.compare(images, past_captions.after(captions))
         t2i = model.compare(past_images.after(images), captions).mT
+        self._images = past_images.latest(images, batch.image_groups, self._size)
+        self._captions = past_captions.latest(captions, batch.caption_groups, self._size)
         return (
             ConstantCandidates(i2t, past_captions.others(batch.image_groups)),
             ConstantCandidates(t2i, past_images.others(batch.caption_groups)),
         )
-
-    def add(self, images: Tensor, captions: Tensor, batch: Batch) -> None:
-        """Keep the embeddings of a batch; where the bank is full, the oldest embeddings leave it."""
-        past_images, past_captions = self._images or _Kept.nothing(images), self._captions or _Kept.nothing(captions)
-        self._images = past_images.latest(images, batch.image_groups, self._size)
-        self._captions = past_captions.latest(captions, batch.caption_groups, self._size)
 
 
 def make_bank(loss: Loss, model: RetrievalModel) -> Bank | None:
@@ -187,6 +184,4 @@ def train_epoch(
         optimizer.step()
         learned.step()
         model.constrain()
-        if bank is not None:
-            bank.add(images, captions, batch)
     return losses.mean()

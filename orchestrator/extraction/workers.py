@@ -14,7 +14,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from orchestrator.extraction.feature_files import KEPT
-from orchestrator.tuner.runtime import RayLostError, RayWork, ray_runtime
+from orchestrator.tuner.runtime import RayLostError, ray_runtime, run_watched
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards
 from trainables.errors import UserError
 
@@ -53,10 +53,10 @@ def extract_on_workers(
         RayLostError: If a process of Ray itself died.
         KeyboardInterrupt: If Ctrl-C, or a SIGTERM that is handled like it, ended the wait; Ray is then killed.
     """
-    work = RayWork(partial(_deal_out, plan, shards, load_encoder, on_result, workers, threads, gpus))
+    work = partial(_deal_out, plan, shards, load_encoder, on_result, workers, threads, gpus)
     with ray_runtime(scratch) as own:
         try:
-            lost = work.finish(own, lambda: None)
+            lost = run_watched(work, own, lambda: None)
         except KeyboardInterrupt:
             # Killed, for Ray may have got the signal too, and a Ray that ends by itself ends this process with it.
             own.kill()

@@ -8,6 +8,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -244,12 +245,12 @@ def sample_points(
 
     trials = experiment.trials_in(cell)
     study = Study(cell, experiment.search, trials, prior=prior)
-    asked = [study.ask() for _ in range(min(count, trials))]
+    drawn = [study.draw(partial(experiment.suggested, cell)) for _ in range(min(count, trials))]
     begins = len(cell.space.first_points()) + len(cell.enqueued)
     sources = {begins + place: {"source": one.source} for place, one in enumerate(prior)}
     return [
-        {"params": dict(params), **asdict(suggestion), **sources.get(number, {})}
-        for number, (params, suggestion) in enumerate(asked)
+        {"params": dict(one.params), **asdict(one.suggestion), **sources.get(number, {})}
+        for number, one in enumerate(drawn)
     ]
 
 

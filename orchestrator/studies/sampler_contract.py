@@ -57,11 +57,6 @@ def check_sampler(name: str) -> Iterator[ContractFinding]:
             yield ContractFinding(heading, "ok", promise)
 
 
-def points(name: str) -> None:
-    """Check that a search gets all its points, within its bounds."""
-    suggested(name)
-
-
 def same_seed(name: str) -> None:
     """Check that randomness comes from the seed alone."""
     first, second = suggested(name), suggested(name)
@@ -87,25 +82,22 @@ def resumed(name: str) -> None:
         )
 
 
-def conditions(name: str) -> None:
-    """Check a conditional space, if the sampler declares that it can search such spaces."""
-    if SAMPLERS[name].conditional:
-        suggested(name, loss="choose")
-
-
-def objectives(name: str) -> None:
-    """Check a study with two objectives, if the sampler declares that it can search with several objectives."""
-    if SAMPLERS[name].several_objectives:
-        suggested(name, objectives=["val/i2t_r1"])
-
-
-CHECKS: Mapping[str, tuple[Callable[[str], None], str]] = {
-    "points": (points, "every point lies within ranges, whole numbers and listed values, however trials end"),
+CHECKS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "points": (
+        lambda name: suggested(name),
+        "every point lies within ranges, whole numbers and listed values, however trials end",
+    ),
     "seed": (same_seed, "two searches with one seed get the same points"),
     "other seed": (other_seed, "a search with another seed gets other points"),
     "resume": (resumed, "a search that was interrupted gets the points of an undisturbed one"),
-    "conditions": (conditions, "a choice of losses is searched, or refused before a search begins"),
-    "objectives": (objectives, "two objectives are searched, or refused before a search begins"),
+    "conditions": (
+        lambda name: SAMPLERS[name].conditional and suggested(name, loss="choose"),
+        "a choice of losses is searched, or refused before a search begins",
+    ),
+    "objectives": (
+        lambda name: SAMPLERS[name].several_objectives and suggested(name, objectives=["val/i2t_r1"]),
+        "two objectives are searched, or refused before a search begins",
+    ),
 }
 """Name of a check -> the check, and the statement that the check proves."""
 
@@ -120,12 +112,9 @@ def difference(first: Points, second: Points) -> str:
 
 
 def suggested(name: str, *, stops: tuple[int, ...] = (), **search: Any) -> Points:
-    """Return the points of a search.
+    """Return the points of a search with some keys of ``search``.
 
-    Args:
-        name: Name of the sampler.
-        stops: Numbers of trials after which the search is interrupted and resumed from its journal.
-        search: Keys of ``search``.
+    After the numbers of trials in ``stops`` the search is interrupted and resumed from its journal.
 
     Raises:
         PluginError: If the sampler raises, or its point lies out of bounds.

@@ -27,7 +27,6 @@ from search_spaces.study import State
 from trainables.config import derive_seed
 from trainables.errors import Blaming, PluginError
 from trainables.plugins.in_use import run_offer
-from trainables.plugins.offers import Offer
 
 Suggest = Callable[[StudySoFar, int], Mapping[str, Any]]
 """Returns parameter -> value; parameters without a value are drawn at random."""
@@ -49,39 +48,18 @@ def distribution(bound: Range | Values) -> BaseDistribution:
     return FloatDistribution(bound.low, bound.high, log=bound.log)
 
 
-class Checked(BaseSampler):
-    """A sampler whose points are checked against the bounds of a study."""
-
-    def __init__(self, space: StudySpace, place: str) -> None:
-        """Keep the bounds of the study; ``place`` begins a message about a wrong point."""
-        self._bounds, self._place = space.bounds(), place
-
-    def _within(self, point: Any) -> dict[str, Any]:
-        """Return a point as plain values."""
-        if not isinstance(point, Mapping):
-            raise PluginError(f"{self._place}: must return a dict of parameters and values, got {point!r:.60}")
-        return {name: self._plain(name, value) for name, value in point.items()}
-
-    def _plain(self, name: str, value: Any) -> Any:
-        if name not in self._bounds:
-            known = ", ".join(self._bounds) or "none"
-            raise PluginError(f"{self._place}: suggests {name!r:.60}, which is not searched; searched are: {known}")
-        try:
-            return plain_value(self._bounds[name], value)
-        except ValueError:
-            bound = self._bounds[name]
-            raise PluginError(f"{self._place}: suggests {name} = {value!r:.60}, which is not in {bound}") from None
-
-
-class ByFunction(Checked):
+class ByFunction(BaseSampler):
     """A sampler that is a function; parameters that its point leaves out are drawn at random."""
 
-    def __init__(
-        self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int, place: str = "sampler"
-    ) -> None:
-        """Prepare one suggestion, see ``make_sampler``; ``place`` begins a message about a wrong point."""
-        super().__init__(space, place)
-        self._suggest, self._seed, self._number, self._size = suggest, seed, number, trials
+    def __init__(self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int) -> None:
+        """Prepare one suggestion, see ``make_sampler``."""
+        self._suggest, self._bounds, self._seed, self._number, self._size = (
+            suggest,
+            space.bounds(),
+            seed,
+            number,
+            trials,
+        )
         self._random = RandomSampler(seed=derive(seed, number))
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -101,9 +79,7 @@ class ByFunction(Checked):
             size=self._size,
             seed=self._seed,
         )
-        with Blaming():
-            point = self._suggest(so_far, derive(self._seed, self._number))
-        return self._within(point)
+        return cast(dict[str, Any], self._suggest(so_far, derive(self._seed, self._number)))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -112,15 +88,15 @@ class ByFunction(Checked):
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
 
-class OptunaClass(Checked):
-    """An Optuna sampler that a plug-in offers. Its ``before_trial`` and ``after_trial`` are not called.
+class PluginSampler(BaseSampler):
+    """A plug-in's sampler, whose points are checked against the bounds of a study.
 
-    These methods would let a sampler keep a state in the attributes of trials, which the journal does not hold.
+    ``before_trial`` and ``after_trial`` of the sampler are not called: they would let it keep a state in the attributes
+    of trials, which the journal does not hold. ``place`` begins a message about a wrong point.
     """
 
     def __init__(self, sampler: BaseSampler, space: StudySpace, place: str) -> None:
-        super().__init__(space, place)
-        self._sampler = sampler
+        self._sampler, self._bounds, self._place = sampler, space.bounds(), place
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the parameters that the sampler suggests together."""
@@ -130,10 +106,13 @@ class OptunaClass(Checked):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the values of these parameters."""
+        """Return the values of these parameters, as plain values."""
+        point: Any
         with Blaming():
             point = self._sampler.sample_relative(study, trial, search_space)
-        return self._within(point)
+        if not isinstance(point, Mapping):
+            raise PluginError(f"{self._place}: must return a dict of parameters and values, got {point!r:.60}")
+        return {name: self._plain(name, value) for name, value in point.items()}
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -143,22 +122,15 @@ class OptunaClass(Checked):
             value = self._sampler.sample_independent(study, trial, param_name, param_distribution)
         return self._plain(param_name, value)
 
-
-def sampler_of(offer: Offer, place: str, space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
-    """Return a plug-in's sampler for one suggestion, see ``make_sampler``; its definition is at ``place``, FILE:LINE.
-
-    Raises:
-        PluginError: If the plug-in's code raises.
-    """
-    place, thing = f"{place}: the sampler {offer.name}", offer.thing
-    if not isinstance(thing, type):
-        return ByFunction(thing, space, seed, number, trials, place)
-    with Blaming():
-        # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
-        is_optuna, made = issubclass(thing, BaseSampler), cast(Any, thing)
-        if is_optuna:
-            return OptunaClass(made(seed=derive(seed, number)), space, place)
-        return ByFunction(made(), space, seed, number, trials, place)
+    def _plain(self, name: str, value: Any) -> Any:
+        if name not in self._bounds:
+            known = ", ".join(self._bounds) or "none"
+            raise PluginError(f"{self._place}: suggests {name!r:.60}, which is not searched; searched are: {known}")
+        bound = self._bounds[name]
+        try:
+            return plain_value(bound, value)
+        except ValueError:
+            raise PluginError(f"{self._place}: suggests {name} = {value!r:.60}, which is not in {bound}") from None
 
 
 def derive(seed: int, number: int) -> int:
@@ -209,24 +181,28 @@ WORST = -1e9
 
 
 def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
-    """Return a sampler for one suggestion.
+    """Return a sampler for one suggestion, whose number counts from 0.
 
-    Args:
-        name: A name of ``experiment.values.SAMPLERS`` except ``grid``, whose points are planned.
-        space: Search space of the study.
-        seed: Seed of the study.
-        number: Number of the suggestion, from 0.
-        trials: Trials that the study has in the end, >= 1.
+    The name is one of ``experiment.values.SAMPLERS`` except ``grid``, whose points are planned. Space and seed are
+    those of the study, which has ``trials`` >= 1 trials in the end.
 
     Raises:
-        PluginError: If the plug-in that offers the sampler cannot be run.
+        PluginError: If the plug-in that offers the sampler cannot be run, or its code raises.
     """
     if name in MAKERS:
         return MAKERS[name](space, seed, number, trials)
     found = run_offer("samplers", name)
     if found is None:
         raise KeyError(name)
-    return sampler_of(*found, space, seed, number, trials)
+    offer, file = found
+    with Blaming():
+        # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
+        thing: Any = offer.thing
+        if isinstance(thing, type) and issubclass(thing, BaseSampler):
+            sampler: BaseSampler = cast(Any, thing)(seed=derive(seed, number))
+        else:
+            sampler = ByFunction(thing() if isinstance(thing, type) else thing, space, seed, number, trials)
+    return PluginSampler(sampler, space, f"{file}: the sampler {offer.name}")
 
 
 def needs_every_trial(name: str) -> bool:
@@ -265,17 +241,10 @@ def cma_es(study: StudySoFar, seed: int) -> dict[str, Any]:
     size = strategy.population_size
     for first in range(0, len(ended) - size + 1, size):
         generation = ended[first : first + size]
-        strategy.tell([(np.array(_shares(ranges, trial)), -_worth(trial)) for trial in generation])
+        points = [[bound.share_of(one.params[name]) for name, bound in ranges.items()] for one in generation]
+        strategy.tell([(np.array(point), -_worth(one)) for point, one in zip(points, generation, strict=True)])
     point = strategy.ask()
     return {name: bound.at(float(share)) for (name, bound), share in zip(ranges.items(), point, strict=True)}
-
-
-def _random(space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
-    return RandomSampler(seed=derive(seed, number))
-
-
-def _gp(space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
-    return GPSampler(seed=derive(seed, number), n_startup_trials=_startup(trials), deterministic_objective=False)
 
 
 def _tpe(space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
@@ -291,8 +260,10 @@ def _tpe(space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
 MAKERS: Mapping[str, Callable[[StudySpace, int, int, int], BaseSampler]] = {
     "tpe": _tpe,
     "cmaes": partial(ByFunction, cma_es),
-    "gp": _gp,
-    "random": _random,
+    "gp": lambda space, seed, number, trials: GPSampler(
+        seed=derive(seed, number), n_startup_trials=_startup(trials), deterministic_objective=False
+    ),
+    "random": lambda space, seed, number, trials: RandomSampler(seed=derive(seed, number)),
     "qmc": partial(ByFunction, sobol),
 }
 """Sampler -> function that makes it from space, seed of the study, number of the trial and number of trials."""
@@ -302,10 +273,6 @@ def _startup(trials: int) -> int:
     """Return how many trials are drawn at random before a model is fitted."""
     # With few trials in all, the usual ten random trials would leave none to be suggested by the model.
     return max(3, min(10, trials // 4))
-
-
-def _shares(ranges: Mapping[str, Range], trial: PastTrial) -> list[float]:
-    return [bound.share_of(trial.params[name]) for name, bound in ranges.items()]
 
 
 def _worth(trial: PastTrial) -> float:

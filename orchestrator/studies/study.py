@@ -18,18 +18,21 @@ References:
 
 import hashlib
 import warnings
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import deepcopy as copied
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from heapq import nsmallest
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import RandomSampler
 from optuna.storages import InMemoryStorage
-from optuna.trial import FixedTrial, FrozenTrial, create_trial
+from optuna.trial import FixedTrial, FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from orchestrator.experiment.experiment import Cell, Experiment
@@ -53,21 +56,12 @@ last epoch and their value there; of equal trials the earlier trial comes first.
 
 
 class Known:
-    """The trials of a study as Optuna's trials, by their numbers.
-
-    Args:
-        directions: ``maximize`` or ``minimize`` for each objective.
-        trials: Trials of other experiments, whose numbers come first.
-    """
+    """The trials of a study as Optuna's trials, by their numbers; those of other experiments come first."""
 
     def __init__(self, directions: Sequence[str], trials: Iterable[FrozenTrial] = ()) -> None:
         self._signs = [1.0 if direction == "maximize" else -1.0 for direction in directions]
         self._trials: dict[int, FrozenTrial] = {}
-        self._numbers: list[int] = []
-        self._running: set[int] = set()
         self._ranks: dict[int, Rank] = {}
-        self._ranked: list[Rank] = []
-        self._front: set[int] = set()
         for trial in trials:
             self.put(trial)
 
@@ -77,74 +71,54 @@ class Known:
 
     def put(self, trial: FrozenTrial) -> None:
         """Add a trial, or replace the known trial of its number."""
-        number = trial.number
-        if number in self._trials:
-            self._forget(number)
-        else:
-            insort(self._numbers, number)
-        self._trials[number] = trial
-        if trial.state is OptunaState.RUNNING:
-            self._running.add(number)
-        elif len(self._signs) == 1:
-            self._rank(trial)
-        elif trial.state is OptunaState.COMPLETE:
-            self._compare(trial)
+        self._trials[trial.number] = trial
+        self._ranks.pop(trial.number, None)
+        if rank := self._rank(trial):
+            self._ranks[trial.number] = rank
 
     def all(self) -> list[FrozenTrial]:
         """Return all trials, in the order of their numbers."""
-        return [self._trials[number] for number in self._numbers]
+        return [self._trials[number] for number in sorted(self._trials)]
 
     def shown(self) -> list[FrozenTrial]:
         """Return the trials that a sampler is shown, in the order of their numbers."""
-        if len(self._numbers) <= NEWEST:
-            return self.all()
-        newest = self._numbers[-NEWEST:]
-        best = (rank[-1] for rank in self._ranked[:BEST])
-        return [self._trials[number] for number in sorted({*newest, *best, *self._front, *self._running})]
+        trials = self.all()
+        if len(trials) <= NEWEST:
+            return trials
+        best = self._front() if len(self._signs) > 1 else {rank[-1] for rank in nsmallest(BEST, self._ranks.values())}
+        older, newest = trials[:-NEWEST], trials[-NEWEST:]
+        return [one for one in older if one.state is OptunaState.RUNNING or one.number in best] + newest
 
-    def _forget(self, number: int) -> None:
-        """Remove a trial that is about to change from the running and the ranked trials."""
-        self._running.discard(number)
-        if number in self._ranks:
-            del self._ranked[bisect_left(self._ranked, self._ranks.pop(number))]
-        if number in self._front:
-            # Trials that this trial dominated may join the front when this trial is gone.
-            self._front.clear()
-            for other in self._trials.values():
-                if other.number != number and other.state is OptunaState.COMPLETE:
-                    self._compare(other)
-
-    def _rank(self, trial: FrozenTrial) -> None:
-        """Rank a trial among the ended trials; a trial that diverged or failed has no rank."""
+    def _rank(self, trial: FrozenTrial) -> Rank | None:
+        """Return the rank of a trial; a trial that runs, diverged or failed, or has several objectives, has none."""
+        if len(self._signs) > 1:
+            return None
         if trial.state is OptunaState.COMPLETE and trial.value is not None:
-            rank = (0, 0, -self._signs[0] * trial.value, trial.number)
-        elif trial.state is OptunaState.PRUNED and trial.intermediate_values:
+            return (0, 0, -self._signs[0] * trial.value, trial.number)
+        if trial.state is OptunaState.PRUNED and trial.intermediate_values:
             epoch, value = max(trial.intermediate_values.items())
-            rank = (1, -epoch, -self._signs[0] * value, trial.number)
-        else:
-            return
-        self._ranks[trial.number] = rank
-        insort(self._ranked, rank)
+            return (1, -epoch, -self._signs[0] * value, trial.number)
+        return None
 
-    def _compare(self, trial: FrozenTrial) -> None:
-        """Put a trial on the Pareto front unless a trial of the front dominates it."""
-        if any(self._betters(self._trials[number], trial) for number in self._front):
-            return
-        self._front -= {number for number in self._front if self._betters(trial, self._trials[number])}
-        self._front.add(trial.number)
-
-    def _betters(self, one: FrozenTrial, other: FrozenTrial) -> bool:
-        """Say whether a trial dominates another: no worse in any objective, and better in at least one objective."""
-        pairs = zip(self._signs, one.values, other.values, strict=True)
-        gains = [sign * (value - than) for sign, value, than in pairs]
-        return min(gains) >= 0 and max(gains) > 0
+    def _front(self) -> set[int]:
+        """Return the numbers of the Pareto front: no trial is better in one objective and no worse in the others."""
+        complete = [one for one in self._trials.values() if one.state is OptunaState.COMPLETE]
+        gains = np.array([one.values for one in complete]).reshape(-1, len(self._signs)) * self._signs
+        front = np.arange(len(complete))
+        place = 0
+        while place < len(front):
+            own = gains[front[place]]
+            dominated = (own >= gains[front]).all(1) & (own > gains[front]).any(1)
+            # A trial that is known to have no better before it may have one after it.
+            place += 1 - int(dominated[:place].sum())
+            front = front[~dominated]
+        return {complete[index].number for index in front}
 
 
 class ShownTrials(InMemoryStorage):
     """A storage for one suggestion, with the trials that are shown; Optuna adds the suggested trial.
 
-    Args:
-        trials: The trials that are shown; their numbers are above 0, which is the number of the suggested trial.
+    The numbers of the shown trials are above 0, which is the number of the suggested trial.
     """
 
     def __init__(self, trials: Sequence[FrozenTrial]) -> None:
@@ -176,6 +150,15 @@ DRAWS = 20
 """Most suggestions for one trial: the first suggestion that repeats no setting too often is taken, else the last."""
 
 
+class Drawn(NamedTuple):
+    """Parameters of a new trial, their meaning and its training; a replicate names the first trial of its setting."""
+
+    params: Mapping[str, Any]
+    suggestion: Suggestion
+    config: TrialConfig
+    first: str | None
+
+
 class Study:
     """The trials of one cell, as Optuna sees them: one Optuna trial per point, however often the point was trained.
 
@@ -199,12 +182,17 @@ class Study:
         self.asked = 0
         self._warm = len(warm)
         self._directions = [goal.direction for goal in search.goals]
-        self._known = Known(self._directions, [_warm(cell, trial, place) for place, trial in enumerate(warm, start=1)])
         self._trainings: dict[str, list[Trial]] = {}
         self._first_of: dict[bytes, str] = {}
         self._changed: set[str] = set()
         self._drawn: list[FrozenTrial] = []
         self._distributions: dict[tuple[tuple[str, BaseDistribution], ...], dict[str, BaseDistribution]] = {}
+        bounds = cell.space.bounds() if warm else {}
+        self._known = Known(self._directions)
+        for number, trial in enumerate(warm, start=1):
+            distributions = {name: distribution(bounds[name]) for name in trial.params}
+            values = list(trial.values) if trial.state is TrialState.FINISHED else None
+            self._known.put(self._frozen(number, dict(trial.params), distributions, STATES[trial.state], values))
 
     def known(self) -> Known:
         """Return the points so far as Optuna's trials, with their present values."""
@@ -213,45 +201,26 @@ class Study:
         self._changed.clear()
         return self._known
 
-    @property
-    def is_at_last(self) -> bool:
-        """Whether the next trial is the last."""
-        return self.asked == self.size - 1
-
-    def ask(self, setting: Mapping[str, Any] | None = None) -> tuple[Mapping[str, Any], Suggestion]:
-        """Return the next suggestion: its parameters, which are ``setting`` where it is given, and their setting."""
-        number = self.asked
+    def draw(self, config_of: Callable[[Suggestion], TrialConfig], setting: Mapping[str, Any] | None = None) -> Drawn:
+        """Return the next trial; its parameters are ``setting`` where it is given."""
+        number, self._drawn = self.asked, []
         self.asked += 1
-        self._drawn = []
-        if setting is not None:
-            return self._ask_for(setting)
-        if number < len(self._first_points):
-            return self._ask_for(self._first_points[number])
-        return self._suggest(self._search.sampler, self.cell.seed, number)
-
-    def ask_again(self, attempt: int) -> tuple[Mapping[str, Any], Suggestion]:
-        """Return another suggestion in place of the newest, which repeats a setting that was trained often enough.
-
-        ``attempt`` is the number of suggestions drawn for this trial so far, >= 1.
-        """
-        # A sampler that has converged to a setting suggests the setting again and again, and a Sobol sequence has one
-        # point for each number: from half of the attempts on, or at once, the suggestion is drawn at random.
-        is_asked = attempt < DRAWS / 2 and self._search.sampler != "qmc"
-        name = self._search.sampler if is_asked else "random"
-        return self._suggest(name, derive_seed(self.cell.seed, "again", attempt, bits=32), self.asked - 1)
-
-    def may_repeat(self, config: TrialConfig) -> bool:
-        """Say whether the newest trial may train a setting: not trained too often, or requested by a person."""
-        _, trainings = self.first_with(config)
-        return trainings <= self._search.replicates or self.asked <= len(self._first_points)
-
-    def first_with(self, config: TrialConfig) -> tuple[str | None, int]:
-        """Return the id of the first trial with a setting, and how often the study has trained the setting so far."""
-        first = self._first_of.get(_digest(config))
-        return first, len(self._trainings[first]) if first else 0
+        if setting is None and number < len(self._first_points):
+            setting = self._first_points[number]
+        for attempt in range(DRAWS):
+            params, suggestion = self._suggest(number, attempt) if setting is None else self._ask_for(setting)
+            config = config_of(suggestion)
+            first = self._first_of.get(_digest(config))
+            trainings = len(self._trainings[first]) if first else 0
+            # A person may request a setting as often as they like.
+            if setting is not None or trainings <= self._search.replicates:
+                break
+        if first is not None:
+            config = replace(config, seed=derive_seed(config.seed, "replicate", trainings))
+        return Drawn(params, suggestion, config, first)
 
     def add(self, trial: Trial) -> None:
-        """Add a trial of the journal whose suggestion came from ``ask``, or from a former process."""
+        """Add a trial of the journal whose suggestion came from ``draw``, or from a former process."""
         first = trial.candidate or trial.id
         self._first_of.setdefault(_digest(trial.config), first)
         self._trainings.setdefault(first, []).append(trial)
@@ -287,29 +256,33 @@ class Study:
             values = [value or 0.0 for value in (point.value, *further)]
         elif point.state is TrialState.STOPPED_EARLY and curve:
             values = [curve[max(curve)]]
-        made = self._frozen(asked.number, asked.params, asked.distributions)
-        made.state = STATES.get(point.state, OptunaState.RUNNING)
-        made.values = values
-        made.intermediate_values = curve
-        return made
+        state = STATES.get(point.state, OptunaState.RUNNING)
+        return self._frozen(asked.number, asked.params, asked.distributions, state, values, curve)
 
     def _frozen(
-        self, number: int, params: dict[str, Any], distributions: Mapping[str, BaseDistribution]
+        self,
+        number: int,
+        params: dict[str, Any],
+        distributions: Mapping[str, BaseDistribution],
+        state: OptunaState = OptunaState.RUNNING,
+        values: list[float] | None = None,
+        curve: Mapping[int, float] = MappingProxyType({}),
     ) -> FrozenTrial:
-        """Return a running trial of Optuna's; thousands of trials share equal distributions."""
+        """Return a trial of Optuna's; thousands of trials share equal distributions."""
         shared = self._distributions.setdefault(tuple(distributions.items()), dict(distributions))
         return FrozenTrial(
             number=number,
             trial_id=number,
-            state=OptunaState.RUNNING,
+            state=state,
             value=None,
+            values=values,
             datetime_start=None,
             datetime_complete=None,
             params=params,
             distributions=shared,
             user_attrs={},
             system_attrs={},
-            intermediate_values={},
+            intermediate_values=dict(curve),
         )
 
     def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
@@ -318,8 +291,18 @@ class Study:
         study.enqueue_trial(dict(params))
         return self._suggested_by(study.ask())
 
-    def _suggest(self, name: str, seed: int, number: int) -> tuple[Mapping[str, Any], Suggestion]:
-        """Let a sampler make a suggestion, in an Optuna study that is made for this suggestion alone."""
+    def _suggest(self, number: int, attempt: int) -> tuple[Mapping[str, Any], Suggestion]:
+        """Let a sampler make a suggestion, in an Optuna study that is made for this suggestion alone.
+
+        ``attempt`` is the number of suggestions for this trial that repeat a setting which was trained often enough.
+        """
+        name, seed = self._search.sampler, self.cell.seed
+        if attempt:
+            seed = derive_seed(seed, "again", attempt, bits=32)
+        # A sampler that has converged to a setting suggests the setting again and again, and a Sobol sequence has one
+        # point for each number: from half of the attempts on, or at once, the suggestion is drawn at random.
+        if attempt >= DRAWS / 2 or (attempt and name == "qmc"):
+            name = "random"
         known = self.known()
         sampler = make_sampler(name, self.cell.space, seed, number, self.size)
         trials = known.all() if needs_every_trial(name) else known.shown()
@@ -339,20 +322,6 @@ class Study:
 def _digest(config: TrialConfig) -> bytes:
     """Return a digest of a setting, because the text of each of thousands of settings takes a kilobyte."""
     return hashlib.blake2b(config.setting.encode(), digest_size=16).digest()
-
-
-def _warm(cell: Cell, trial: WarmTrial, number: int) -> FrozenTrial:
-    """Return a trial of another experiment as an ended Optuna trial with a number."""
-    bounds = cell.space.bounds()
-    state = STATES[trial.state]
-    made = create_trial(
-        state=state,
-        params=dict(trial.params),
-        distributions={name: distribution(bounds[name]) for name in trial.params},
-        values=list(trial.values) if state is OptunaState.COMPLETE else None,
-    )
-    made.number = number
-    return made
 
 
 class Studies:
@@ -406,28 +375,14 @@ class Studies:
         if study is None:
             return None
         number = study.asked
-        params, config, first = self._draw(study)
-        trial = self._ledger.create(study.cell.name, number, params, config, first)
+        setting = self._setting_of(study.cell) if self._ends_at_surface(study) else None
+        drawn = study.draw(partial(self._experiment.suggested, study.cell), setting)
+        trial = self._ledger.create(study.cell.name, number, drawn.params, drawn.config, drawn.first)
         study.add(trial)
         return trial
 
-    def _draw(self, study: Study) -> tuple[Mapping[str, Any], TrialConfig, str | None]:
-        """Return a suggestion, its training and, if it is a replicate, the id of the first trial of its setting."""
-        setting = self._setting_of(study.cell) if self._ends_at_surface(study) else None
-        params, suggestion = study.ask(setting)
-        config = self._experiment.suggested(study.cell, suggestion)
-        for attempt in range(1, DRAWS):
-            if setting is not None or study.may_repeat(config):
-                break
-            params, suggestion = study.ask_again(attempt)
-            config = self._experiment.suggested(study.cell, suggestion)
-        first, trainings = study.first_with(config)
-        if first is not None:
-            config = replace(config, seed=derive_seed(config.seed, "replicate", trainings))
-        return params, config, first
-
     def _ends_at_surface(self, study: Study) -> bool:
-        return self._experiment.ends_at_surface and study.is_at_last
+        return self._experiment.ends_at_surface and study.asked == study.size - 1
 
     def _is_ready(self, study: Study) -> bool:
         """Say whether a study can get a trial now: a surface is fitted when all trials of the search have ended."""

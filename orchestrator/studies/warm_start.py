@@ -56,13 +56,9 @@ def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: L
             config = experiment.trial_config(cell, {})
             same_data = history.data.get(data_key(config)) == ledger.history.data.get(data_key(config))
             points = list(_ended(history, cell))
-            fitting = [
-                point
-                for point in points
-                if same_data and is_alike(point.first, config, cell) and _fits(point, cell, experiment)
-            ]
-            studies[cell.name] = [_taken(point, experiment) for point in fitting]
-            passed_over += len(points) - len(fitting)
+            alike = (point for point in points if same_data and is_alike(point.first, config, cell))
+            studies[cell.name] = [found for point in alike if (found := _fitting(point, cell, experiment)) is not None]
+            passed_over += len(points) - len(studies[cell.name])
         ledger.append(WarmStarted(source=name, studies=studies, passed_over=passed_over))
         taken = sum(map(len, studies.values()))
         why = "whose data, training or model settings, metric or parameters are not those of the study"
@@ -100,19 +96,19 @@ def is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
     )
 
 
-def _fits(point: Point, cell: Cell, experiment: Experiment) -> bool:
-    """Whether a point has all parameters of the space within their bounds, and all objectives."""
-    is_valued = point.state is not TrialState.FINISHED or _values(point, experiment) is not None
-    return cell.space.holds(point.first.params) and is_valued
+def _fitting(point: Point, cell: Cell, experiment: Experiment) -> WarmTrial | None:
+    """Return a point as a trial; ``None`` without all parameters within their bounds, or without an objective.
 
-
-def _taken(point: Point, experiment: Experiment) -> WarmTrial:
-    values = _values(point, experiment) if point.state is TrialState.FINISHED else None
-    return WarmTrial(dict(point.first.params), point.state, values or ())
-
-
-def _values(point: Point, experiment: Experiment) -> tuple[float, ...] | None:
-    """Return the mean of each objective over the finished trainings; ``None`` where a training lacks an objective."""
-    names = [goal.metric for goal in experiment.search.goals]
-    known = all(name in trial.epochs[trial.best_epoch or 0] for trial in point.finished for name in names)
-    return tuple(point.mean(name) or 0.0 for name in names) if point.finished and known else None
+    The value of an objective is the mean over the finished trainings.
+    """
+    params = point.first.params
+    values: tuple[float, ...] = ()
+    if not cell.space.holds(params):
+        return None
+    if point.state is TrialState.FINISHED:
+        names = [goal.metric for goal in experiment.search.goals]
+        known = all(name in trial.epochs[trial.best_epoch or 0] for trial in point.finished for name in names)
+        if not point.finished or not known:
+            return None
+        values = tuple(point.mean(name) or 0.0 for name in names)
+    return WarmTrial(dict(params), point.state, values)

@@ -26,7 +26,6 @@ class Step:
 
     Attributes:
         epoch: Epochs trained so far; 0 before the first epoch.
-        metrics: Finite numbers by name.
         diverged: Which loss or metric stopped being finite, if the trial diverged.
         refused: Why the trial cannot run, if trying again would not help.
         damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial resumes.
@@ -46,14 +45,9 @@ class TrialActor(Trainable):
     def setup(  # type: ignore[override]
         self, config: dict[str, Any], workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner | None = None
     ) -> None:
-        """Take the first trial.
+        """Take the first trial: ``trial`` of the config is its id, ``config`` its ``TrialConfig`` as JSON.
 
-        Args:
-            config: ``trial``: the id of the trial; ``config``: the trial's ``TrialConfig`` as JSON; ``alone``: whether
-                the trial is trained by this process rather than by an engine that trains other trials as well.
-            workload: Trains a trial.
-            checkpoints: Finds and saves the trials' checkpoints.
-            alone: Trains a trial whose config says ``alone``; by default ``workload``.
+        ``alone`` trains a trial whose config says ``alone``, in this process rather than in an engine with others.
         """
         self._workload, self._checkpoints, self._alone = workload, checkpoints, alone or workload
         self._stream: Stream | None = None

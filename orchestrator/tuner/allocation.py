@@ -8,7 +8,7 @@ runs trials, for a limited time.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -16,7 +16,7 @@ from ray.autoscaler.sdk import request_resources
 from ray.exceptions import RayError
 
 from orchestrator.experiment.sections import Resources
-from orchestrator.journal.records import Footprint, FusionMeasured, LimitNoted, MemoryMeasured
+from orchestrator.journal.records import Footprint, FusionMeasured, LimitNoted, MemoryMeasured, Record
 from orchestrator.machines.cluster import ClusterError, Node, alive, check_fits, total
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY, choose_share, describe_fusion, describe_limit
 from orchestrator.text.terminal import say
@@ -53,56 +53,53 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
 
 def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
     """Return how many trials are fused: the least of the studies' numbers; the journal notes which study sets it."""
-    fusions = measure_fusion(session, has_gpu=has_gpu)
+    from trainables.cost import choose_fusion
+
+    known, wanted = session.ledger.history.fusions, session.experiment.resources
+
+    def measured(study: str, rates: Mapping[int, float]) -> FusionMeasured:
+        # Keys of JSON are text.
+        epochs_per_hour = {str(trials): round(rate, 2) for trials, rate in rates.items()}
+        return FusionMeasured(study=study, trials=choose_fusion(rates), epochs_per_hour=epochs_per_hour)
+
+    task = _rates.options(num_cpus=wanted.cpus, num_gpus=1 if wanted.gpus != 0 and has_gpu else 0)
+    failed = _record(session, task, known, measured, "trials are not fused, for timing them failed")
+    fusions = {failed: 1} if failed else {cell.name: known[cell.name] for cell in session.experiment.cells()}
     if limit := describe_fusion(fusions):
         session.ledger.append(LimitNoted(message=limit))
     return min(fusions.values())
 
 
 def measure(session: "Session") -> list[Footprint]:
-    """Return the GPU memory that a trial of each study takes; measures only studies that the journal lacks."""
+    """Return the GPU memory that a trial of each study takes; a whole GPU where it cannot be measured."""
+
+    def measured(study: str, footprint: Footprint) -> MemoryMeasured:
+        return MemoryMeasured(study=study, peak=footprint.peak, room=footprint.room)
+
     known, task = session.ledger.history.footprints, _measure.options(num_cpus=session.experiment.resources.cpus)
-    failed = "its GPU memory could not be measured, so a trial gets a GPU"
-    for study, footprint in _answers(session, task, known, failed):
-        if footprint is None:
-            return [Footprint(1, 1)]
-        session.ledger.append(MemoryMeasured(study=study, peak=footprint.peak, room=footprint.room))
+    problem = "its GPU memory could not be measured, so a trial gets a GPU"
+    if _record(session, task, known, measured, problem):
+        return [Footprint(1, 1)]
     return [known[cell.name] for cell in session.experiment.cells()]
 
 
-def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:
-    """Return how many fused trials of each study train fastest; measures only studies that the journal lacks."""
-    from trainables.cost import choose_fusion
+def _record(
+    session: "Session", task: Any, known: Mapping[str, Any], measured: Callable[[str, Any], Record], problem: str
+) -> str | None:
+    """Run a task of Ray for each study that the journal does not know, all at once, and record the answers.
 
-    known, wanted = session.ledger.history.fusions, session.experiment.resources
-    task = _rates.options(num_cpus=wanted.cpus, num_gpus=1 if wanted.gpus != 0 and has_gpu else 0)
-    for study, rates in _answers(session, task, known, "trials are not fused, for timing them failed"):
-        if rates is None:
-            return {study: 1}
-        # Keys of JSON are text.
-        epochs_per_hour = {str(trials): round(rate, 2) for trials, rate in rates.items()}
-        record = FusionMeasured(study=study, trials=choose_fusion(rates), epochs_per_hour=epochs_per_hour)
-        session.ledger.append(record)
-    return {cell.name: known[cell.name] for cell in session.experiment.cells()}
-
-
-def _answers(session: "Session", task: Any, known: Mapping[str, Any], failed: str) -> Iterator[tuple[str, Any]]:
-    """Run a task of Ray for each study that is not known, all at once, and yield the studies with their answers.
-
-    The first task that fails is the last; its answer is ``None``, and the journal gets a note, ``failed``, for people.
+    The first task that fails is the last: its study is returned, and the journal gets a note, ``problem``, for people.
     """
     cells = [cell for cell in session.experiment.cells() if cell.name not in known]
     answers = [task.remote(session.workload, session.experiment.trial_config(cell, {})) for cell in cells]
     for cell, answer in zip(cells, answers, strict=True):
         try:
-            found = ray.get(answer)
+            session.ledger.append(measured(cell.name, ray.get(answer)))
         except RayError as error:
             reason = str(error).strip().splitlines()[-1]
-            session.ledger.append(LimitNoted(message=f"{cell.name}: {failed}: {reason}"))
-            found = None
-        yield cell.name, found
-        if found is None:
-            return
+            session.ledger.append(LimitNoted(message=f"{cell.name}: {problem}: {reason}"))
+            return cell.name
+    return None
 
 
 # The process is one like that of an engine.
@@ -127,12 +124,7 @@ LOOK_SECONDS = 1.0
 def machines_that_run_trials(wanted: Resources, is_over: Callable[[], bool]) -> list[Node]:
     """Return the machines of the cluster; if none runs trials, wait for the first machine that does.
 
-    Args:
-        wanted: Resources of a trial.
-        is_over: Returns whether the process is to end, so that no machine is needed any more.
-
-    Returns:
-        The machines; empty if the process is to end before a machine has joined.
+    There are none if ``is_over`` says, before a machine has joined, that the process is to end.
 
     Raises:
         ClusterError: If no machine joined in time.
@@ -150,22 +142,19 @@ def machines_that_run_trials(wanted: Resources, is_over: Callable[[], bool]) -> 
     # No trial waits for room yet, so nothing else tells an autoscaler that a machine is wanted.
     request_resources(bundles=[resources])
     try:
-        return _wait(resources, shape, is_over)
+        began = time.monotonic()
+        while not is_over():
+            nodes = alive(ray.nodes())
+            if any(node.cpus >= resources["CPU"] and node.gpus >= resources.get("GPU", 0) for node in nodes):
+                return nodes
+            if time.monotonic() - began > LONGEST_SECONDS:
+                raise ClusterError(
+                    f"no machine with {shape} joined the cluster in {LONGEST_SECONDS / 60:g} minutes; ask the "
+                    f"autoscaler (ray status), or start a machine (ray start --address=HEAD:6379), then resume with "
+                    f"the same command"
+                )
+            time.sleep(LOOK_SECONDS)
+        return []
     finally:
         # A request holds until the next request, and would keep a machine that no trial needs.
         request_resources(bundles=[])
-
-
-def _wait(resources: dict[str, float], shape: str, is_over: Callable[[], bool]) -> list[Node]:
-    began = time.monotonic()
-    while not is_over():
-        nodes = alive(ray.nodes())
-        if any(node.cpus >= resources["CPU"] and node.gpus >= resources.get("GPU", 0) for node in nodes):
-            return nodes
-        if time.monotonic() - began > LONGEST_SECONDS:
-            raise ClusterError(
-                f"no machine with {shape} joined the cluster in {LONGEST_SECONDS / 60:g} minutes; ask the autoscaler "
-                f"(ray status), or start a machine (ray start --address=HEAD:6379), then resume with the same command"
-            )
-        time.sleep(LOOK_SECONDS)
-    return []

@@ -79,15 +79,9 @@ class Failure:
         is_short = WANT_OF_MEMORY.search(message) and "potential root causes" not in message
         return cls(Cause.MEMORY if is_short else Cause.ERROR, message[:500])
 
-    @classmethod
-    def preempted(cls) -> "Failure":
-        """Return the failure of a trial whose machine was drained and taken away."""
-        return cls(Cause.PREEMPTED, "its machine was taken away")
 
-    @classmethod
-    def hung(cls, minutes: float) -> "Failure":
-        """Return the failure of a trial that was ended because it had reported nothing for some minutes."""
-        return cls(Cause.HUNG, f"hung: reported no epoch for {minutes:g} minutes (patience.epoch_minutes)")
+PREEMPTED = Failure(Cause.PREEMPTED, "its machine was taken away")
+"""The failure of a trial whose machine was drained and taken away."""
 
 
 def give_up(trial: Trial, failure: Failure, patience: Patience) -> str | None:
@@ -132,8 +126,13 @@ class TrialCallback(NotPickled, TrialProgressCallback):
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
         """Let the display draw, and kill the actors of trials that have been silent for too long."""
         self._on_step()
-        self._write_places()
-        silent_since = time.monotonic() - 60 * self._patience.epoch_minutes
+        now = time.monotonic()
+        if self._has_new_places and now - self._places_written >= PLACES_SECONDS:
+            self._places_written, self._has_new_places = now, False
+            with suppress(OSError):
+                # Only live pages read the file.
+                write_places(self._ledger.path.parent, self._places)
+        silent_since = now - 60 * self._patience.epoch_minutes
         for trial, heard in self._heard.items():
             actor = trial.temporary_state.ray_actor
             if heard < silent_since and trial not in self._hung and actor is not None:
@@ -193,8 +192,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._forget(trial)
         # The next attempt is the same trial to Ray, and has not hung yet.
         self._hung.discard(trial)
-        failure = Failure.preempted()
-        self._ledger.append(TrialRetried(trial=trial.config["trial"], cause=failure.cause, error=failure.message))
+        self._ledger.append(TrialRetried(trial=trial.config["trial"], cause=PREEMPTED.cause, error=PREEMPTED.message))
 
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Remove the checkpoints of an ended trial except the newest, which holds the trial's best model."""
@@ -208,22 +206,14 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._heard.pop(trial, None)
         self._places.pop(trial.config["trial"], None)
 
-    def _write_places(self) -> None:
-        """Write which process trains which trial, for live pages; the search itself does not need the file."""
-        now = time.monotonic()
-        if not self._has_new_places or now - self._places_written < PLACES_SECONDS:
-            return
-        self._places_written, self._has_new_places = now, False
-        with suppress(OSError):
-            write_places(self._ledger.path.parent, self._places)
-
     def _failure(self, trial: RayTrial) -> Failure:
         if trial in self._hung:
-            return Failure.hung(self._patience.epoch_minutes)
+            minutes = self._patience.epoch_minutes
+            return Failure(Cause.HUNG, f"hung: reported no epoch for {minutes:g} minutes (patience.epoch_minutes)")
         # Each attempt is a new trial to Ray. Ray counts every failure of an actor except the preemption of its node, of
         # which Ray's error file says nothing. A trial without a counted failure is here only if its actor had not
         # started yet; for a running trial Ray calls ``on_trial_recover``.
-        return Failure.of(_error(trial)) if trial.run_metadata.num_failures else Failure.preempted()
+        return Failure.of(_error(trial)) if trial.run_metadata.num_failures else PREEMPTED
 
 
 def _error(trial: RayTrial) -> str:

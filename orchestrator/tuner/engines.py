@@ -14,9 +14,9 @@ trials at once.
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,10 @@ from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
-from orchestrator.tuner.lockstep import EpochBarrier
+from orchestrator.tuner.lockstep import Answer, EpochBarrier
 from orchestrator.tuner.runtime import is_alive
 from orchestrator.workload.workload import Stream, TrialRunner, Workload
-from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
-from trainables.errors import DivergedError, UserError
 
 THREADS = 4
 """Threads of an engine per trial: one thread waits for a round while others save a checkpoint or let a trial leave."""
@@ -41,75 +39,21 @@ ANSWER_SECONDS = 60.0
 """Seconds after which an engine that has not even said how many trials it has is taken to hang."""
 
 
-@dataclass(frozen=True)
-class EngineAnswer:
-    """An engine's answer: an epoch, why the trial has ended, or neither where a new trial has no epoch yet.
-
-    Attributes:
-        epoch: Epochs trained so far; 0 without ``metrics``.
-        is_best: Whether the epoch is the trial's best so far.
-    """
-
-    epoch: int = 0
-    metrics: Mapping[str, float] | None = None
-    is_best: bool = False
-    error: DivergedError | UserError | None = None
-
-
-class FusedEngine:
-    """Trains the trials of one device; a Ray actor with several threads per trial.
-
-    Args:
-        gpus: The numbers of the GPUs on which the trials train, as ``CUDA_VISIBLE_DEVICES`` wants them.
-    """
+class FusedEngine(EpochBarrier):
+    """Trains the trials of one device; a Ray actor with several threads per trial."""
 
     def __init__(self, workload: Workload, gpus: list[str]) -> None:
         # Ray has given the GPUs to the actors of the trials, and shows none to the engine, which asks Ray for none. The
         # variable is set before the barrier makes a model, because CUDA reads the variable once.
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        self._rounds = EpochBarrier(workload.together)
+        super().__init__(workload.together)
 
-    def members(self) -> int | None:
-        """Return how many trials are members; ``None`` if the engine hangs and all its trials have been ended."""
-        return None if self._rounds.is_stuck else self._rounds.members
-
-    def reserve(self, name: str, process: int) -> None:
+    def admit(self, name: str, process: int) -> None:
         """Keep a place for a trial, as long as the process of the trial's actor, on this machine, lives."""
-        self._rounds.reserve(name, _watch(process))
-
-    def start(self, name: str, config: TrialConfig, resume: Path | None) -> EngineAnswer:
-        """Take a trial in."""
-        return _answer(lambda: self._rounds.start(name, config, resume))
-
-    def next(self, name: str) -> EngineAnswer:
-        """Train a trial's next epoch."""
-        return _answer(lambda: self._rounds.next(name))
-
-    def save(self, name: str, directory: Path) -> None:
-        """Write a trial's checkpoint."""
-        self._rounds.save(name, directory)
-
-    def leave(self, name: str) -> None:
-        """Let a trial go."""
-        self._rounds.leave(name)
-
-
-def _watch(number: int) -> Callable[[], bool]:
-    """Return a function that says whether the process that has a number now still runs."""
-    try:
-        process = psutil.Process(number)
-    except psutil.NoSuchProcess:
-        return lambda: False
-    return partial(is_alive, process)
-
-
-def _answer(work: Callable[[], EpochReport | None]) -> EngineAnswer:
-    """Return the outcome of some work; errors are values, because Ray turns an exception into a traceback's text."""
-    try:
-        report = work()
-    except (DivergedError, UserError) as error:
-        return EngineAnswer(error=error)
-    return EngineAnswer() if report is None else EngineAnswer(report.epoch, dict(report.metrics), report.is_best)
+        try:
+            self.reserve(name, partial(is_alive, psutil.Process(process)))
+        except psutil.NoSuchProcess:
+            self.reserve(name, lambda: False)
 
 
 class EngineDirectory:
@@ -127,11 +71,7 @@ class EngineDirectory:
     def engine_for(self, name: str, process: int, node: str, gpus: list[str]) -> Any:
         """Return the engine for a trial on a node with these GPUs: the engine with the fewest trials, or a new engine.
 
-        Args:
-            name: A name for the trial that is new with each attempt.
-            process: The number of the process of the trial's actor.
-            node: Ray's id of the node on which that actor runs.
-            gpus: The numbers of the GPUs that the actor holds.
+        The trial's name is new with each attempt; ``process`` is the number of the process of its actor.
         """
         engines = self._engines.setdefault((node, *gpus), [])
         members = {engine: count for engine in list(engines) if (count := self._members(engine, engines)) is not None}
@@ -142,7 +82,7 @@ class EngineDirectory:
         else:
             chosen = min(members, key=lambda engine: members[engine])
         # The directory serves one call at a time, so the next trial is counted after this trial has its place.
-        ray.get(chosen.reserve.remote(name, process))
+        ray.get(chosen.admit.remote(name, process))
         return chosen
 
     def _members(self, engine: Any, engines: list[Any]) -> int | None:
@@ -172,12 +112,9 @@ class EngineDirectory:
 
 
 def engines_that_fit(share: Mapping[str, float], cpus: float, gpus: int) -> int:
-    """Return how many engines may run on the same GPUs of a node, or on the CPUs of a node.
+    """Return how many engines, of some ``cpu`` and ``gpu`` each, may run on the same GPUs or on the CPUs of a node.
 
-    Args:
-        share: The CPUs (``cpu``) and GPUs (``gpu``) that an engine takes.
-        cpus: The CPUs of the node.
-        gpus: The number of GPUs that a trial there sees; a trial with half a GPU sees the whole GPU.
+    ``gpus`` is the number of GPUs that a trial there sees; a trial with half a GPU sees the whole GPU.
     """
     wanted, available = (share["gpu"], gpus) if gpus else (share["cpu"], cpus)
     return max(1, int(available / wanted + 1e-6)) if wanted else 1
@@ -200,12 +137,12 @@ class FusedTraining:
             ray.get(engine.save.remote(name, directory))
 
         try:
-            answer: EngineAnswer = ray.get(engine.start.remote(name, config, resume))
+            answer: Answer = ray.get(engine.start.remote(name, config, resume))
             while True:
-                if answer.error is not None:
-                    raise answer.error
-                if answer.metrics is not None:
-                    yield EpochReport(answer.epoch, answer.metrics, answer.is_best, save)
+                if isinstance(answer, Exception):
+                    raise answer
+                if answer is not None:
+                    yield replace(answer, save=save)
                 answer = ray.get(engine.next.remote(name))
         finally:
             engine.leave.remote(name)
@@ -215,10 +152,8 @@ class FusedTraining:
 def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[TrialRunner]:
     """Yield the object with which actors train trials: the workload or, if trials are fused, training in an engine.
 
-    Args:
-        workload: Trains a trial.
-        fuse: The number of trials in an engine; with 1 there are no engines.
-        resources: The CPUs (``cpu``) and GPUs (``gpu``) that the actor of a trial asks Ray for.
+    An engine has ``fuse`` trials, each of whose actors asks Ray for the CPUs (``cpu``) and GPUs (``gpu``) of
+    ``resources``.
     """
     if fuse == 1:
         yield workload

@@ -105,13 +105,9 @@ class Issuer(NotPickled, Searcher):
     def run_fewer(self, trial_id: str) -> int | None:
         """Halve the number of trials that run at a time, after one of them failed, and return the new number.
 
-        Trials of one stack or one GPU fail together; such a group of failures halves the number once.
-
-        Args:
-            trial_id: Ray's id of the trial that failed; each attempt of a trial has an id of its own.
-
-        Returns:
-            The new number; ``None`` if the trial ran alone, or if the number was halved for a trial beside it.
+        Trials of one stack or one GPU fail together; such a group of failures halves the number once. Each attempt of a
+        trial has an id of its own. The answer is ``None`` if the trial ran alone, or if the number was halved for a
+        trial beside it.
         """
         # Ray Tune has called ``on_trial_complete`` before, so the failed trial is not among the live trials any more.
         running = len(self._live) + 1

@@ -8,21 +8,22 @@ next round, so that no round waits for a dead trial.
 One thread, the worker, does everything that touches models: it takes trials in, lets trials go and trains rounds.
 Other threads only leave requests under a lock. A worker that hangs cannot be ended, but a hang can be recognised: Ray
 ends the silent trials of the round one by one, until no trial with which the worker is busy is a member any more
-(``is_stuck``).
+(``members``).
 """
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator.workload.workload import TrialGroup
 from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import TrialConfig
+from trainables.errors import DivergedError, UserError
 
 PATIENCE = 5.0
 """Least number of seconds for which the trials that have asked wait for the other members."""
@@ -30,26 +31,21 @@ PATIENCE = 5.0
 WAITING_SHARE = 0.1
 """The wait as a share of the duration of the last round, where this wait is longer than ``PATIENCE``."""
 
+Answer = Outcome | UserError | None
+"""A trial's report, the error that ended the trial, or nothing where a new trial has no epoch yet."""
 
-@dataclass
-class _Arrival:
-    """A trial that the worker has still to take in.
 
-    Then ``report`` gets the report of the checkpoint ``resume``, if there is one, or the error.
-    """
+class _Task(NamedTuple):
+    """Work for the worker; ``answers`` are those of the trials that wait for it, of which a removal has none."""
 
-    name: str
-    config: TrialConfig
-    resume: Path | None
-    report: "Future[EpochReport | None]" = field(default_factory=Future)
+    work: Callable[[TrialGroup], Mapping[str, Answer]]
+    answers: "dict[str, Future[Answer]]"
 
 
 class EpochBarrier:
     """Trains the member trials of this process in rounds.
 
-    Args:
-        make: Makes the group of trials that is trained; called on the worker thread, which alone touches the group.
-        patience: Replaces ``PATIENCE``; seconds, >= 0.
+    ``make`` makes the group of trials on the worker thread, which alone touches the group.
     """
 
     def __init__(self, make: Callable[[], TrialGroup], patience: float = PATIENCE) -> None:
@@ -57,61 +53,39 @@ class EpochBarrier:
         self._changed = threading.Condition()
         self._members: dict[str, Callable[[], bool]] = {}
         self._awaited: set[str] = set()
-        self._arrivals: deque[_Arrival] = deque()
-        self._asked: dict[str, Future[Outcome]] = {}
-        self._gone: list[str] = []
+        self._tasks: deque[_Task] = deque()
+        self._asked: dict[str, Future[Answer]] = {}
         self._reports: dict[str, EpochReport] = {}
         self._busy_with: frozenset[str] = frozenset()
         self._asked_since = self._round_seconds = 0.0
         threading.Thread(target=self._work, daemon=True).start()
 
-    @property
-    def members(self) -> int:
-        """How many trials are members, whether they have been taken in yet or not."""
+    def members(self) -> int | None:
+        """Return how many trials are members, taken in yet or not; ``None`` if the worker hangs and all have ended."""
         with self._changed:
-            return sum(is_alive() for is_alive in self._members.values())
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the worker is busy, but with no trial that is a living member."""
-        with self._changed:
-            are_alive = (name in self._members and self._members[name]() for name in self._busy_with)
-            return bool(self._busy_with) and not any(are_alive)
+            alive = {name for name, is_alive in self._members.items() if is_alive()}
+            return None if self._busy_with and not self._busy_with & alive else len(alive)
 
     def reserve(self, name: str, is_alive: Callable[[], bool]) -> None:
         """Make a trial a member before it is taken in, so that the next round waits for the trial.
 
-        Args:
-            name: Name of the trial.
-            is_alive: Returns whether the process of the trial's actor still runs.
+        ``is_alive`` returns whether the process of the trial's actor still runs.
         """
         with self._changed:
             self._members[name] = is_alive
             self._awaited.add(name)
 
-    def start(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
-        """Take a member trial in; return the report of its checkpoint if the trial is resumed, else ``None``.
-
-        Raises:
-            UserError: If the trial cannot run.
-        """
-        arrival = _Arrival(name, config, resume)
+    def start(self, name: str, config: TrialConfig, resume: Path | None) -> Answer:
+        """Take a member trial in; return the report of its checkpoint if the trial is resumed, else ``None``."""
+        answer: Future[Answer] = Future()
         with self._changed:
-            self._arrivals.append(arrival)
+            self._tasks.append(_Task(lambda group: {name: group.add(name, config, resume)}, {name: answer}))
             self._changed.notify_all()
-        report = arrival.report.result()
-        if report is not None:
-            self._reports[name] = report
-        return report
+        return self._answered(name, answer)
 
-    def next(self, name: str) -> EpochReport:
-        """Wait for the round that trains a trial's next epoch, and return the epoch's report.
-
-        Raises:
-            DivergedError: If the trial diverged; the group of trials has let it go.
-            PluginError: If the code of the trial's plug-in failed; the group of trials has let it go.
-        """
-        answer: Future[Outcome] = Future()
+    def next(self, name: str) -> Answer:
+        """Wait for the round that trains a trial's next epoch; a trial whose error is returned has left its group."""
+        answer: Future[Answer] = Future()
         with self._changed:
             # The wait for the others counts from the first trial that asks for a round.
             if not self._asked:
@@ -119,11 +93,7 @@ class EpochBarrier:
             self._awaited.add(name)
             self._asked[name] = answer
             self._changed.notify_all()
-        outcome = answer.result()
-        if isinstance(outcome, Exception):
-            raise outcome
-        self._reports[name] = outcome
-        return outcome
+        return self._answered(name, answer)
 
     def save(self, name: str, directory: Path) -> None:
         """Write the checkpoint of a trial's newest epoch.
@@ -138,88 +108,87 @@ class EpochBarrier:
             self._forget(name)
             self._changed.notify_all()
 
+    def _answered(self, name: str, answer: "Future[Answer]") -> Answer:
+        result = answer.result()
+        if not isinstance(result, EpochReport):
+            return result
+        self._reports[name] = result
+        # The answer may go to another process, the model behind ``save`` may not.
+        return replace(result, save=_stays_here)
+
     def _forget(self, name: str) -> None:
         self._members.pop(name, None)
         self._awaited.discard(name)
         if asked := self._asked.pop(name, None):
             asked.cancel()
         self._reports.pop(name, None)
+
+        def remove(group: TrialGroup) -> Mapping[str, Answer]:
+            group.remove(name)
+            return {}
+
         # The worker alone removes the trial's model, between two rounds.
-        self._gone.append(name)
+        self._tasks.append(_Task(remove, {}))
 
     def _work(self) -> None:
         group: TrialGroup | None = None
         while True:
-            arrivals, gone, asked = self._wait()
-            for arrival in arrivals:
-                try:
-                    with self._busy([arrival.name]):
-                        group = group or self._make()
-                        report = group.add(arrival.name, arrival.config, arrival.resume)
-                except Exception as error:  # noqa: BLE001  # the actor that asked must get any error, or it waits forever
-                    arrival.report.set_exception(error)
-                else:
-                    arrival.report.set_result(report)
-            if group is not None:
-                for name in gone:
-                    group.remove(name)
-                self._train(group, asked)
-
-    def _train(self, group: TrialGroup, asked: "dict[str, Future[Outcome]]") -> None:
-        if not asked:
-            return
-        started = time.monotonic()
-        try:
-            with self._busy(asked):
-                outcomes = group.run_epoch(list(asked))
-        except Exception as error:  # noqa: BLE001  # e.g. the memory does not suffice: every trial of the round must hear of it
-            for answer in asked.values():
-                answer.set_exception(error)
-            return
-        self._round_seconds = time.monotonic() - started
-        for name, answer in asked.items():
-            answer.set_result(outcomes[name])
-
-    @contextmanager
-    def _busy(self, names: Iterable[str]) -> Iterator[None]:
-        """Remember for which trials the worker works, for ``is_stuck``.
-
-        The note is removed before the trials get their results: a trial that has its result may leave at once, and a
-        worker that has just finished must not look as if it hung.
-        """
-        with self._changed:
-            self._busy_with = frozenset(names)
-        try:
-            yield
-        finally:
+            task = self._wait()
+            error: Exception | None = None
+            answers: Mapping[str, Answer] = {}
+            try:
+                group = group or self._make()
+                answers = task.work(group)
+            except (DivergedError, UserError) as refusal:
+                # A value, because Ray turns an exception into the text of a traceback.
+                answers = dict.fromkeys(task.answers, refusal)
+            except Exception as failure:  # noqa: BLE001  # the actors that wait must get any error, or they wait forever
+                error = failure
             with self._changed:
+                # Before the trials get their answers: a trial that has its answer may leave at once, and a worker that
+                # has just finished must not look as if it hung.
                 self._busy_with = frozenset()
+            for name, waiting in task.answers.items():
+                if error is None:
+                    waiting.set_result(answers[name])
+                else:
+                    waiting.set_exception(error)
 
-    def _wait(self) -> "tuple[list[_Arrival], list[str], dict[str, Future[Outcome]]]":
+    def _wait(self) -> _Task:
         """Wait for work and take it; trials that come or go are served before the next round."""
         with self._changed:
             while True:
-                arrivals, gone = list(self._arrivals), list(self._gone)
-                self._arrivals.clear()
-                self._gone.clear()
-                if arrivals or gone:
-                    return arrivals, gone, {}
-                if self._asked:
-                    # Dead trials are dropped before the wait: a round would wait for a dead trial until patience ends.
-                    if dead := [name for name, is_alive in self._members.items() if not is_alive()]:
-                        for name in dead:
-                            self._forget(name)
-                        continue
-                    seconds_left = self._asked_since + self._seconds_to_wait() - time.monotonic()
-                    if self._awaited <= self._asked.keys() or seconds_left <= 0:
-                        asked, self._asked = self._asked, {}
-                        # The next round waits for the trials of this round. A late trial is waited for only after it
-                        # has asked again, so that a trial that never asks again delays a single round.
-                        self._awaited = set(asked)
-                        return [], [], asked
-                    self._changed.wait(seconds_left)
-                else:
+                if self._tasks:
+                    task = self._tasks.popleft()
+                    self._busy_with = frozenset(task.answers)
+                    return task
+                if not self._asked:
                     self._changed.wait()
+                # Dead trials are dropped before the wait: a round would wait for a dead trial until patience ends.
+                elif dead := [name for name, is_alive in self._members.items() if not is_alive()]:
+                    for name in dead:
+                        self._forget(name)
+                else:
+                    patience = max(self._patience, WAITING_SHARE * self._round_seconds)
+                    seconds_left = self._asked_since + patience - time.monotonic()
+                    if self._awaited <= self._asked.keys() or seconds_left <= 0:
+                        self._begin_round()
+                    else:
+                        self._changed.wait(seconds_left)
 
-    def _seconds_to_wait(self) -> float:
-        return max(self._patience, WAITING_SHARE * self._round_seconds)
+    def _begin_round(self) -> None:
+        asked, self._asked = self._asked, {}
+        # The next round waits for the trials of this round. A late trial is waited for only after it has asked again,
+        # so that a trial that never asks again delays a single round.
+        self._awaited = set(asked)
+        self._tasks.append(_Task(lambda group: self._train(group, list(asked)), asked))
+
+    def _train(self, group: TrialGroup, names: list[str]) -> Mapping[str, Outcome]:
+        started = time.monotonic()
+        outcomes = group.run_epoch(names)
+        self._round_seconds = time.monotonic() - started
+        return outcomes
+
+
+def _stays_here(directory: Path) -> None:
+    raise NotImplementedError("the process that trains the trial writes its checkpoint")

@@ -16,7 +16,6 @@ from typing import Any
 from ray import tune
 from ray.tune.experiment import Trial as RayTrial
 
-from orchestrator.journal.ledger import Ledger
 from orchestrator.machines.gpu_share import share_after_oom
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.actor import trial_actor
@@ -24,7 +23,7 @@ from orchestrator.tuner.allocation import allocate, machines_that_run_trials
 from orchestrator.tuner.callback import TrialCallback
 from orchestrator.tuner.engines import fused
 from orchestrator.tuner.issuer import Issuer
-from orchestrator.tuner.runtime import RayLostError, RayWork, ray_runtime
+from orchestrator.tuner.runtime import RayLostError, ray_runtime, run_watched
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
 from orchestrator.tuner.tune_patches import NotPickled
@@ -37,9 +36,7 @@ class Interruption(NotPickled, tune.Stopper):
     The first signal is noted and answered, and the search ends in order. A second signal raises ``KeyboardInterrupt``
     at once.
 
-    Args:
-        is_over: Returns whether a limit is reached.
-        answer: Called in the handler of the first signal, to tell a person that the signal was heard.
+    ``is_over`` returns whether a limit is reached. ``answer`` is called in the handler of the first signal.
 
     Attributes:
         signal: The number of the first signal; ``None`` before a signal.
@@ -120,10 +117,10 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     )
     address = session.cluster.address
     session.announce("starting Ray on this machine" if address is None else f"joining the Ray cluster at {address}")
-    work = RayWork(partial(_tune, session, tune_config, run_config, interruption.stop_all))
+    work = partial(_tune, session, tune_config, run_config, interruption.stop_all)
     # In this order, because a signal while Ray starts is to end the search at once: Ray's start takes seconds.
     with ray_runtime(session.scratch, address) as runtime, interruption.listening():
-        lost = work.finish(runtime, session.ledger.take_over, lambda: interruption.signal is not None)
+        lost = run_watched(work, runtime, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:
         raise RayLostError(session.ledger.path.parent, lost, "the epochs under way are lost, nothing else")
     if callback.problem is not None:
@@ -153,18 +150,14 @@ def _tune(
     with fused(session.workload, fuse, resources) as workload:
         actor = trial_actor(workload, session.checkpoints, session.workload)
         trainable = tune.with_resources(actor, partial(_resources, resources))
-        _fit(tune.Tuner(trainable, tune_config=tune_config, run_config=run_config), session.ledger)
-
-
-def _fit(tuner: tune.Tuner, ledger: Ledger) -> None:
-    try:
-        tuner.fit()
-    except tune.TuneError:
-        # Tune turns an error in the handling of a result into the text of a traceback. The ledger keeps the error
-        # itself, e.g. of a full disk, whose message is for people.
-        if ledger.problem is not None:
-            raise ledger.problem from None
-        raise
+        try:
+            tune.Tuner(trainable, tune_config=tune_config, run_config=run_config).fit()
+        except tune.TuneError:
+            # Tune turns an error in the handling of a result into the text of a traceback. The ledger keeps the error
+            # itself, e.g. of a full disk, whose message is for people.
+            if session.ledger.problem is not None:
+                raise session.ledger.problem from None
+            raise
 
 
 def _resources(shares: Mapping[str, float], config: dict[str, Any]) -> tune.PlacementGroupFactory:

@@ -2,9 +2,9 @@
 
 When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute, cannot be
 interrupted, and then Ray ends this process without a message of ours. Calls of Ray therefore run in a thread of their
-own (``RayWork``), while the main thread watches the processes of Ray, handles signals, and can end the search in order.
-The head of a cluster is watched by a connection of its own (``JoinedRay``), which closes at once when the control store
-ends.
+own (``run_watched``), while the main thread watches the processes of Ray, handles signals, and can end the search in
+order. The head of a cluster is watched by a connection of its own (``JoinedRay``), which closes at once when the
+control store ends.
 """
 
 import logging
@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -184,64 +185,61 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-class RayWork(threading.Thread):
-    """Work that calls Ray, in a daemon thread, which does not keep the process from ending."""
+def run_watched(
+    work: Callable[[], None], ray: Ray, abandon: Callable[[], None], is_told: Callable[[], bool] = lambda: False
+) -> list[str]:
+    """Do work that calls Ray in a daemon thread; wait for its end, for the end of Ray, or for a signal.
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__(name="ray work", daemon=True)
-        self._work = work
-        self._error: BaseException | None = None
+    A Ray of our own is killed as soon as a signal has come: nothing that counts is in Ray, for an epoch counts once
+    its checkpoint and its record are written. The signal may have gone to the processes of Ray as well (``timeout``,
+    systemd), and a Ray that ends by itself ends this process, too, without a message.
 
-    def run(self) -> None:
-        """Do the work, and keep an exception for the main thread."""
+    Args:
+        work: The work; its thread does not keep the process from ending.
+        ray: The Ray that the work calls.
+        abandon: Called if this function ends while the thread still works; a thread cannot be stopped, so ``abandon``
+            has to keep it from writing anything more.
+        is_told: Returns whether a signal has told this process to end.
+
+    Returns:
+        The parts of Ray that are gone: the work is then unfinished, and a Ray of our own was killed. Empty if the work
+        is done.
+
+    Raises:
+        BaseException: The exception that the work, or the handler of a signal, raised.
+    """
+    outcome: Future[None] = Future()
+
+    def settle() -> None:
         try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001  # ``finish`` raises it
-            self._error = error
+            work()
+            outcome.set_result(None)
+        except BaseException as error:  # noqa: BLE001  # raised below
+            outcome.set_exception(error)
 
-    def finish(self, ray: Ray, abandon: Callable[[], None], is_told: Callable[[], bool] = lambda: False) -> list[str]:
-        """Start the work and wait for its end, for the end of Ray, or for a signal.
-
-        A Ray of our own is killed as soon as a signal has come: nothing that counts is in Ray, for an epoch counts once
-        its checkpoint and its record are written. The signal may have gone to the processes of Ray as well
-        (``timeout``, systemd), and a Ray that ends by itself ends this process, too, without a message.
-
-        Args:
-            ray: The Ray that the work calls.
-            abandon: Called if this method ends while the thread still works; a thread cannot be stopped, so ``abandon``
-                has to keep it from writing anything more.
-            is_told: Returns whether a signal has told this process to end.
-
-        Returns:
-            The parts of Ray that are gone: the work is then unfinished, and a Ray of our own was killed. Empty if the
-            work is done.
-
-        Raises:
-            BaseException: The exception that the work, or the handler of a signal, raised.
-        """
-        self.start()
-        try:
-            lost: list[str] = []
-            while self.is_alive() and not lost:
-                self.join(LOOK_SECONDS)
-                lost = ray.lost()
-                if not lost and ray.is_ours and is_told():
-                    lost = ["a signal ends it"]
-        finally:
-            if self.is_alive():
-                abandon()
-        if self._error is not None and not lost:
-            # The error may be the first sign that Ray has died since the last look at its processes.
+    threading.Thread(target=settle, name="ray work", daemon=True).start()
+    lost: list[str] = []
+    try:
+        while not outcome.done() and not lost:
+            wait([outcome], LOOK_SECONDS)
             lost = ray.lost()
-        if self._error is None and not self.is_alive():
-            return []
-        if lost:
-            if not is_told():
-                time.sleep(GRACE_SECONDS)
-            ray.kill()
-        elif self._error is not None:
-            raise self._error
-        return lost
+            if not lost and ray.is_ours and is_told():
+                lost = ["a signal ends it"]
+    finally:
+        if not outcome.done():
+            abandon()
+    error = outcome.exception() if outcome.done() else None
+    if outcome.done() and error is None:
+        return []
+    # An error may be the first sign that Ray has died since the last look at its processes.
+    lost = lost or ray.lost()
+    if lost:
+        if not is_told():
+            time.sleep(GRACE_SECONDS)
+        ray.kill()
+    elif error is not None:
+        raise error
+    return lost
 
 
 NO_GPU_MEANS_NONE = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"

@@ -40,8 +40,7 @@ class Places:
     def wants_another(self, beyond: int) -> bool:
         """Say whether the issuer is to issue one more trial; ``False`` until ``next_trial`` was called once.
 
-        Args:
-            beyond: How many trials are to wait although there is no room for them, >= 1.
+        ``beyond`` is how many trials are to wait although there is no room for them, >= 1.
         """
         if self._controller is None:
             return False
@@ -51,8 +50,7 @@ class Places:
     def next_trial(self, controller: Any) -> RayTrial | None:
         """Return the trial that takes an actor which has become free; ``None`` if no actor is free.
 
-        Args:
-            controller: Ray's ``TuneController``, between two of its steps.
+        Ray's ``TuneController`` is between two of its steps.
         """
         self._controller = controller
         if not controller._actor_cache.num_cached_objects:
@@ -91,8 +89,7 @@ def _has_place(controller: Any, trial: RayTrial) -> bool:
 def expect_deaths(controller: Any) -> None:
     """Let the manager of actors take each error by which Ray tells that an actor is gone for the actor's death.
 
-    Args:
-        controller: Ray's ``TuneController``, before the first call of one of its actors has failed.
+    To be called before the first call of an actor of Ray's ``TuneController`` has failed.
     """
     manager = controller._actor_manager
     if "_actor_task_failed" in vars(manager):
@@ -115,11 +112,7 @@ def died(message: str) -> ActorDiedError:
 
 
 def forget_ended(controller: Any) -> None:
-    """Drop the trials that have ended and hold no actor any more.
-
-    Args:
-        controller: Ray's ``TuneController``, between two of its steps.
-    """
+    """Drop the trials that have ended and hold no actor any more; the controller is between two of its steps."""
     ended = (controller._stopped_trials | controller._failed_trials) - controller._trial_to_actor.keys()
     ended -= controller._live_trials
     if not ended:

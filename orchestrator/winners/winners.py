@@ -112,16 +112,11 @@ MODEL, CARD = "model", "champion.json"
 
 @dataclass(frozen=True)
 class Champion:
-    """The description of a packed model.
+    """The description of a packed model, which a trial of an experiment trained on a dataset, named by its folder.
 
     Attributes:
-        dataset: Name of the dataset's folder.
-        experiment: Name of the experiment that found the model.
-        trial: Id of the trial that trained the model.
         confirmed: Whether the trial's settings were confirmed with fresh seeds.
-        metric: Name of the metric that selected the model.
-        value: Value of this metric; for a confirmed model the mean over the seeds.
-        data_digest: Digest of the data on which the model was trained.
+        value: Value of the metric that selected the model; for a confirmed model the mean over the seeds.
         parameters: The hyper-parameters that identify the trial, for people; empty in packages of older versions.
         verdict: The answer to which loss or coefficients are best; empty without a confirmation.
         test: Value of the metric on the test split, for a confirmed model the mean over the seeds; ``None`` where the

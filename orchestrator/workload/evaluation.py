@@ -72,45 +72,31 @@ def _rank_vectors(folder: Path, split: str, dataset: str, data_root: Path) -> "R
     """Return the ranks of embeddings or similarities."""
     import torch
 
-    kind = next(
-        (kind for kind, names in _FILES.items() if all(file.exists() for file in _paths(folder, split, names))), None
-    )
-    if kind is None:
+    from trainables.evaluation import ranks_of
+    from trainables.positive_ranks import rank_positives, rank_similarity
+
+    similarities, images, captions = (folder / f"{split}_{name}.npy" for name in ("similarity", "images", "captions"))
+    if not similarities.exists() and not (images.exists() and captions.exists()):
         raise DataError(f"{folder}: holds nothing about {split}; it must have {_forms(split)}")
     part: Split = load_dataset(dataset, data_root, features=None).splits[split]
     if part.labels is not None:
         raise DataError(f"{dataset}: has images with classes; vectors of other programs are read of captions alone")
     owners = torch.from_numpy(part.image_of_caption.astype(np.int64))
+    sizes = len(part.image_rows), len(owners)
     try:
-        i2t, t2i = _positive_ranks(kind, _paths(folder, split, _FILES[kind]), len(part.image_rows), owners)
+        if similarities.exists():
+            i2t, t2i = rank_similarity(_read(similarities, sizes), owners)
+        else:
+            i2t, t2i = rank_positives(_read(images, (sizes[0], -1)), _read(captions, (sizes[1], -1)), owners)
     except ValueError as error:
         raise DataError(f"{folder}: {split}: {error}") from None
-    i2t_ranks, t2i_ranks, image_of_caption = (one.numpy().astype(np.int32) for one in (i2t, t2i, owners))
-    return Ranks(i2t_ranks, t2i_ranks, image_of_caption, part.queries_digest(), split, tuple(part.image_ids))
+    return ranks_of(part, i2t, t2i)
 
 
-def _positive_ranks(kind: str, files: list[Path], images: int, owners: "Tensor") -> tuple["Tensor", "Tensor"]:
+def _read(file: Path, shape: tuple[int, int]) -> "Tensor":
+    """Return the array of a file, float32 or float64, after a check of its shape; -1 is any length."""
     import torch
 
-    from trainables.positive_ranks import rank_positives, rank_similarity
-
-    if kind == "similarities":
-        return rank_similarity(torch.from_numpy(_read(files[0], (images, len(owners)))), owners)
-    of_images, of_captions = (
-        torch.from_numpy(_read(file, (size, -1))) for file, size in zip(files, (images, len(owners)), strict=True)
-    )
-    return rank_positives(of_images, of_captions, owners)
-
-
-_FILES = {"similarities": ("similarity",), "embeddings": ("images", "captions")}
-
-
-def _paths(folder: Path, split: str, names: tuple[str, ...]) -> list[Path]:
-    return [folder / f"{split}_{name}.npy" for name in names]
-
-
-def _read(file: Path, shape: tuple[int, int]) -> "np.ndarray":
-    """Return the array of a file, float32 or float64, after a check of its shape; -1 is any length."""
     try:
         # Mapped, so that a file of another shape is refused before its values are read.
         values = np.load(file, mmap_mode="r", allow_pickle=False)
@@ -123,7 +109,7 @@ def _read(file: Path, shape: tuple[int, int]) -> "np.ndarray":
         raise DataError(f"{file}: must have the shape {expected} of the split, got {values.shape}")
     if values.dtype.kind != "f":
         raise DataError(f"{file}: must hold floating-point numbers, got {values.dtype}")
-    return values.astype(np.float64 if values.dtype.itemsize == 8 else np.float32)
+    return torch.from_numpy(values.astype(np.float64 if values.dtype.itemsize == 8 else np.float32))
 
 
 def _metrics(ranks: "Ranks") -> dict[str, float]:
@@ -141,11 +127,9 @@ def _forms(split: str) -> str:
 
 @dataclass(frozen=True)
 class JudgedEvaluation:
-    """Metrics of a checkpoint's best model when candidates that people judged to fit count as right.
+    """Counts of judgements, and the metrics of ``trainables.judgements.judged_metrics``.
 
-    Attributes:
-        judgements: Counts of the judgements, as plain values.
-        metrics: See ``trainables.judgements.judged_metrics``.
+    Candidates that people judged to fit count as right.
     """
 
     judgements: Mapping[str, Any]
@@ -154,16 +138,9 @@ class JudgedEvaluation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Retrieval metrics of a checkpoint's best model.
+    """Retrieval metrics of a checkpoint's best model on a split, beside the numbers of its images and captions.
 
     Attributes:
-        checkpoint: Directory of the checkpoint.
-        dataset: Name of the dataset.
-        model: Name of the model.
-        loss: Name of the loss.
-        split: The split in which queries were ranked.
-        images: How many images the split has.
-        captions: How many captions the split has.
         folds: Number of equal parts of the split that were evaluated alone, and averaged.
         metrics: ``i2t_r1`` ... ``rsum``.
         chance_rsum: The rsum of a random ranking of a fold.

@@ -23,13 +23,9 @@ from trainables.ranks import chance_rsum
 
 @dataclass(frozen=True)
 class TrainingStart:
-    """A training that is about to begin, and its device.
+    """A training that is about to begin, on ``cpu`` or ``cuda:N``; ``steps`` are those of an epoch.
 
-    Attributes:
-        directory: Directory of its files.
-        device: ``cpu`` or ``cuda:N``.
-        steps: Steps of an epoch.
-        notes: What the training does with its data that its config does not say, a sentence each.
+    ``notes`` say what the training does with its data that its config does not say, a sentence each.
     """
 
     directory: Path
@@ -43,11 +39,8 @@ class TrainingResult:
     """Result of a training.
 
     Attributes:
-        directory: Directory of its files.
         checkpoint: The newest checkpoint; its ``best.pt`` is the model of ``best_epoch``.
-        epochs: Epochs trained in all.
-        best_epoch: The epoch with the highest selection metric, from 1.
-        metrics: Metrics of the epoch.
+        best_epoch: The epoch with the highest selection metric, from 1, whose metrics are ``metrics``.
         chance_rsum: The rsum that a random ranking reaches on the val split, in [0, 600].
     """
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.journal.records import Footprint
 from orchestrator.storage.bucket import ObjectStore, fetch_dataset, is_bucket
-from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup, Vocabulary
+from orchestrator.workload.workload import Stream, TestEvaluation, TrialGroup
 from trainables.checkpoint import EpochReport, Outcome
 from trainables.config import PIXELS, TEXT, TOKENIZERS, TrialConfig
 from trainables.data.dataset import (
@@ -76,7 +76,7 @@ class TrainablesWorkload:
             config.check_weights()
             data = self.open_data(config)
             # Damaged judgements are refused now rather than when the test split is opened.
-            _judgements(_asked_for(config, self.data_root))
+            _judgements(config.dataset, self.data_root, data)
             digests[data_key(config)] = data.digest
             check_modality(config, data)
             check_widths(config, data)
@@ -157,7 +157,7 @@ class TrainablesWorkload:
         from trainables.evaluation import rank_checkpoint
 
         data = self.open_data(config)
-        judgements = _judgements(_asked_for(config, self.data_root))
+        judgements = _judgements(config.dataset, self.data_root, data)
         found = rank_checkpoint(checkpoint, data, ("val", "test"), judgements=judgements, device=self.device)
         test = found["test"]
         metrics = {**test.metrics, **named_metrics(test.judged)}
@@ -168,17 +168,15 @@ class TrainablesWorkload:
         from trainables.serving.packed import write_retriever
 
         data = self.open_data(config)
-        kept = self._text_extractor(config)
-        write_retriever(folder, checkpoint, data, "test", origin=self._origin(config), text_extractor=kept)
+        origin = None if config.features == PIXELS else self._description(config, config.features)
+        extractor = extractor_file(self._feature_file(config, TEXT)) if config.reads_text_features else None
+        write_retriever(folder, checkpoint, data, "test", origin=origin, text_extractor=extractor)
 
     def write_weights(self, checkpoint: Path, path: Path) -> None:
         """Write the best model as safetensors."""
         from trainables.serving.packed import write_weights
 
         write_weights(checkpoint, path)
-
-    def _origin(self, config: TrialConfig) -> Mapping[str, Any] | None:
-        return None if config.features == PIXELS else self._description(config, config.features)
 
     def _description(self, config: TrialConfig, kind: str) -> Mapping[str, Any] | None:
         """Return the description that lies beside features of a kind; ``None`` if there is none."""
@@ -194,12 +192,6 @@ class TrainablesWorkload:
             return str(data.vocabulary.tokenizer.identity)
         return made_by_tokenizer(self._description(config, TEXT) or {})
 
-    def _text_extractor(self, config: TrialConfig) -> Path | None:
-        """Return the file of the extractor of the captions' features; ``None`` if there is none."""
-        if not config.reads_text_features:
-            return None
-        return extractor_file(self._feature_file(config, TEXT))
-
     def _feature_file(self, config: TrialConfig, kind: str) -> Path:
         source = find_source(config.dataset, _root(self.data_root, config.dataset))
         return source.feature_files(kind)["test"]
@@ -210,7 +202,15 @@ class TrainablesWorkload:
         Raises:
             DataError: If it is missing or damaged, or differs from the driver's dataset.
         """
-        data = _dataset(_asked_for(config, self.data_root))
+        data = _dataset(
+            config.dataset,
+            self.data_root,
+            vocabulary=config.vocabulary,
+            tokenizer=config.tokenizer,
+            features=config.features,
+            text=config.reads_text_features,
+            val_images=config.val_images,
+        )
         expected = self.digests.get(data_key(config), data.digest)
         if data.digest != expected:
             raise DataError(
@@ -241,41 +241,16 @@ class _Fused:
         return self._trials.run_epoch(names)
 
 
-class _Asked(NamedTuple):
-    """What decides which data a trial reads, equal for trials of one dataset."""
-
-    name: str
-    data_root: str
-    vocabulary: Vocabulary
-    tokenizer: str | None
-    features: str
-    text: bool
-    val_images: int | None
-
-
-def _asked_for(config: TrialConfig, data_root: str) -> _Asked:
-    words = config.vocabulary, config.tokenizer
-    return _Asked(config.dataset, data_root, *words, config.features, config.reads_text_features, config.val_images)
-
-
 @lru_cache(maxsize=4)
-def _dataset(asked: _Asked) -> Any:
+def _dataset(name: str, data_root: str, **settings: Any) -> Any:
     """Open a dataset once in a process; its arrays are mapped from the disk and shared by all processes."""
-    return load_dataset(
-        asked.name,
-        _root(asked.data_root, asked.name),
-        vocabulary=asked.vocabulary,
-        tokenizer=asked.tokenizer,
-        features=asked.features,
-        text=asked.text,
-        val_images=asked.val_images,
-    )
+    return load_dataset(name, _root(data_root, name), **settings)
 
 
 @lru_cache(maxsize=4)
-def _judgements(asked: _Asked) -> Any:
+def _judgements(name: str, data_root: str, data: Any) -> Any:
     """Return the judgements beside a dataset by split, read once in a process."""
-    return load_judgements(asked.name, _root(asked.data_root, asked.name), _dataset(asked).splits)
+    return load_judgements(name, _root(data_root, name), data.splits)
 
 
 def _root(data_root: str, name: str) -> Path:

@@ -6,7 +6,7 @@ A search touches data and models only here. Heavy modules are imported when they
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.records import Footprint
@@ -57,9 +57,6 @@ class TrialGroup(Protocol):
     def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         """Train some trials for their next epoch; a trial that diverges, or whose plug-in fails, leaves the group."""
         ...
-
-
-Vocabulary = Literal["train", "published"]
 
 
 class TrialRunner(Protocol):

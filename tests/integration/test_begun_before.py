@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
+from tests.support.commands import run_command
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "begun_search"
 UNDISTURBED = json.loads((FIXTURE / "undisturbed.json").read_text())
@@ -19,9 +19,12 @@ def test_a_search_of_version_0_1_0_resumes_to_the_winner_of_the_undisturbed_sear
     monkeypatch.setenv("XDG_CACHE_HOME", str(output.parent / "cache"))
     shutil.copytree(FIXTURE / "begun", output / "begun")
     before = (output / "begun" / "journal.jsonl").read_bytes()
-    with pytest.raises(SystemExit) as ended:
-        main(["search", str(FIXTURE / "begun.yaml"), "--data-root", str(FIXTURE / "data"), "--output", str(output)])
-    assert ended.value.code == 0
+    assert (
+        run_command(
+            ["search", str(FIXTURE / "begun.yaml"), "--data-root", str(FIXTURE / "data"), "--output", str(output)]
+        )
+        == 0
+    )
     summary = json.loads((output / "begun" / "summary.json").read_text())
     winner = summary["winners"]["tiny"]
     assert (winner["trial"], winner["params"]) == (UNDISTURBED["trial"], UNDISTURBED["params"])

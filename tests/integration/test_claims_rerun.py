@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
+from tests.support.commands import run_command
 from tests.support.precomputed_folder import write_precomputed
 
 FILE = """
@@ -38,9 +38,7 @@ def call(
     places = ["--datasets", "pets", "--seeds", "3", "--data-root", str(tmp_path / "data"), "--output", str(output)]
 
     def run(*words: str) -> int:
-        with pytest.raises(SystemExit) as ended:
-            main([*words, *places])
-        return int(ended.value.code or 0)
+        return run_command([*words, *places])
 
     return run
 

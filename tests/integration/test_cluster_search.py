@@ -82,7 +82,6 @@ def search(environment: dict[str, str], *options: str) -> subprocess.CompletedPr
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
 
-@pytest.mark.proof
 def test_data_and_checkpoints_in_a_bucket(
     head: str, endpoint: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

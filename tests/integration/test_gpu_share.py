@@ -12,6 +12,7 @@ from ray import cloudpickle
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.lock import make_scratch
 from orchestrator.journal.records import EpochEnded, LimitNoted, MemoryMeasured, Record, TrialStarted, has_ended
 from orchestrator.searches.search import run_search
 from tests.integration.search_process import command
@@ -24,24 +25,20 @@ from trainables.checkpoint import EpochReport
 from trainables.config import TrialConfig
 
 ROOT = Path(__file__).parent.parent.parent
-SCRIPT = """
-import sys
-from orchestrator.tuner import runtime
-import ray
-ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False,
-         object_store_memory=runtime.OBJECT_STORE_BYTES, _temp_dir=sys.argv.pop())
-from tests.integration.search_process import main
-main()
-"""
-
-SHORT_OF_MEMORY = """
+START = """
 import sys
 from pathlib import Path
 from orchestrator.tuner import runtime
 import ray
-output, experiment, scratch = sys.argv[1:]
-ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False,
-         object_store_memory=runtime.OBJECT_STORE_BYTES, _temp_dir=scratch)
+ray.init(address="local", num_cpus=CPUS, num_gpus=1, include_dashboard=False, configure_logging=False,
+         log_to_driver=False, object_store_memory=runtime.OBJECT_STORE_BYTES, _temp_dir=sys.argv.pop())
+"""
+SEARCH = """
+from tests.integration.search_process import main
+main()
+"""
+SHORT_OF_MEMORY = """
+output, experiment = sys.argv[1:]
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.searches.search import run_search
 from tests.faults import troubled_workload
@@ -54,10 +51,20 @@ run_search(load_experiment(experiment), workload, Path(output))
 """
 
 
+def run_on_ray(cpus: int, search: str, output: Path, experiment: Experiment, *arguments: str) -> str:
+    """Run a program with a Ray of some CPUs and a GPU; return what it prints."""
+    file = output.parent / "tiny.yaml"
+    file.write_text(yaml.safe_dump(experiment.to_dict()))
+    code = START.replace("CPUS", str(cpus)) + search
+    with make_scratch() as scratch:
+        program = [sys.executable, "-c", code, str(output), str(file), *arguments, str(scratch)]
+        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.proof
 def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
-    from orchestrator.journal.lock import make_scratch
-
     space = {"nt_xent": {"temperature": {"values": [0.3, 0.05, 0.1, 0.2]}}}
     experiment = make_experiment(
         losses=["nt_xent"],
@@ -66,12 +73,7 @@ def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
         training={"epochs": 3},
         scheduler={"name": "none"},
     )
-    file = output.parent / "tiny.yaml"
-    file.write_text(yaml.safe_dump(experiment.to_dict()))
-    with make_scratch() as scratch:
-        arguments = [sys.executable, "-c", SHORT_OF_MEMORY, str(output), str(file), str(scratch)]
-        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    run_on_ray(2, SHORT_OF_MEMORY, output, experiment)
     records = read_journal(output / "tiny" / "journal.jsonl")
     started = [(record.trial[-1], record.gpus) for record in records if isinstance(record, TrialStarted)]
     assert [gpus for trial, gpus in started if trial == "0"] == [0.25, 0.5]
@@ -94,19 +96,13 @@ def test_memory_is_measured_once_and_shared(output: Path) -> None:
 
 @pytest.mark.proof
 def test_memory_is_measured_once_on_ray_and_shared_as_its_cpus_allow(output: Path) -> None:
-    from orchestrator.journal.lock import make_scratch
-
     for trials in (1, 2):
-        (output.parent / "tiny.yaml").write_text(yaml.safe_dump(sharing(trials).to_dict()))
-        with make_scratch() as scratch:
-            arguments = [sys.executable, "-c", SCRIPT, str(output), str(output.parent / "tiny.yaml"), "0", str(scratch)]
-            done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, done.stderr
+        printed = run_on_ray(1, SEARCH, output, sharing(trials), "0")
     records = assert_measured_once(output)
     notes = {record.message for record in records if isinstance(record, LimitNoted)}
     (note,) = notes
     assert note.startswith("the GPUs would take 3 trials at a time, but 1 CPUs let 2 run at resources.cpus=0.5")
-    assert note in done.stdout
+    assert note in printed
 
 
 def assert_measured_once(output: Path) -> list[Record]:
@@ -140,7 +136,7 @@ class Looking(FakeWorkload):
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("fuse", [pytest.param(1, marks=pytest.mark.proof), 2])
+@pytest.mark.parametrize("fuse", [1, 2])
 def test_trials_that_get_no_gpu_see_none(ray_session: None, output: Path, fuse: int) -> None:
     for module in (sys.modules[__name__], fake_workload):
         cloudpickle.register_pickle_by_value(module)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import main
 from tests.support import light_core
+from tests.support.commands import run_command
 from tests.support.installed import ROOT, asked, closure, make_environment, modules_beside
 from trainables import extras
 from trainables.extras import EXTRAS
@@ -74,9 +74,9 @@ def test_a_form_of_export_needs_the_package_that_writes_it(
     ending: str, needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(extras, "_is_installed", lambda module: module != needed)
-    with pytest.raises(SystemExit) as end:
-        main(["export", "begun", "--output", str(BEGUN), "--to", str(tmp_path / f"trials{ending}")])
-    assert end.value.code == 2 and not list(tmp_path.iterdir())
+    assert run_command(
+        ["export", "begun", "--output", str(BEGUN), "--to", str(tmp_path / f"trials{ending}")]
+    ) == 2 and not list(tmp_path.iterdir())
     assert capsys.readouterr().err == (
         f"error: --to NAME{ending} needs {needed}, which is not installed: pip install 'icr-orchestrator[search]'\n"
     )

@@ -11,13 +11,13 @@ import pytest
 from mlflow import MlflowClient
 from PIL import Image
 
-from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.storage.stores import FolderStore
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.registry import RegistryError, fetch_champion, model_name, register, register_all
 from orchestrator.tracking.store import Store
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
+from tests.support.commands import run_command
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
@@ -106,9 +106,10 @@ def test_a_winner_is_registered_once_and_answers_from_the_command_line(
     artifacts = [path for path in (output / "artifacts").rglob("*") if path.is_file()]
     assert not [path for path in artifacts if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]
     for arguments, field in ((["word1 word2"], "image"), (["--image", "image80"], "caption")):
-        with pytest.raises(SystemExit) as exit_:
-            main(["retrieve", *arguments, "--dataset", "pets", "--top", "3", "--output", str(output), "--json"])
-        assert exit_.value.code == 0
+        assert (
+            run_command(["retrieve", *arguments, "--dataset", "pets", "--top", "3", "--output", str(output), "--json"])
+            == 0
+        )
         said = json.loads(capsys.readouterr().out)
         assert (said["model"], said["version"], len(said["answers"])) == ("icr-pets", 1, 3)
         assert all(len(answer["captions"]) == (5 if field == "image" else 0) for answer in said["answers"])
@@ -123,17 +124,19 @@ def test_a_picture_file_of_the_dataset_is_found_by_its_name(
     for name, split in (("image80.jpg", "test"), ("image3.jpg", "train")):
         picture = tmp_path / name
         Image.new("RGB", (40, 60)).save(picture)
-        with pytest.raises(SystemExit) as exit_:
-            main(["retrieve", "--image", str(picture), "--dataset", "pets", "--output", str(output), "--json"])
-        assert exit_.value.code == 0
+        assert (
+            run_command(["retrieve", "--image", str(picture), "--dataset", "pets", "--output", str(output), "--json"])
+            == 0
+        )
         said = json.loads(capsys.readouterr().out)
         assert f"{name} is an image of tiny {split}, found by its name" in said["warnings"][0]
         assert len(said["answers"]) == 10
     stranger = tmp_path / "holiday.jpg"
     Image.new("RGB", (40, 60)).save(stranger)
-    with pytest.raises(SystemExit) as exit_:
-        main(["retrieve", "--image", str(stranger), "--dataset", "pets", "--output", str(output)])
-    assert exit_.value.code != 0 and "not known how" in capsys.readouterr().err
+    assert (
+        run_command(["retrieve", "--image", str(stranger), "--dataset", "pets", "--output", str(output)]) != 0
+        and "not known how" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.proof
@@ -181,9 +184,7 @@ def test_what_fails_is_said_and_delivered_later(output: Path, directory: Path, t
         register(uri, packed, replace(champion, trial="unknown"))
     with pytest.raises(RegistryError, match=r"no champion icr-birds; there are: none"):
         fetch_champion(uri, "birds", tmp_path)
-    with pytest.raises(SystemExit) as exit_:
-        main(["sync", "tiny", "--output", str(output)])
-    assert exit_.value.code == 0
+    assert run_command(["sync", "tiny", "--output", str(output)]) == 0
     assert fetch_champion(uri, "pets", tmp_path)[1].version == 1
 
 
@@ -205,17 +206,13 @@ def test_names_are_what_mlflow_takes(dataset: str, name: str) -> None:
     assert model_name(dataset) == name
 
 
-@pytest.mark.parametrize("arguments", [[""], ["  "], ["--image", ""]])
-def test_an_empty_query_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["retrieve", *arguments, "--dataset", "pets"])
-    assert exit_.value.code == 2
-    assert "the query is empty" in capsys.readouterr().err
+EMPTY, ONE = "the query is empty", "one of the two"
 
 
-def test_retrieve_wants_one_question(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["two dogs", "--image", "1"]):
-        with pytest.raises(SystemExit) as exit_:
-            main(["retrieve", *arguments, "--dataset", "pets"])
-        assert exit_.value.code == 2
-        assert "one of the two" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [([""], EMPTY), (["  "], EMPTY), (["--image", ""], EMPTY), ([], ONE), (["two dogs", "--image", "1"], ONE)],
+)
+def test_retrieve_wants_one_question(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["retrieve", *arguments, "--dataset", "pets"]) == 2
+    assert message in capsys.readouterr().err

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.searches.search import SearchResult, run_search
 from orchestrator.tracking.address import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
+from tests.integration.search_process import command
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve
 from trainables.errors import ConfigError
@@ -113,10 +113,9 @@ def process(output: Path, experiment: Experiment, seconds: float) -> Iterator[su
     """Run a search in a process of its own; it and its children are gone in the end."""
     file = output.parent / "tiny.yaml"
     file.write_text(yaml.safe_dump(experiment.to_dict()))
-    command = [sys.executable, "-m", "tests.integration.search_process", str(output), str(file), str(seconds)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True) as started:
+    environment, pipe = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.PIPE
+    program = command(output, file, seconds)
+    with subprocess.Popen(program, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True) as started:
         children: list[psutil.Process] = []
         try:
             started.children = lambda: children.extend(psutil.Process(started.pid).children(True))  # type: ignore[attr-defined]

@@ -72,7 +72,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("limit", [None, pytest.param(2, marks=pytest.mark.proof)], ids=["as many as fit", "two"])
+@pytest.mark.parametrize("limit", [None, 2], ids=["as many as fit", "two"])
 def test_trials_shorter_than_an_actors_start_run_side_by_side(
     ray_session: None, output: Path, tmp_path: Path, limit: int | None
 ) -> None:

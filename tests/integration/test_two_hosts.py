@@ -53,7 +53,6 @@ def test_a_host_keeps_its_address_when_the_other_is_gone(hosts: tuple[Host, Host
     assert head.address in head.run("ip", "address", "show", "cable")
 
 
-@pytest.mark.proof
 def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], short_path: Path) -> None:
     base, (head, worker) = short_path, hosts
     environment = ray_environment(base, "secret-of-this-test") | CREDENTIALS

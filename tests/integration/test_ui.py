@@ -18,15 +18,7 @@ from tests.support.bucket import free_port
 pytestmark = pytest.mark.proof
 
 
-# The tour of the README interrupts the command, and the tests of MLflow's pages terminate it.
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.proof),
-        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.proof),
-        pytest.param(signal.SIGKILL, id="SIGKILL"),
-    ],
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path, number: int) -> None:
     port = free_port()
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui"]

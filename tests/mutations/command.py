@@ -20,7 +20,12 @@ ROOT = Path(__file__).parent.parent.parent
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the mutations that are asked for; exit with 1 where one was not killed, with 2 where nothing could be run."""
-    options = parse(arguments)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutations", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run these mutations, not all")
+    parser.add_argument("--list", action="store_true", help="print the mutations and run nothing")
+    options = parser.parse_args(arguments)
     chosen = choose(list_mutations(), options.only)
     if options.list:
         for mutation in chosen:
@@ -32,16 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     sys.exit(any(result.verdict != "killed" for result in results))
-
-
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.mutations", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="run these mutations, not all")
-    parser.add_argument("--list", action="store_true", help="print the mutations and run nothing")
-    return parser.parse_args(arguments)
 
 
 def choose(mutations: Sequence[Mutation], names: Sequence[str] | None) -> list[Mutation]:
@@ -61,13 +56,9 @@ def show_results(mutations: Sequence[Mutation], root: Path) -> list[Result]:
     results: list[Result] = []
     for result in run_mutations(mutations, root):
         results.append(result)
-        print(line_of(result), flush=True)
+        why = "" if result.verdict == "killed" else f"  {result.note}"
+        mutation = result.mutation
+        print(f"{result.verdict:9} {result.seconds:5.0f} s  {mutation.name:60} {mutation.file}{why}", flush=True)
     counts = {verdict: sum(one.verdict == verdict for one in results) for verdict in ("killed", "SURVIVED", "error")}
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return results
-
-
-def line_of(result: Result) -> str:
-    """Return the line of a table."""
-    why = "" if result.verdict == "killed" else f"  {result.note}"
-    return f"{result.verdict:9} {result.seconds:5.0f} s  {result.mutation.name:60} {result.mutation.file}{why}"

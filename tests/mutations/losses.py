@@ -158,7 +158,7 @@ MUTATIONS = (
     Mutation(
         name="trials of a search ignore val_images",
         file="orchestrator/workload/training.py",
-        old="val_images=asked.val_images,",
+        old="val_images=config.val_images,",
         new="val_images=None,",
         tests="tests/orchestrator/storage/test_datasets.py::test_a_trial_sees_the_val_images_that_it_asks_for",
     ),

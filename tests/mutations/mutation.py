@@ -41,11 +41,6 @@ class Mutation:
             return f"{self.name}: {self.file} is no Python after the change: {error}"
         return None
 
-    def apply(self, root: Path) -> None:
-        """Change the file under ``root``, where the mutation fits."""
-        path = root / self.file
-        path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
-
 
 def list_mutations() -> tuple[Mutation, ...]:
     """Return ``MUTATIONS`` of every module of this folder that has such a tuple, modules by the alphabet."""

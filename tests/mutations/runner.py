@@ -29,14 +29,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How some tests ended.
-
-    Attributes:
-        status: Exit status of pytest; 0 where all passed.
-        passed: Names of tests.
-        asserted: Names of tests that failed by an assertion.
-        broken: Names of tests and modules that failed otherwise, each with its reason.
-    """
+    """Pytest's exit status, and what ``run_tests.Recorder`` noted."""
 
     status: int
     passed: list[str]
@@ -55,11 +48,7 @@ class Result:
 
 
 def run_mutations(mutations: Sequence[Mutation], root: Path) -> Iterator[Result]:
-    """Yield the result of each mutation as it comes.
-
-    Args:
-        mutations: At least one.
-        root: A git working tree; what git ignores is not copied.
+    """Yield the result of each mutation, one at least, of a git working tree; what git ignores is not copied.
 
     Raises:
         RefusedError: If the tests do not all pass without a mutation, or a mutation does not fit the tree.
@@ -72,7 +61,10 @@ def run_mutations(mutations: Sequence[Mutation], root: Path) -> Iterator[Result]
         everything = list(dict.fromkeys(test for mutation in mutations for test in shlex.split(mutation.tests)))
         check_unmutated(run_tests(original, everything))
         for mutation in mutations:
-            yield run_mutation(mutation, original)
+            started = time.monotonic()
+            with applied(mutation, original):
+                verdict, note = judge(run_tests(original, shlex.split(mutation.tests)))
+            yield Result(mutation, verdict, time.monotonic() - started, note)
 
 
 def check_unmutated(outcome: Outcome) -> None:
@@ -82,14 +74,6 @@ def check_unmutated(outcome: Outcome) -> None:
     failed = [*outcome.asserted, *(f"{name}: {reason}" for name, reason in outcome.broken.items())]
     listed = "\n".join(f"  {line}" for line in failed or [f"pytest ended with status {outcome.status}"])
     raise RefusedError(f"the tests must pass before anything is mutated, but these do not:\n{listed}")
-
-
-def run_mutation(mutation: Mutation, tree: Path) -> Result:
-    """Run the tests of a mutation in a tree that is mutated meanwhile."""
-    started = time.monotonic()
-    with applied(mutation, tree):
-        verdict, note = judge(run_tests(tree, shlex.split(mutation.tests)))
-    return Result(mutation, verdict, time.monotonic() - started, note)
 
 
 def judge(outcome: Outcome) -> tuple[Verdict, str]:
@@ -106,7 +90,7 @@ def applied(mutation: Mutation, tree: Path) -> Iterator[None]:
     """Mutate a file of a tree, and put it back in the end."""
     path = tree / mutation.file
     before = path.read_bytes()
-    mutation.apply(tree)
+    path.write_text(path.read_text(encoding="utf-8").replace(mutation.old, mutation.new), encoding="utf-8")
     try:
         yield
     finally:

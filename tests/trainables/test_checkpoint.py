@@ -29,13 +29,6 @@ def report(epoch: int, value: float = 1.0) -> EpochReport:
     return EpochReport(epoch, {}, True, save)
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    directory = save_epoch(tmp_path / "new" / "trial", report(7, 2.5))
-    assert directory.name == "epoch_0007"
-    assert read_file(directory, STATE)["epoch"] == 7
-    assert read_file(directory, BEST)["weights"].tolist() == [2.5] * 10
-
-
 def test_the_newest_are_kept_and_found(tmp_path: Path) -> None:
     for epoch in (1, 2, 3, 9, 10):
         save_epoch(tmp_path, report(epoch), keep=3)

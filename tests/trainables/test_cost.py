@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables import cost
-from trainables.cost import STEPS, Pace, Rehearsal, choose_fusion, count_steps, measure_pace, measure_rates
+from trainables.cost import STEPS, Pace, choose_fusion, count_steps, measure_pace, measure_rates, take_steps
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.models import VSEPP
 from trainables.trial import Trial
@@ -30,21 +29,12 @@ def test_steps_and_evaluation_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     """By a clock that moves 2 s a step, 1 s before the first, and 5 s an evaluation."""
     now = [0.0]
 
-    class Slow:
-        def __init__(self, *ignored: Any) -> None: ...
-
-        def whole(self, steps: int) -> None:
-            self.steps(steps)
-            self.evaluation()
-
-        def steps(self, steps: int) -> None:
-            now[0] += 2 * steps + 1
-
-        def evaluation(self) -> None:
-            now[0] += 5
+    def advance(seconds: float) -> None:
+        now[0] += seconds
 
     monkeypatch.setattr(cost, "Trial", lambda *ignored: None)
-    monkeypatch.setattr(cost, "Rehearsal", Slow)
+    monkeypatch.setattr(cost, "take_steps", lambda trial, steps: advance(2 * steps + 1))
+    monkeypatch.setattr(cost, "evaluate", lambda trial: advance(5))
     monkeypatch.setattr(cost.time, "monotonic", lambda: now[0])
     found = measure_pace(tiny_config(batch_size=30), tiny_dataset(), torch.device("cpu"), steps=4)
     assert found == Pace("cpu", steps=10, step_seconds=2.0, evaluation_seconds=5.0)
@@ -132,12 +122,14 @@ def taken() -> Iterator[list[None]]:
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_so_many_steps_are_measured(taken: list[None], steps: int) -> None:
-    Rehearsal(Trial(tiny_config(batch_size=8), tiny_dataset(), torch.device("cpu"))).whole(steps)
+    take_steps(Trial(tiny_config(batch_size=8), tiny_dataset(), CPU), steps)
     assert len(taken) == steps
 
 
 def test_a_rehearsal_that_diverges_is_measured_all_the_same(taken: list[None]) -> None:
     data = tiny_dataset()
     data.splits["train"].features[:] = math.nan
-    Rehearsal(Trial(tiny_config(batch_size=8), data, torch.device("cpu"))).whole(STEPS)
+    trial = Trial(tiny_config(batch_size=8), data, CPU)
+    take_steps(trial, STEPS)
+    cost.evaluate(trial)
     assert not taken

@@ -38,23 +38,31 @@ def config(loss: str = "nt_xent", *, seed: int = 0, model: str = "vsepp", **rest
     return replace(tiny_config(loss=loss, seed=seed, **rest), model=model, **parts)
 
 
+def among(*changes: dict[str, Any], **common: Any) -> list[TrialConfig]:
+    return [config(**{**common, **change}) for change in changes]
+
+
+def tau(value: float | str) -> dict[str, Any]:
+    return {"loss_parameters": {"temperature": value}}
+
+
+SEEDS_AND_TEMPERATURES = [{"seed": seed, **tau(value)} for seed, value in [(0, 0.1), (0, 0.2), (1, 0.1)]]
 DIFFERENT = {
-    "temperatures": [config(loss_parameters={"temperature": value}) for value in (0.05, 0.1, 0.3)],
-    "learned temperatures": [
-        config(loss_parameters={"temperature": "learned"}, seed=seed, learning_rate=rate, weight_decay=decay)
-        for seed, rate, decay in [(0, 5e-3, 0.0), (1, 1e-3, 0.1), (1, 5e-2, 0.0)]
-    ],
+    "temperatures": among(*map(tau, (0.05, 0.1, 0.3))),
+    "learned temperatures": among(
+        {"learning_rate": 5e-3},
+        {"learning_rate": 1e-3, "seed": 1, "weight_decay": 0.1},
+        {"learning_rate": 5e-2, "seed": 1},
+        **tau("learned"),
+    ),
     "learned scales and biases": [
         config("sigmoid", loss_parameters={"temperature": "learned", "bias": value}, seed=seed)
         for seed, value in [(0, "learned"), (1, "learned"), (0, -5.0)]
     ],
-    "a learned temperature beside a fixed one": [
-        config(loss_parameters={"temperature": value}) for value in ("learned", 0.1)
-    ],
-    "rates and decay": [
-        config("triplet", learning_rate=rate, weight_decay=decay, warmup_epochs=warmup)
-        for rate, decay, warmup in [(1e-3, 0.0, 2), (5e-3, 0.1, 0)]
-    ],
+    "a learned temperature beside a fixed one": among(tau("learned"), tau(0.1)),
+    "rates and decay": among(
+        {"learning_rate": 1e-3, "warmup_epochs": 2}, {"learning_rate": 5e-3, "weight_decay": 0.1}, loss="triplet"
+    ),
     "seeds": [config("triplet_sh", seed=seed) for seed in (0, 1, 2)],
     "coefficients": [
         config("polynomial_relative", loss_parameters={"coefficients": value})
@@ -66,66 +74,45 @@ DIFFERENT = {
         for radius, margin in [(0.5, 0.2), (1.0, 1.0), (2.0, 0.5)]
     ],
     "wsabie seeds": [config("warp", model="wsabie", seed=seed) for seed in (0, 0, 1)],
-    "vsrn": [
-        config(model="vsrn", seed=seed, loss_parameters={"temperature": value}, learning_rate=2e-3)
-        for seed, value in [(0, 0.1), (0, 0.2), (1, 0.1)]
-    ],
+    "vsrn": among(*SEEDS_AND_TEMPERATURES, model="vsrn", learning_rate=2e-3),
     "vsrn as published": [
         config("triplet_sh", model="vsrn", learning_rate=rate, model_parameters=PUBLISHED) for rate in (5e-4, 1e-3)
     ],
-    "pooled regions and words": [
-        config(
-            model_parameters={"pooling": "gpo"},
-            seed=seed,
-            loss_parameters={"temperature": value},
-            # The weights of positions have gradients of 1e-6: Adam would make whole steps of their rounding.
-            optimizer="sgd",
-            learning_rate=0.01,
-        )
-        for seed, value in [(0, 0.1), (0, 0.2), (1, 0.1)]
-    ],
-    "lambdas of pairs": [
-        config(
-            model="scan",
-            model_parameters={"lambda_softmax": softmax, "lambda_lse": lse},
-            seed=seed,
-            optimizer="sgd",
-            # Larger steps make of the rounding of one step another training within ten.
-            learning_rate=2e-4,
-        )
-        for seed, softmax, lse in [(0, 4.0, 6.0), (0, 9.0, 20.0), (1, 9.0, 6.0)]
-    ],
-    "words attended": [
-        config(
-            "triplet_sh",
-            model="scan",
-            model_parameters={"cross_attention": "i2t", "aggregation": "mean"},
-            optimizer="sgd",
-            learning_rate=rate,
-        )
-        for rate in (2e-4, 1e-4)
-    ],
+    # The weights of positions have gradients of 1e-6: Adam would make whole steps of their rounding.
+    "pooled regions and words": among(
+        *SEEDS_AND_TEMPERATURES, model_parameters={"pooling": "gpo"}, optimizer="sgd", learning_rate=0.01
+    ),
+    # Larger steps make of the rounding of one step another training within ten.
+    "lambdas of pairs": among(
+        {"model_parameters": {"lambda_softmax": 4.0, "lambda_lse": 6.0}},
+        {"model_parameters": {"lambda_softmax": 9.0, "lambda_lse": 20.0}},
+        {"model_parameters": {"lambda_softmax": 9.0, "lambda_lse": 6.0}, "seed": 1},
+        model="scan",
+        optimizer="sgd",
+        learning_rate=2e-4,
+    ),
+    "words attended": among(
+        {"learning_rate": 2e-4},
+        {"learning_rate": 1e-4},
+        loss="triplet_sh",
+        model="scan",
+        model_parameters={"cross_attention": "i2t", "aggregation": "mean"},
+        optimizer="sgd",
+    ),
     **{
-        f"heads, {kind}": [
-            config(
-                model="head",
-                model_parameters={"image_head": kind, "caption_head": "mlp"},
-                seed=seed,
-                loss_parameters={"temperature": value},
-                embedding_size=24,
-            )
-            for seed, value in [(0, 0.1), (0, 0.2), (1, 0.1)]
-        ]
+        f"heads, {kind}": among(
+            *SEEDS_AND_TEMPERATURES,
+            model="head",
+            model_parameters={"image_head": kind, "caption_head": "mlp"},
+            embedding_size=24,
+        )
         for kind in ("linear", "residual", "identity")
     },
     "sgd without clipping": [
         config("triplet", seed=seed, optimizer="sgd", gradient_clip=None, learning_rate=1e-3) for seed in (0, 1)
     ],
-    "buckets": [config("nt_xent", loss_parameters={"temperature": t}, length_buckets=4) for t in (0.1, 0.2)],
-    "images": [
-        config("smooth_ap", seed=seed, batches="images", batch_size=3, loss_parameters={"temperature": 0.05})
-        for seed in (0, 1)
-    ],
+    "buckets": among(tau(0.1), tau(0.2), length_buckets=4),
+    "images": among({"seed": 0}, {"seed": 1}, loss="smooth_ap", batches="images", batch_size=3, **tau(0.05)),
 }
 
 
@@ -293,16 +280,15 @@ def test_what_a_schedule_changes_is_changed_for_its_trial_alone(data: Dataset) -
 
 
 def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
-    def shape(each: TrialConfig) -> object:
-        trial = Trial(each, data, CPU, beside=base)
+    def shape(each: TrialConfig, beside: Trial) -> object:
+        trial = Trial(each, beside.data, CPU, beside=beside)
         trial.begin_epoch()
         return stack_shape(trial)
 
     base = Trial(config(), data, CPU)
     base.begin_epoch()
-    same = stack_shape(base)
     for each in (config("triplet"), config(seed=4), config(learning_rate=1.0), config(weight_decay=0.5)):
-        assert shape(each) == same
+        assert shape(each, base) == stack_shape(base)
     for each in (
         config(embedding_size=16),
         config(batch_size=8),
@@ -313,7 +299,11 @@ def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
         config(batches="images"),
         config("warp", loss_parameters={"bank": 8}),
     ):
-        assert shape(each) != same
+        assert shape(each, base) != stack_shape(base)
+    regions = Trial(config(model="vsrn"), suited(data, config(model="vsrn")), CPU)
+    words = [{}, PUBLISHED, {"region_norm": "published"}, PUBLISHED]
+    shapes = [shape(config(model="vsrn", model_parameters=parameters), regions) for parameters in words]
+    assert shapes[1] == shapes[3] and len(set(shapes)) == 3
 
 
 def test_a_trial_with_a_bank_trains_beside_others_as_alone(data: Dataset) -> None:
@@ -323,19 +313,6 @@ def test_a_trial_with_a_bank_trains_beside_others_as_alone(data: Dataset) -> Non
     alone_too = [next(run_trial(one, data, device="cpu")).metrics["train/loss"] for one in configs]
     assert losses == pytest.approx(alone_too)
     assert len(set(losses)) == 3
-
-
-def test_models_of_different_words_are_not_stacked(data: Dataset) -> None:
-    regions = suited(data, config(model="vsrn"))
-    base = Trial(config(model="vsrn"), regions, CPU)
-
-    def shape(**parameters: object) -> object:
-        trial = Trial(config(model="vsrn", model_parameters=parameters), regions, CPU, beside=base)
-        trial.begin_epoch()
-        return stack_shape(trial)
-
-    assert shape(**PUBLISHED) == shape(**PUBLISHED)
-    assert len({shape(), shape(**PUBLISHED), shape(region_norm="published")}) == 3
 
 
 def test_a_stack_of_nobody_takes_no_step(data: Dataset) -> None:

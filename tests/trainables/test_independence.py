@@ -31,6 +31,16 @@ print(reports[0].metrics["val/rsum"])
 """
 
 
+CHECK = """
+from trainables.config import TrialConfig, derive_seed
+derive_seed(0)
+try:
+    TrialConfig(dataset="x", model="vsrn", model_parameters={"a": 1})
+except ValueError as error:
+    print(error)
+"""
+
+
 def run(blocked: set[str], program: str) -> str:
     code = f"BLOCKED = {blocked!r}\n" + BLOCK + program
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -51,17 +61,10 @@ def test_every_module_imports_without_the_engines(blocked: set[str], packages: l
 
 
 def test_training_from_features_needs_torch_and_numpy_alone() -> None:
-    blocked = {
-        "ray",
-        "optuna",
-        "mlflow",
-        "torchvision",
-        "pycocotools",
-        "nltk",
-        "PIL",
-        "pydantic",
-        "yaml",
-        "typer",
-        "rich",
-    }
+    engines, images, others = "ray optuna mlflow", "torchvision pycocotools nltk PIL", "pydantic yaml typer rich"
+    blocked = set(f"{engines} {images} {others}".split())
     assert float(run(blocked, TRAIN)) > 0
+
+
+def test_seeds_are_derived_and_configs_refused_without_torch() -> None:
+    assert run({"torch"}, CHECK).startswith("model_parameters.a: vsrn has no such parameter")

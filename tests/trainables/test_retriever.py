@@ -68,14 +68,6 @@ def test_answers_are_those_of_the_model_in_its_dataset(checkpoint: Path, folder:
     assert len(retriever.images_for("word1", 1000)) == 20
 
 
-def test_learned_values_are_packed_with_the_model(tmp_path: Path) -> None:
-    config = replace(tiny_config(epochs=1), loss_parameters={"temperature": "learned"})
-    (report,) = run_trial(config, DATA, device="cpu")
-    write_retriever(tmp_path / "packed", save_epoch(tmp_path, report), DATA, "test")
-    learned = Retriever(tmp_path / "packed").about["learned"]
-    assert learned == {"temperature": report.metrics["loss/temperature"]}
-
-
 def test_what_speaks_against_answers_is_said(folder: Path) -> None:
     retriever = Retriever(folder)
     split = DATA.splits["test"]

@@ -165,9 +165,13 @@ def test_the_metric_that_was_asked_for_selects_the_first_of_the_best_epochs(
     monkeypatch.setattr(trial_module, "evaluate", lambda model, split: dict(scripted.pop(0)))
     trial = Trial(replace(tiny_config(), metric=metric), data, CPU)
     reports = [trial.run_epoch() for _ in range(4)]
-    assert trial.best_epoch == best
     values = [report.metrics[metric] for report in reports]
-    assert [report.metrics[f"{metric}_best"] for report in reports] == [max(values[: n + 1]) for n in range(4)]
+    so_far = [max(values[: n + 1]) for n in range(4)]
+    assert trial.best_epoch == best
+    assert [report.is_best for report in reports] == [
+        values[n] not in values[:n] and values[n] == so_far[n] for n in range(4)
+    ]
+    assert [report.metrics[f"{metric}_best"] for report in reports] == so_far
 
 
 def diverged(config: TrialConfig, data: Dataset) -> Trial:

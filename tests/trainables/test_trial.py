@@ -14,7 +14,6 @@ from trainables.config import Change, TrainingConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate_checkpoint, similarities
-from trainables.optimizers import AdamW
 from trainables.trial import Trial, run_trial
 
 
@@ -42,14 +41,6 @@ def test_a_seed_gives_the_same_numbers_and_another_seed_others(small: Dataset) -
     first, again, other = (trained(tiny_config(seed=seed), small) for seed in (0, 0, 1))
     assert first == again
     assert first != other
-
-
-def test_best_is_the_highest_so_far_and_the_first_of_equals(data: Dataset) -> None:
-    best = -1.0
-    for report in run_trial(tiny_config(epochs=8), data, device="cpu"):
-        assert report.is_best == (report.metrics["val/rsum"] > best)
-        best = max(best, report.metrics["val/rsum"])
-        assert report.metrics["val/rsum_best"] == best
 
 
 def test_of_epochs_that_are_equally_good_the_first_is_kept(small: Dataset, tmp_path: Path) -> None:
@@ -138,23 +129,6 @@ def test_to_adam_a_loss_times_c_is_the_loss_with_the_clip_divided_by_c(data: Dat
     for mean, total in zip(*reports, strict=True):
         assert total["train/loss"] == pytest.approx(16 * mean["train/loss"], rel=1e-3)
         assert total["val/rsum"] == pytest.approx(mean["val/rsum"])
-
-
-def test_the_gradient_is_clipped_to_the_global_norm(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    norms: list[float] = []
-    step = AdamW.step
-
-    def record(self, *arguments, **named):
-        gradients = [parameter.grad for group in self.param_groups for parameter in group["params"]]
-        norms.append(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
-        return step(self, *arguments, **named)
-
-    monkeypatch.setattr(AdamW, "step", record)
-    next(run_trial(tiny_config(loss="triplet", gradient_clip=0.5), data, device="cpu"))
-    assert max(norms) == pytest.approx(0.5, rel=1e-3)
-    norms.clear()
-    next(run_trial(tiny_config(loss="triplet", gradient_clip=None), data, device="cpu"))
-    assert max(norms) > 1
 
 
 def test_images_with_their_captions_train_as_many_scaled_epochs(small: Dataset) -> None:

@@ -13,7 +13,8 @@ from trainables.checkpoint import BEST, read_file, save_epoch
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError
 from trainables.models import build_model
-from trainables.serving.packed import write_weights
+from trainables.serving.packed import write_retriever, write_weights
+from trainables.serving.retriever import Retriever
 from trainables.trial import run_trial
 
 DATA = tiny_dataset()
@@ -39,14 +40,14 @@ def test_the_file_holds_the_best_model_and_says_what_it_is(checkpoint: Path, tmp
     build_model(CONFIG, DATA, pretrained=False).load_state_dict(found)
 
 
-def test_the_file_names_the_learned_values_of_the_best_model(tmp_path: Path) -> None:
+def test_the_file_and_the_packed_model_have_the_learned_values_of_the_best_model(tmp_path: Path) -> None:
     *_, last = run_trial(replace(CONFIG, loss_parameters={"temperature": "learned"}), DATA, device="cpu")
     checkpoint = save_epoch(tmp_path, last)
     write_weights(checkpoint, tmp_path / "best.safetensors")
+    write_retriever(tmp_path / "packed", checkpoint, DATA, "test")
     with safe_open(tmp_path / "best.safetensors", "pt") as file:
-        told = file.metadata()
-    learned = json.loads(told["learned"])
-    assert learned == read_file(checkpoint, BEST)["learned"]
+        learned = json.loads(file.metadata()["learned"])
+    assert learned == Retriever(tmp_path / "packed").about["learned"] == read_file(checkpoint, BEST)["learned"]
     assert learned.keys() == {"temperature"}
 
 

@@ -105,7 +105,6 @@ def test_optuna_sees_each_setting_once_with_the_mean_of_its_finished_trainings(t
     history = search(tmp_path / "journal.jsonl", experiment)
     ledger = Ledger(tmp_path / "journal.jsonl")
     study = Studies(experiment, ledger)._studies[STUDY]
-    study.ask()
     told = {trial.params["temperature"]: trial for trial in study.known().shown()}
     ledger.close()
     assert len(told) == len(trainings(history)) < 12

@@ -101,8 +101,8 @@ def test_trials_without_a_value_are_taken_in(ledger: Ledger, sampler: str, state
     assert studies.next() is not None
 
 
-@pytest.mark.parametrize(("sampler", "better_than"), [("tpe", 0.0), ("cmaes", 0.0), ("gp", 0.0)])
-def test_models_beat_chance(tmp_path: Path, sampler: str, better_than: float) -> None:
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "gp"])
+def test_models_beat_chance(tmp_path: Path, sampler: str) -> None:
     """Means of the last ten of thirty trials over three seeds; random search is the measure."""
 
     def late(name: str) -> float:
@@ -116,7 +116,7 @@ def test_models_beat_chance(tmp_path: Path, sampler: str, better_than: float) ->
             ledger.close()
         return total
 
-    assert late(sampler) > late("random") + better_than
+    assert late(sampler) > late("random")
 
 
 def test_a_sobol_sequence_fills_the_box(tmp_path: Path) -> None:
@@ -242,30 +242,24 @@ def test_a_past_experiment_that_does_not_fit_is_refused_or_passed_over(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "beside", "taken"),
+    ("changes", "images", "taken"),
     [
-        (2, {}, 8),
-        (2, {"learning_rate": 1e-4}, 8),
-        (2, {"cocos_every": 1}, 8),
-        (30, {}, 0),
-        (2, {"embedding_size": 256}, 0),
-        (2, {"batches": "images"}, 0),
+        ({}, None, 8),
+        ({"beside": {"learning_rate": 1e-4}}, None, 8),
+        ({"beside": {"cocos_every": 1}}, None, 8),
+        ({"epochs": 30}, None, 0),
+        ({"beside": {"embedding_size": 256}}, None, 0),
+        ({"beside": {"batches": "images"}}, None, 0),
+        ({}, 1000, 0),
     ],
-    ids=["the same", "a searched setting", "other counts", "more epochs", "another size", "other batches"],
+    ids=str,
 )
-def test_trials_that_were_trained_otherwise_are_passed_over_and_that_is_said(
-    tmp_path: Path, ledger: Ledger, epochs: int, beside: dict[str, Any], taken: int
+def test_trials_that_were_trained_or_rated_otherwise_are_passed_over_and_that_is_said(
+    tmp_path: Path, ledger: Ledger, changes: dict[str, Any], images: int | None, taken: int
 ) -> None:
     write_past(tmp_path)
-    other = make(epochs, beside, warm_start_from=["past"])
+    other = make(**changes, warm_start_from=["past"]).model_copy(update={"val_images": images})
     (told,) = start_warm(other, read_sources(other, tmp_path), ledger)
     assert ledger.history.warmed_by == {"past": taken}
     assert told.startswith(f"search.warm_start_from: past: {taken} trials taken")
     assert ("8 passed over" in told) == (taken == 0)
-
-
-def test_trials_that_were_rated_on_other_images_are_passed_over(tmp_path: Path, ledger: Ledger) -> None:
-    write_past(tmp_path)
-    other = make(warm_start_from=["past"]).model_copy(update={"val_images": 1000})
-    start_warm(other, read_sources(other, tmp_path), ledger)
-    assert ledger.history.warmed_by == {"past": 0}

@@ -51,24 +51,13 @@ def test_another_actor_resumes_with_the_report_of_the_newest_checkpoint(tmp_path
     assert step(second).epoch == 4
 
 
-def test_the_class_for_ray_carries_what_its_trials_run_and_needs_no_object_store(tmp_path: Path) -> None:
-    bound = trial_actor(FakeWorkload(), FolderStore(tmp_path), FakeWorkload(fails_below=1.0))
+def test_the_class_for_ray_carries_what_trains_a_trial_beside_others_and_alone(tmp_path: Path) -> None:
+    bound = trial_actor(FakeWorkload(fails_below=1.0), FolderStore(tmp_path), FakeWorkload())
     # Without Ray there is nothing else that could carry it.
     copy = cloudpickle.loads(cloudpickle.dumps(bound))
     assert issubclass(copy, TrialActor) and copy.__name__ == "TrialActor"
     made = copy.__new__(copy)
     made.setup(config("a"))
-    assert step(made).epoch == 1
-    made.reset_config({**config("b"), "alone": True})
-    step(made)
-    with pytest.raises(RuntimeError, match="no luck"):
-        step(made)
-
-
-def test_one_that_is_to_be_alone_is_trained_by_the_actor_itself(tmp_path: Path) -> None:
-    made = TrialActor.__new__(TrialActor)
-    shared, alone = FakeWorkload(fails_below=1.0), FakeWorkload()
-    made.setup(config("a"), workload=shared, checkpoints=FolderStore(tmp_path), alone=alone)
     step(made)
     with pytest.raises(RuntimeError, match="no luck"):
         step(made)

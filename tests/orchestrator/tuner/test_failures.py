@@ -5,7 +5,7 @@ import pytest
 from orchestrator.experiment.sections import Patience
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.tuner.callback import MAX_FAILURES, Cause, Failure, give_up
+from orchestrator.tuner.callback import MAX_FAILURES, PREEMPTED, Cause, Failure, give_up
 from tests.support.experiments import add_trial
 from tests.support.records import append
 
@@ -22,35 +22,22 @@ SHORT = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "cause", "message"),
-    [
-        ("Traceback\n  line\ntorch.OutOfMemoryError: CUDA out of memory. Tried\n", "memory", "torch."),
-        ("Traceback\ntorch.cuda.OutOfMemoryError: CUDA out of memory", "memory", "torch.cuda"),
-        ("MemoryError", "memory", "MemoryError"),
-        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8 TiB", "memory", "numpy"),
-        ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", "memory", "RuntimeError"),
-        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "memory", "RuntimeError"),
-        (SHORT, "memory", "Task was killed due to the node running low on memory."),
-        (KILLED, "error", "The actor is dead because its worker process has died"),
-        ("  raise MemoryError\nValueError: no luck", "error", "ValueError: no luck"),
-        ("OSError: [Errno 28] No space left on device: 'x/state.pt'", "disk", "OSError"),
-        ("", "error", "ended without a message"),
-    ],
-    ids=[
-        "torch",
-        "torch.cuda",
-        "python",
-        "numpy",
-        "cpu",
-        "cublas",
-        "ray",
-        "killed",
-        "in the code",
-        "full disk",
-        "nothing",
-    ],
-)
+CAUSES = [
+    ("Traceback\n  line\ntorch.OutOfMemoryError: CUDA out of memory. Tried\n", "memory", "torch."),
+    ("Traceback\ntorch.cuda.OutOfMemoryError: CUDA out of memory", "memory", "torch.cuda"),
+    ("MemoryError", "memory", "MemoryError"),
+    ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8 TiB", "memory", "numpy"),
+    ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", "memory", "RuntimeError"),
+    ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "memory", "RuntimeError"),
+    (SHORT, "memory", "Task was killed due to the node running low on memory."),
+    (KILLED, "error", "The actor is dead because its worker process has died"),
+    ("  raise MemoryError\nValueError: no luck", "error", "ValueError: no luck"),
+    ("OSError: [Errno 28] No space left on device: 'x/state.pt'", "disk", "OSError"),
+    ("", "error", "ended without a message"),
+]
+
+
+@pytest.mark.parametrize(("text", "cause", "message"), CAUSES, ids=[message for _, _, message in CAUSES])
 def test_the_cause_is_read_from_what_was_raised(text: str, cause: str, message: str) -> None:
     failure = Failure.of(text)
     assert failure.cause == cause
@@ -67,13 +54,13 @@ def test_a_trial_that_gets_on_is_tried_again_and_one_that_does_not_is_given_up(l
             append(ledger, "trial_retried", trial=trial.id, cause=failure.cause, error=failure.message)
         assert give_up(trial, failure, Patience()) == "no luck"
         ledger.report(trial, epoch, {"val/rsum": 1.0}, TrialState.RUNNING)
-    assert give_up(trial, Failure.hung(0.5), Patience()) is None
+    assert give_up(trial, Failure(Cause.HUNG, "hung"), Patience()) is None
     assert trial.retries == 2 * MAX_FAILURES
 
 
 def test_a_machine_that_is_taken_away_costs_no_try(ledger: Ledger) -> None:
     trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
-    taken, failure = Failure.preempted(), Failure(Cause.ERROR, "no luck")
+    taken, failure = PREEMPTED, Failure(Cause.ERROR, "no luck")
     for _ in range(10 * MAX_FAILURES):
         assert give_up(trial, taken, Patience()) is None
         append(ledger, "trial_retried", trial=trial.id, cause=taken.cause, error=taken.message)

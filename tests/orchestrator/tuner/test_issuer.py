@@ -41,6 +41,7 @@ def test_a_failed_trial_comes_before_new_ones_and_the_end_waits_for_those_that_r
     first = source.left[0]
     issuer = Issuer(source)
     assert issued(issuer, "a", "b") == ["0", "1"]
+    issuer.on_trial_result("b", {})
     issuer.on_trial_complete("a", error=True)
     issuer.issue_again(first)
     assert issued(issuer, "c", "d", "e") == ["0", "2", None]
@@ -49,7 +50,7 @@ def test_a_failed_trial_comes_before_new_ones_and_the_end_waits_for_those_that_r
     assert issued(issuer, "e") == [None]
     issuer.on_trial_complete("d")
     assert issued(issuer, "e") == ["FINISHED"]
-    assert [name[-1] for name in source.seen] == ["1", "0", "2"]
+    assert [name[-1] for name in source.seen] == ["1", "1", "0", "2"]
 
 
 def failed(issuer: Issuer, ray_ids: str) -> list[int | None]:

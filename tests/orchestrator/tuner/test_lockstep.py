@@ -54,7 +54,7 @@ def test_all_members_train_together(table: Callable[..., Table]) -> None:
     made = table()
     for name in "abc":
         assert made.start(name, config(), None) is None
-    assert made.rounds.members == 3
+    assert made.rounds.members() == 3
     assert made.epochs("a", "b", "c") == [1, 1, 1]
     assert made.epochs("c", "b", "a") == [2, 2, 2]
     assert [sorted(each) for each in made.together.rounds] == [["a", "b", "c"]] * 2
@@ -89,7 +89,7 @@ def test_one_whose_process_died_is_let_go(table: Callable[..., Table]) -> None:
     made = table(members="ab")
     made.epochs("a", "b")
     made.dead.add("b")
-    assert made.rounds.members == 1
+    assert made.rounds.members() == 1
     assert made.epochs("a") == [2]
     # What trains them lets it go before the round after.
     assert made.epochs("a") == [3]
@@ -139,20 +139,20 @@ def test_a_round_that_hangs_is_stuck_once_none_of_it_is_alive(hanging: tuple[Tab
     made, together = hanging
     for name in "ab":
         made.start(name, config(), None)
-    assert not made.rounds.is_stuck
+    assert made.rounds.members() is not None
     asked = [made.ask(name) for name in "ab"]
     assert together.hangs.wait(60)
     # Who came later waits for it in vain.
     made.reserve("c")
-    assert not made.rounds.is_stuck
+    assert made.rounds.members() is not None
     made.dead.add("a")
-    assert not made.rounds.is_stuck
+    assert made.rounds.members() is not None
     made.dead.add("b")
-    assert made.rounds.is_stuck
+    assert made.rounds.members() is None
     # A worker that was slow, and did not hang, continues.
     together.go.set()
     assert [each.result(60).epoch for each in asked] == [1, 1]
-    assert not made.rounds.is_stuck
+    assert made.rounds.members() is not None
 
 
 @pytest.mark.parametrize("gone", ["dead", "left"])
@@ -162,15 +162,15 @@ def test_one_whose_start_hangs_is_stuck_once_it_is_gone(hanging: tuple[Table, Ha
     made.reserve("hangs")
     started = made.pool.submit(made.rounds.start, "hangs", config(), None)
     assert together.hangs.wait(60)
-    assert not made.rounds.is_stuck
+    assert made.rounds.members() is not None
     if gone == "dead":
         made.dead.add("hangs")
     else:
         made.rounds.leave("hangs")
-    assert made.rounds.is_stuck
+    assert made.rounds.members() is None
     together.go.set()
     assert started.result(60) is None
-    assert not made.rounds.is_stuck
+    assert made.rounds.members() is not None
 
 
 def test_one_that_diverges_tells_it_to_its_own_alone(table: Callable[..., Table]) -> None:
@@ -179,8 +179,8 @@ def test_one_that_diverges_tells_it_to_its_own_alone(table: Callable[..., Table]
     made.start("tame", config(0.1), None)
     assert made.epochs("wild", "tame") == [1, 1]
     wild, tame = made.ask("wild"), made.ask("tame")
-    with pytest.raises(DivergedError, match="train/loss is nan in epoch 2"):
-        wild.result(60)
+    error = wild.result(60)
+    assert isinstance(error, DivergedError) and "train/loss is nan in epoch 2" in str(error)
     assert tame.result(60).epoch == 2
 
 
@@ -204,8 +204,7 @@ def test_what_cannot_run_is_refused_alone(table: Callable[..., Table], monkeypat
 
     made.start("a", config(), None)
     monkeypatch.setattr(made.together, "add", refuse)
-    with pytest.raises(DataError, match="pets: missing"):
-        made.start("b", config(), None)
+    assert isinstance(made.start("b", config(), None), DataError)
     made.rounds.leave("b")
     assert made.epochs("a") == [1]
 

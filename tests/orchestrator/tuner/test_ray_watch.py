@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from orchestrator.tuner import runtime
-from orchestrator.tuner.runtime import CORE, JoinedRay, OwnRay, RayWork
+from orchestrator.tuner.runtime import CORE, JoinedRay, OwnRay, run_watched
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def processes(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
 def test_work_that_ends_is_waited_for(processes: dict[str, psutil.Process]) -> None:
     done: list[int] = []
     own = OwnRay(list(processes.values()))
-    assert RayWork(lambda: done.append(1)).finish(own, lambda: done.append(2)) == []
+    assert run_watched(lambda: done.append(1), own, lambda: done.append(2)) == []
     assert done == [1]
     assert all(process.is_running() for process in processes.values())
 
@@ -58,7 +58,7 @@ def test_work_that_ends_is_waited_for(processes: dict[str, psutil.Process]) -> N
 def test_what_the_work_raises_is_raised(processes: dict[str, psutil.Process]) -> None:
     for own in (JoinedRay(), OwnRay(list(processes.values()))):
         with pytest.raises(ZeroDivisionError):
-            RayWork(lambda: print(1 / 0)).finish(own, lambda: pytest.fail("it has ended"))
+            run_watched(lambda: print(1 / 0), own, lambda: pytest.fail("it has ended"))
 
 
 @pytest.mark.proof
@@ -70,7 +70,7 @@ def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
     (worker,) = processes["raylet"].children()
     assert own.lost() == []
     threading.Timer(0.1, processes[name].kill).start()
-    assert RayWork(abandoned.wait).finish(own, abandoned.set) == [CORE[name]]
+    assert run_watched(abandoned.wait, own, abandoned.set) == [CORE[name]]
     assert abandoned.is_set()
     assert_all_end([worker, *processes.values()])
 
@@ -117,30 +117,13 @@ def assert_all_end(processes: list[psutil.Process]) -> None:
 
 
 @pytest.mark.proof
-def test_workers_of_a_raylet_that_dies_during_a_look_are_known(
-    processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = OwnRay(list(processes.values()))
-    (worker,) = processes["raylet"].children()
-    assert own.lost() == []
-    alive = iter([True, True, False])
-    # Alive when it is asked for, dead once its children are counted, of whom there are none then.
-    monkeypatch.setattr(runtime, "is_alive", lambda process: next(alive))
-    monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: [])
-    assert own.lost() == []
-    monkeypatch.undo()
-    own.kill()
-    assert worker.wait(120) is None or not worker.is_running()
-
-
-@pytest.mark.proof
 def test_an_error_that_a_dead_ray_explains_is_not_raised(processes: dict[str, psutil.Process]) -> None:
     def work() -> None:
         processes["gcs_server"].kill()
         processes["gcs_server"].wait()
         raise ConnectionError("Attempting to recover 3 lost objects")
 
-    assert RayWork(work).finish(OwnRay(list(processes.values())), lambda: None) == [CORE["gcs_server"]]
+    assert run_watched(work, OwnRay(list(processes.values())), lambda: None) == [CORE["gcs_server"]]
 
 
 def test_a_head_that_is_out_of_reach_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +196,7 @@ def test_a_second_signal_leaves_the_work_behind() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        RayWork(abandoned.wait).finish(Interrupted(), abandoned.set)
+        run_watched(abandoned.wait, Interrupted(), abandoned.set)
     assert abandoned.is_set()
 
 
@@ -222,17 +205,16 @@ def test_a_signal_ends_a_ray_of_our_own_at_once(processes: dict[str, psutil.Proc
     """Whoever signalled this process may have signalled Ray as well, which would end this process in its own way."""
     told, release, abandoned = threading.Event(), threading.Event(), threading.Event()
     threading.Timer(0.1, told.set).start()
-    work = RayWork(lambda: release.wait(60) and None)
-    assert work.finish(OwnRay(list(processes.values())), abandoned.set, told.is_set) == ["a signal ends it"]
-    assert abandoned.is_set() and work.is_alive()
+    work = release.wait
+    assert run_watched(work, OwnRay(list(processes.values())), abandoned.set, told.is_set) == ["a signal ends it"]
+    assert abandoned.is_set()
     assert psutil.wait_procs(list(processes.values()), timeout=120)[1] == []
     release.set()
-    work.join()
 
 
 @pytest.mark.proof
 def test_a_signal_lets_work_on_a_cluster_of_others_end_in_order() -> None:
     done: list[int] = []
-    work = RayWork(lambda: (time.sleep(0.2), done.append(1))[1])
-    assert work.finish(JoinedRay(), lambda: pytest.fail("it has ended"), lambda: True) == []
+    work = lambda: (time.sleep(0.2), done.append(1))[1]  # noqa: E731
+    assert run_watched(work, JoinedRay(), lambda: pytest.fail("it has ended"), lambda: True) == []
     assert done == [1]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
@@ -19,6 +18,7 @@ from orchestrator.winners.winners import evaluate_on_test, ranks_file
 from orchestrator.workload.evaluation import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
 from orchestrator.workload.workload import TestEvaluation
+from tests.support.commands import run_command
 from tests.support.experiments import add_trial
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
@@ -155,32 +155,20 @@ def test_a_training_is_tested_on_the_test_split(trained: Trained) -> None:
     ("options", "split"), [((), "test"), (("--split", "test"), "test"), (("--split", "val"), "val")]
 )
 def test_evaluate_looks_at_the_split_that_is_named(
-    trained: Trained, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], split: str
-) -> None:
-    where = ("--data-root", str(trained.root / "data"), "--device", "cpu", "--json")
-    with pytest.raises(SystemExit) as ended:
-        main(["evaluate", str(trained.checkpoint), *where, *options])
-    assert not ended.value.code
-    assert json.loads(capsys.readouterr().out)["metrics"] == trained.metrics[split]
-
-
-@pytest.mark.parametrize("split", ["test", "val"])
-def test_evaluate_writes_the_ranks_that_its_metrics_are_made_of(
-    trained: Trained, capsys: pytest.CaptureFixture[str], tmp_path: Path, split: str
+    trained: Trained, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: tuple[str, ...], split: str
 ) -> None:
     import torch
 
     from trainables.metrics import metrics_of_ranks
-    from trainables.ranks import read_ranks
 
+    where = ("--data-root", str(trained.root / "data"), "--device", "cpu", "--json", *options)
     file = tmp_path / "new" / "ranks.npz"
-    where = ("--data-root", str(trained.root / "data"), "--device", "cpu", "--split", split)
-    with pytest.raises(SystemExit) as ended:
-        main(["evaluate", str(trained.checkpoint), *where, "--ranks", str(file), "--json"])
-    assert not ended.value.code
-    told = json.loads(capsys.readouterr().out)
+    for ranked in ((), ("--ranks", str(file))):
+        assert run_command(["evaluate", str(trained.checkpoint), *where, *ranked]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["metrics"] == trained.metrics[split]
     ranks = read_ranks(file)
-    assert (told["ranks"], told["metrics"]) == (str(file), trained.metrics[split])
+    assert told["ranks"] == str(file)
     arrays = (torch.from_numpy(array).long() for array in (ranks.i2t, ranks.t2i, ranks.image_of_caption))
     assert metrics_of_ranks(*arrays) == trained.metrics[split]
     part = trained.workload.open_data(trained.config).splits[split]
@@ -199,9 +187,7 @@ def test_evaluate_writes_the_ranks_that_its_metrics_are_made_of(
 def test_a_file_of_ranks_that_cannot_be_written_is_refused_before_any_work(
     capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["evaluate", "there-is-no-such-checkpoint", *options])
-    assert ended.value.code == 2
+    assert run_command(["evaluate", "there-is-no-such-checkpoint", *options]) == 2
     assert said in capsys.readouterr().err
 
 
