@@ -71,12 +71,9 @@ OBJECTS = (
 """Served paths with names of objects in them, as regular expressions after ``/api/`` or ``/ajax-api/``."""
 
 
-def _served() -> re.Pattern[str]:
-    calls = [f"{start}/({'|'.join(ends.split())})" for start, ends in CALLS.items()]
-    return re.compile("|".join([*PAGES, "/signup", f"/(ajax-)?api/({'|'.join([*calls, *OBJECTS])})"]), re.DOTALL)
+_API = [*(f"{start}/({'|'.join(ends.split())})" for start, ends in CALLS.items()), *OBJECTS]
 
-
-SERVED = _served()
+SERVED = re.compile("|".join([*PAGES, "/signup", f"/(ajax-)?api/({'|'.join(_API)})"]), re.DOTALL)
 """The paths that are passed on to MLflow; each must match as a whole."""
 
 WITHOUT_ASSISTANT = b"""<script>

@@ -12,17 +12,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
 
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, JournalReader
 from orchestrator.journal.records import TrialCreated, TrialRecord, TrialStarted
 from orchestrator.text.values import count_text
-from orchestrator.tracking.address import sync_command
+from orchestrator.tracking.address import store_command
 from orchestrator.tracking.connection import first_line, store_failures, take_turn
-from orchestrator.tracking.store import ENDED_STATUS, STATUS, Store
+from orchestrator.tracking.store import Store
 from trainables.files import parse_state
 
 PAUSE = 0.5
@@ -43,23 +43,15 @@ class Tracker:
     """
 
     def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
-        """Prepare a delivery.
-
-        Args:
-            uri: Address of MLflow's store, with its password.
-            output: Root of all output, where the default store lies.
-            experiment: Name of the experiment in MLflow, and of its folder.
-            journal: Path of the journal.
-        """
         self._make_store: Callable[[], Store] = lambda: Store(uri, output, experiment)
-        self._take_turn: Callable[[], IO[bytes]] = lambda: take_turn(uri, output, experiment)
-        self._sync_command = sync_command(uri, output, experiment)
+        self._take_turn: Callable[[], ExitStack] = lambda: take_turn(uri, output, experiment)
+        self._sync_command = store_command("sync", uri, output, experiment)
         self._reader = JournalReader(journal)
         self._history = History()
         # Trial -> reading of the monotonic clock from which on the trial is delivered.
         self._due: dict[str, float] = {}
         self._damage: JournalError | None = None
-        self._turn: IO[bytes] | None = None
+        self._turn: ExitStack | None = None
         self._store: Store | None = None
         self._deadline: float | None = None
         self._is_closing = threading.Event()
@@ -138,15 +130,14 @@ class Tracker:
         if self._store is None:
             self._store = self._make_store()
             self._due |= dict.fromkeys(self._history.trials, 0.0)
-            if not closing:
-                self._store.open_studies(self._history)
+        self._store.deliver(self._history, self._take_due(everything=closing), is_over=closing)
+
+    def _take_due(self, *, everything: bool) -> Iterator[str]:
+        """Yield the trials that are due; one is delivered, and so no longer due, when the next is asked for."""
         now = time.monotonic()
-        for trial in [trial for trial, begin in self._due.items() if closing or begin <= now]:
-            self._store.deliver(self._history, [trial], ENDED_STATUS if closing else STATUS)
+        for trial in [trial for trial, begin in self._due.items() if everything or begin <= now]:
+            yield trial
             del self._due[trial]
-        self._store.show_progress(self._history)
-        if closing:
-            self._store.end_studies(self._history)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.tracking.address import sync_command
+from orchestrator.tracking.address import store_command
 from trainables.extras import is_installed
 from trainables.files import parse_state
 
@@ -37,7 +37,7 @@ class TrackingProcess:
     def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
         # Through standard input, because other users can read command lines, and the address may have a password.
         self._target = json.dumps([uri, str(output), experiment, str(journal)]).encode() + b"\n"
-        self._sync_command = sync_command(uri, output, experiment)
+        self._sync_command = store_command("sync", uri, output, experiment)
         self._process: subprocess.Popen[bytes] | None = None
         self._refusal = ""
         self._is_closing = threading.Event()
@@ -99,8 +99,7 @@ class TrackingProcess:
             if process.returncode == 0:
                 problem: str | None = parse_state(process.stdout.read())  # type: ignore[union-attr]
                 return problem
-        reason = "did not answer" if process.returncode is None else "has ended"
-        return self._undelivered(reason)
+        return self._undelivered("did not answer" if process.returncode is None else "has ended")
 
     def _undelivered(self, reason: str) -> str:
         return f"the process that delivers to MLflow {reason}; `{self._sync_command}` delivers what is missing there"

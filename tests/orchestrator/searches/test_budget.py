@@ -175,14 +175,11 @@ def test_a_plateau_closes_its_study_until_something_better_comes(ledger: Ledger)
     assert not made.is_closed(name)
 
 
-def test_a_fresh_process_knows_the_same(ledger: Ledger, tmp_path) -> None:
+def test_a_fresh_process_knows_the_same(ledger: Ledger) -> None:
     add_trial(ledger, [30.0])
     add_trial(ledger, [20.0])
-    ledger.close()
-    again = Ledger(tmp_path / "journal.jsonl")
-    made = BudgetMeter(Budget(plateau=1, target=30.0), again.history)
+    made = meter(ledger.history, plateau=1, target=30.0)
     assert (made.limit(), made.is_closed("pets-vsepp-nt_xent")) == ("target", True)
-    again.close()
 
 
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0], ids=["forward", "back"])

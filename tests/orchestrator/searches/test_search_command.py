@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.experiment.sections import Resources
 from orchestrator.forecast.dry_run import sample_points
@@ -21,7 +20,8 @@ from orchestrator.searches.preparation import open_checkpoints
 from orchestrator.studies.study import Studies
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.bucket import CREDENTIALS
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.commands import run_command, what_a_command_says
+from tests.support.experiments import add_trial, make_experiment
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import find_damage, save_epoch
@@ -30,7 +30,8 @@ from trainables.cost import SIZES, Pace
 from trainables.errors import ConfigError
 from trainables.parameter_values import is_feasible
 
-ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
+ON_PETS = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]"]
+ONE_STUDY = [*ON_PETS, "--set", "resources.gpus=0"]
 
 
 @pytest.fixture
@@ -43,50 +44,54 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refuse(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == code
-    message = capsys.readouterr().err
+    ended, _, message = what_a_command_says(capsys, arguments)
+    assert ended == code
     assert message.startswith("error: ")
     assert message.count("\n") == 1
     return message
 
 
 def succeed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == 0
-    return capsys.readouterr().out
+    code, said, _ = what_a_command_says(capsys, arguments)
+    assert code == 0
+    return said
 
 
+def sets(*settings: str) -> list[str]:
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+UNANSWERED = "s3://b?endpoint_override=http://127.0.0.1:1"
+FILE = "data/pets/train_caps.txt"
+IMAGES = "training={batches: images, batch_size: 37}"
 REFUSED = {
-    "unknown dataset": ("datasets=[petz]", "petz"),
-    "large batch": (
-        "training.batch_size=100000",
-        "training.batch_size: 100000 is more than the 180 captions of pets's train",
-    ),
-    "large batch that is searched": (
-        "search.training={batch_size: {values: [16, 100000]}}",
-        "training.batch_size: 100000 is more than the 180 captions",
-    ),
-    "large batch of images": (
-        "training={batches: images, batch_size: 37}",
-        "training.batch_size: 37 is more than the 36 images of pets",
-    ),
-    "CPUs": ("resources.cpus=4096", "resources.cpus: a trial asks for 4096, but there are"),
-    "population-based training": (
-        "scheduler={name: pbt, quantile: 0.25}",
-        "scheduler.name: pbt, population-based training, is not offered any more; Ray Tune's own",
-    ),
+    "unknown dataset": (sets("datasets=[petz]"), "petz"),
+    "large batch": (sets("training.batch_size=100000"), "100000 is more than the 180 captions of pets's train"),
+    "searched": (sets("search.training={batch_size: {values: [16, 100000]}}"), "100000 is more than the 180 captions"),
+    "large batch of images": (sets(IMAGES), "training.batch_size: 37 is more than the 36 images of pets"),
+    "CPUs": (sets("resources.cpus=4096"), "resources.cpus: a trial asks for 4096, but there are"),
+    "population-based training": (sets("scheduler={name: pbt, quantile: 0.25}"), "is not offered any more; Ray Tune's"),
+    "no cluster": (["--address", "127.0.0.1:1"], "127.0.0.1:1: no Ray cluster answers: Connection refused; start its"),
+    "Ray's client": (["--address", "ray://127.0.0.1:10001"], "Ray's client would move the journal to the head"),
+    "another storage": (["--storage", "gs://bucket"], "gs://bucket: must be s3://bucket/prefix"),
+    "no storage": (["--storage", UNANSWERED], "http://127.0.0.1:1 does not answer"),
+    "a file as storage": (["--storage", FILE], "cannot be written: Not a directory; choose another"),
+    "a file as output": (["--output", FILE], f"--output {FILE}: cannot be written"),
+    "dry run on a cluster": (["--dry-run", "--address", "127.0.0.1:1"], "not a cluster: leave out --address"),
+    "no data": (["--data-root", UNANSWERED], f"error: {UNANSWERED}&region=us-east-1: "),
 }
 
 
-@pytest.mark.parametrize(("setting", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_setting_is_refused_before_anything_is_written(
-    root: Path, capsys: pytest.CaptureFixture[str], setting: str, message: str
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_searched_is_refused_before_anything_is_written(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
-    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, "--set", setting], capsys)
-    assert not (root / "runs").exists()
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, *options], capsys)
+    # Whether a place can be written shows when something is written there.
+    assert not (root / "runs").exists() or options[0] == "--storage"
+    assert not (root / "runs" / "scenes-smoke" / "summary.json").exists()
 
 
 @pytest.mark.parametrize(("gpus", "device"), [(0, "cpu"), (0.25, "auto"), ("auto", "auto")])
@@ -98,8 +103,8 @@ def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = ["losses=[nt_xent, polynomial_relative]", "search.trials=12", "confirm={top: 2, seeds: 3}"]
-    arguments = ["search", "scenes-smoke", "--set", "datasets=[pets]", "--set", "resources.gpus=0", "--dry-run"]
-    arguments += [part for setting in settings for part in ("--set", setting)]
+    settings += ["datasets=[pets]", "resources.gpus=0"]
+    arguments = ["search", "scenes-smoke", *sets(*settings), "--dry-run"]
     found = json.loads(succeed([*arguments, "--json"], capsys))
     first, second = found["studies"]
     assert first["space"] == {"temperature": "0.005 to 1, log-uniform"}
@@ -118,9 +123,8 @@ def test_a_dry_run_says_that_cpus_are_the_limit(
 ) -> None:
     machine = {"CPU": 2.0, "GPU": 4.0}
     monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: machine)
-    settings = ["resources={gpus: 1, cpus: 1}", "search.trials=6"]
-    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
-    shown = " ".join(succeed([*arguments, "--dry-run"], capsys).split())
+    settings = sets("resources={gpus: 1, cpus: 1}", "search.trials=6")
+    shown = " ".join(succeed(["search", "scenes-smoke", *ON_PETS, *settings, "--dry-run"], capsys).split())
     assert "the GPUs would take 4 trials at a time, but 2 CPUs let 2 run at resources.cpus=1; lower it" in shown
 
 
@@ -140,10 +144,13 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
     return asked
 
 
+EIGHT = [*ON_PETS, *sets("search.trials=8", "training.epochs=2", "scheduler={name: none}")]
+"""Eight trials of two epochs, which are 16 hours where an epoch takes one."""
+
+
 @pytest.mark.parametrize(
     ("resources", "sizes", "hours"),
     [
-        # 8 trials of 2 epochs: 16 hours.
         ("{gpus: 0, fuse: 16, cpus: 2, max_concurrent: 4}", [(4,)], 16 * 2 / 4),
         ("{gpus: 0, fuse: 16, cpus: 2}", [(8,)], 16 * 8**0.5 / 8),
         ("{gpus: 0, fuse: 16, max_concurrent: 2}", [], 16 / 2),
@@ -162,10 +169,8 @@ def test_a_dry_run_times_stacks_as_large_as_those_that_will_train(
     hours: float,
 ) -> None:
     asked = timed(monkeypatch)
-    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", "confirm=null"]
-    settings += [f"resources={resources}"]
-    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
-    found = json.loads(succeed([*arguments, "--dry-run", "--json"], capsys))
+    settings = [*EIGHT, *sets("confirm=null", f"resources={resources}")]
+    found = json.loads(succeed(["search", "scenes-smoke", *settings, "--dry-run", "--json"], capsys))
     assert asked == sizes
     assert found["forecast"]["hours"] == pytest.approx(hours)
 
@@ -175,10 +180,8 @@ def test_a_budget_ends_the_search_and_no_confirmation(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, hours: int, ends: bool
 ) -> None:
     timed(monkeypatch)
-    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", "confirm={top: 2, seeds: 3}"]
-    settings += [f"budget.hours={hours}", "resources={gpus: 0, cpus: 1}"]
-    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
-    shown = succeed([*arguments, "--dry-run"], capsys)
+    settings = sets("confirm={top: 2, seeds: 3}", f"budget.hours={hours}", "resources={gpus: 0, cpus: 1}")
+    shown = succeed(["search", "scenes-smoke", *EIGHT, *settings, "--dry-run"], capsys)
     assert "about 17.0 hours" in shown
     assert (f"budget.hours={hours} ends it before" in shown) == ends
 
@@ -187,7 +190,7 @@ def test_a_dry_run_is_refused_for_gpus_that_are_not_there(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed(monkeypatch)
-    message = refuse(["search", "scenes-smoke", *ONE_STUDY[:4], "--set", "resources.gpus=1", "--dry-run"], capsys)
+    message = refuse(["search", "scenes-smoke", *ON_PETS, "--set", "resources.gpus=1", "--dry-run"], capsys)
     assert "resources.gpus: a trial asks for 1 CPUs and 1 GPUs of one machine, but the largest, " in message
 
 
@@ -209,69 +212,52 @@ def test_the_points_of_a_dry_run_are_those_of_the_search(ledger: Ledger) -> None
         ]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster answers: Connection refused; start its"),
-        (["--address", "ray://127.0.0.1:10001"], "Ray's client would move the journal to the head"),
-        (["--storage", "gs://bucket"], "gs://bucket: must be s3://bucket/prefix"),
-        (["--storage", "s3://b?endpoint_override=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
-        (["--storage", "data/pets/train_caps.txt"], "cannot be written: Not a directory; choose another"),
-        (["--output", "data/pets/train_caps.txt"], "--output data/pets/train_caps.txt: cannot be written"),
-        (["--dry-run", "--address", "127.0.0.1:1"], "measures this machine, not a cluster: leave out --address"),
-        (
-            ["--data-root", "s3://b?endpoint_override=http://127.0.0.1:1"],
-            "error: s3://b?endpoint_override=http://127.0.0.1:1&region=us-east-1: ",
-        ),
-    ],
-)
-def test_a_place_that_does_not_answer_or_cannot_be_written_is_refused(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
-) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, *options], capsys)
-    assert not (root / "runs" / "scenes-smoke" / "summary.json").exists()
-
-
-def test_checkpoints_elsewhere_than_before_are_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (root / "runs" / "tiny").mkdir(parents=True)
-    ledger = Ledger(root / "runs" / "tiny" / "journal.jsonl")
-    start(ledger, make_experiment())
+def test_checkpoints_elsewhere_than_before_are_refused(tmp_path: Path, ledger: Ledger) -> None:
     add_trial(ledger, [1.0])
-    ledger.close()
-    history = ledger.history
     with pytest.raises(ConfigError, match="was started without --storage, where its checkpoints are"):
-        open_checkpoints(Cluster(storage=str(root / "elsewhere")), history, root / "runs" / "tiny")
+        open_checkpoints(Cluster(storage=str(tmp_path / "elsewhere")), ledger.history, tmp_path)
 
 
 def test_a_cluster_in_the_environment_is_not_joined_and_that_is_said(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(SystemExit) as exit_:
-        main(["search", "scenes-smoke", *ONE_STUDY, "--set", "resources.cpus=4096"])
-    said, refusal = capsys.readouterr().err.splitlines()
-    assert exit_.value.code == 2
+    arguments = ["search", "scenes-smoke", *ONE_STUDY, "--set", "resources.cpus=4096"]
+    code, _, messages = what_a_command_says(capsys, arguments)
+    said, refusal = messages.splitlines()
+    assert code == 2
     assert said.startswith("RAY_ADDRESS=127.0.0.1:1 is not used: a Ray of our own starts on this machine")
     assert refusal.startswith("error: resources.cpus")
 
 
-def test_a_second_start_is_refused_with_exit_code_3(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (root / "runs" / "scenes-smoke").mkdir(parents=True)
-    (root / "runs" / "scenes-smoke").chmod(0o700)
-    with hold(root / "runs" / "scenes-smoke"):
-        message = refuse(["search", "scenes-smoke", *ONE_STUDY], capsys, code=3)
-    assert "already running: process" in message
-    assert not (root / "runs" / "scenes-smoke" / "journal.jsonl").exists()
-
-
-def test_a_damaged_journal_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def begun(root: Path) -> Path:
+    """The folder of an experiment that was searched, which only its user may enter."""
     folder = root / "runs" / "scenes-smoke"
     folder.mkdir(parents=True)
     folder.chmod(0o700)
-    (folder / "journal.jsonl").write_text("{}\n{}\n")
+    return folder
+
+
+def test_a_second_start_is_refused_with_exit_code_3(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with hold(begun):
+        message = refuse(["search", "scenes-smoke", *ONE_STUDY], capsys, code=3)
+    assert "already running: process" in message
+    assert not (begun / "journal.jsonl").exists()
+
+
+def test_a_damaged_journal_is_named(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (begun / "journal.jsonl").write_text("{}\n{}\n")
     assert "journal.jsonl: line 1: damaged" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
+
+
+def test_checkpoints_whose_journal_was_cut_to_nothing_are_not_touched(
+    begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = save_epoch(begun / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
+    (begun / "journal.jsonl").write_bytes(b"")
+    assert "has no journal of it" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
+    assert find_damage(kept) is None
 
 
 @pytest.mark.proof
@@ -314,33 +300,19 @@ def test_an_experiment_that_never_began_has_a_way_out(
     assert "start it (again) with `orchestrator search`" in refuse([command, "tiny"], capsys)
 
 
-def test_checkpoints_whose_journal_was_cut_to_nothing_are_not_touched(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = save_epoch(root / "runs" / "scenes-smoke" / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
-    (root / "runs" / "scenes-smoke").chmod(0o700)
-    (root / "runs" / "scenes-smoke" / "journal.jsonl").write_bytes(b"")
-    assert "has no journal of it" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
-    assert find_damage(kept) is None
-
-
 @pytest.mark.proof
 def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spent = [*ONE_STUDY, "--set", "budget.hours=1e-9"]
     for arguments in (["search", "scenes-smoke", *spent], ["resume", "scenes-smoke"]):
-        with pytest.raises(SystemExit) as exit_:
-            main(arguments)
-        assert exit_.value.code == 4
-        told = capsys.readouterr().err
-        assert "budget spent: budget.hours=1e-09 ended the search; resume with `orchestrator extend" in told
+        code, _, message = what_a_command_says(capsys, arguments)
+        assert code == 4
+        assert "budget spent: budget.hours=1e-09 ended the search; resume with `orchestrator extend" in message
     told = json.loads(succeed(["status", "scenes-smoke", "--json"], capsys))
     assert told["ended_by"] == "hours"
     program, *arguments = shlex.split(told["command"])
     assert (program, arguments[-2:]) == ("orchestrator", ["--data-root", str(root / "data")])
     # The command is taken as it stands; as much again is nothing here, so that the search ends at once.
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == 4
+    assert run_command(arguments) == 4
 
 
 @pytest.mark.proof

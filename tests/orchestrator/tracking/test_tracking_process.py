@@ -2,12 +2,12 @@
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -20,22 +20,9 @@ from orchestrator.tracking import tracking_process
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.tracking.tracking_process import TrackingProcess
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees
-
-
-@pytest.fixture
-def output(tmp_path: Path, store_template: Path) -> Path:
-    shutil.copy(store_template, tmp_path / "mlflow.db")
-    return tmp_path
-
-
-@pytest.fixture
-def ledger(output: Path) -> Ledger:
-    ledger = Ledger(output / "journal.jsonl")
-    start(ledger, make_experiment())
-    return ledger
 
 
 def begin(output: Path) -> tuple[TrackingProcess, psutil.Process]:
@@ -47,16 +34,17 @@ def begin(output: Path) -> tuple[TrackingProcess, psutil.Process]:
     return tracking, process
 
 
-def wait_until_ignored(process: psutil.Process, *numbers: signal.Signals) -> None:
-    """Wait until a process ignores some signals, as Linux says."""
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 300
-    while True:
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        ignored = int(next(line for line in status.splitlines() if line.startswith("SigIgn")).split()[1], 16)
-        if all(ignored >> (number - 1) & 1 for number in numbers):
-            return
+    while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.05)
+
+
+def ignored(process: psutil.Process) -> int:
+    """Return which signals a process ignores, as Linux says: bit n - 1 stands for signal n."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("SigIgn")).split()[1], 16)
 
 
 @pytest.mark.proof
@@ -65,7 +53,8 @@ def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: P
     tracking, process = begin(output)
     add_trial(ledger, [3.0])
     # A batch system may send its signals to every process of a job.
-    wait_until_ignored(process, signal.SIGINT, signal.SIGTERM)
+    both = 1 << signal.SIGINT - 1 | 1 << signal.SIGTERM - 1
+    wait_until(lambda: ignored(process) & both == both)
     process.send_signal(signal.SIGINT)
     process.terminate()
     add_trial(ledger, [1.0], state=TrialState.DIVERGED)
@@ -78,16 +67,14 @@ def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: P
 
 @pytest.mark.proof
 def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_its_end(
-    output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    output: Path, client: MlflowClient, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
     tracking, process = begin(output)
     process.kill()
     add_trial(ledger, [1.0, 2.0])
-    client, deadline = MlflowClient(default_uri(output)), time.monotonic() + 300
-    while client.get_experiment_by_name("tiny") is None:
-        assert time.monotonic() < deadline, "nothing came to MLflow before the end of the search"
-        time.sleep(0.2)
+    # Something comes to MLflow before the end of the search.
+    wait_until(lambda: client.get_experiment_by_name("tiny") is not None)
     add_trial(ledger, [3.0])
     append(ledger, "experiment_ended", outcome="finished")
     tracking._is_closing.set()
@@ -113,16 +100,15 @@ def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(
     monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
     tracking = TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
     tracking.start()
-    deadline = time.monotonic() + 300
-    while len(attempts) < 3:
-        assert time.monotonic() < deadline, "no second attempt"
-        time.sleep(0.05)
+    wait_until(lambda: len(attempts) >= 3)
     tracking.close(60)
     assert set(attempts) == {"MainThread", "tracking process"}
-    assert tracking.problem == (
-        f"the process that delivers to MLflow cannot be started (Cannot allocate memory); "
-        f"`orchestrator sync tiny --output {output}` delivers what is missing there"
-    )
+    assert tracking.problem == missing(output, "cannot be started (Cannot allocate memory)")
+
+
+def missing(output: Path, reason: str) -> str:
+    command = f"`orchestrator sync tiny --output {output}`"
+    return f"the process that delivers to MLflow {reason}; {command} delivers what is missing there"
 
 
 SEARCH = """
@@ -146,10 +132,7 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as search:
         assert search.stdout is not None
         number = int(search.stdout.readline())
-    deadline = time.monotonic() + 300
-    while psutil.pid_exists(number) and psutil.Process(number).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.mark.proof
@@ -167,10 +150,7 @@ def test_a_process_that_gives_no_answer_is_said_and_ended(
     monkeypatch.setattr(tracking_process, "START_SECONDS", 1.0)
     tracking, process = begin(output)
     tracking.close(0)
-    assert tracking.problem == (
-        f"the process that delivers to MLflow {reason}; "
-        f"`orchestrator sync tiny --output {output}` delivers what is missing there"
-    )
+    assert tracking.problem == missing(output, reason)
     assert not process.is_running()
 
 
