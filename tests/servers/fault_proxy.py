@@ -3,8 +3,7 @@
 import http.client
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,12 +40,15 @@ PASS = Fault(Kind.PASS)
 
 
 class FaultProxy(ThreadingHTTPServer):
-    """The proxy; ``met`` counts the requests that met the present fault, once the server has carried them out."""
+    """The proxy, which runs for the length of a ``with`` block.
+
+    ``met`` counts the requests that met the present fault, once the server has carried them out.
+    """
 
     daemon_threads = True
 
     def __init__(self, upstream: str) -> None:
-        """Listen on a free port of the loopback address; ``upstream`` is the address of the server."""
+        """Listen on a free port; ``upstream`` is the address of the server, which need not run yet."""
         super().__init__((HOST, 0), _Handler)
         parts = urlsplit(upstream)
         self.upstream = (str(parts.hostname), int(parts.port or 80))
@@ -54,6 +56,15 @@ class FaultProxy(ThreadingHTTPServer):
         self.met = self._taken = self._under_way = 0
         self._fault = PASS
         self._changed = threading.Condition()
+
+    def __enter__(self) -> "FaultProxy":
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.choose(PASS)
+        self.shutdown()
+        self.server_close()
 
     def choose(self, fault: Fault) -> None:
         """Let a fault happen from now on, instead of the present one; answers that are held are lost."""
@@ -156,18 +167,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         pass
-
-
-@contextmanager
-def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
-    """Yield a proxy to a server, which need not run yet."""
-    proxy = FaultProxy(upstream)
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield proxy
-    finally:
-        proxy.choose(PASS)
-        proxy.shutdown()
-        proxy.server_close()
-        thread.join()

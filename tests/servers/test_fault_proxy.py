@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind, fault_proxy
+from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind
 
 pytestmark = pytest.mark.proof
 
@@ -43,7 +43,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def proxy(told: list[str]) -> Iterator[FaultProxy]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with fault_proxy(f"http://127.0.0.1:{server.server_address[1]}") as made:
+        with FaultProxy(f"http://127.0.0.1:{server.server_address[1]}") as made:
             yield made
         server.shutdown()
 
@@ -107,5 +107,5 @@ def test_an_answer_is_held_until_the_fault_is_over(proxy: FaultProxy, told: list
 
 
 def test_without_a_server_there_is_no_answer(told: list[str]) -> None:
-    with fault_proxy("http://127.0.0.1:9") as proxy, pytest.raises(http.client.RemoteDisconnected):
+    with FaultProxy("http://127.0.0.1:9") as proxy, pytest.raises(http.client.RemoteDisconnected):
         post(proxy, "/", "one")

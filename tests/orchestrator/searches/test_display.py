@@ -20,7 +20,6 @@ from orchestrator.searches.display import (
     print_summary,
     trials_table,
 )
-from orchestrator.text.values import format_parameters
 from tests.support.consoles import drawn
 from tests.support.experiments import add_trial
 from tests.support.records import append
@@ -44,9 +43,7 @@ def test_lines_about_progress_become_rarer(
     assert len(told) < 100
 
 
-def test_every_end_has_its_line(
-    ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
-) -> None:
+def test_every_end_has_its_line(ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     shown = PlainDisplay(Progress(ledger.history, 5, 6))
     ledger.listeners.append(shown.listen)
     add_trial(ledger, [10.0, 30.0, 20.0])
@@ -88,19 +85,6 @@ def test_of_a_polynomial_both_what_was_searched_and_its_coefficients_are_told(le
     assert told in describe_end(replace(trial, params=params, config=config))
 
 
-def test_the_time_left_counts_this_session_alone(ledger: Ledger, clock: list[float]) -> None:
-    add_trial(ledger, [1.0] * 6)
-    progress = Progress(ledger.history, 3, 6)
-    assert progress.left() is None
-    ledger.listeners.append(progress.pace.listen)
-    running = add_trial(ledger, [1.0] * 2, state=TrialState.RUNNING)
-    clock[0] += 30
-    ledger.report(running, 3, {"val/rsum": 1.0}, TrialState.RUNNING)
-    # Three epochs in 30 s; nine are left: three of the one that runs, six of the one to come.
-    left = progress.left()
-    assert left is not None and left.seconds == pytest.approx(90)
-
-
 @pytest.mark.parametrize(("values", "words"), [([2.0], "half trained"), ([], "not begun")])
 def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], words: str) -> None:
     trial = add_trial(ledger, values, state=TrialState.RUNNING)
@@ -136,14 +120,6 @@ def test_of_several_datasets_their_winners_are_shown(ledger: Ledger, capsys: pyt
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("tiny · VSE++ · which setting wins on each dataset?")
     assert [line.split()[0] for line in lines[2:4]] == ["pets", "birds"]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "text"),
-    [({"a": 0.123456, "b": 3, "c": "joint"}, "a=0.1235 b=3 c=joint"), ({"e": [0.25, 1.0]}, "e=[0.25, 1]"), ({}, "")],
-)
-def test_parameters_are_short(parameters: dict, text: str) -> None:
-    assert format_parameters(parameters) == text
 
 
 def live_display(ledger: Ledger) -> LiveDisplay:
