@@ -21,7 +21,6 @@ from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.commands import run_command, what_a_command_says
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
-from trainables.files import write_whole
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
     (packed / MODEL).mkdir(parents=True)
     (packed / MODEL / "vocabulary.json").write_text("[]")
     card = Champion("pets", "tiny", trial.id, False, "val/rsum", 20.0, "d1")
-    write_whole(packed / CARD, json.dumps(asdict(card)))
+    (packed / CARD).write_text(json.dumps(asdict(card)))
     run("sync", "--output", str(output))
     # What is no concern of the store: files that a real search writes.
     run("doctor", "tiny", "--output", str(output), "--repair", code=1)

@@ -17,7 +17,6 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking import connection
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.connection import count_experiments
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.tracking.view import experiment_tags
@@ -245,14 +244,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def test_experiments_share_a_store(output: Path) -> None:
-    for name in ("tiny", "other"):
-        Store(default_uri(output), output, name)
-    assert count_experiments(default_uri(output)) >= 3
-    with pytest.raises(ConnectionError, match="http://127.0.0.1:9"):
-        count_experiments("http://127.0.0.1:9")
 
 
 def test_what_strangers_wrote_stays_text(output: Path, client: MlflowClient) -> None:
