@@ -73,12 +73,9 @@ WIDEST = 1000
 
 
 class Progress:
-    """Progress of a stage, and how long the rest of the experiment may take.
+    """Progress of a stage of ``total`` trials, and how long the rest of the experiment may take.
 
-    Args:
-        total: Trials of the stage in all.
-        epochs: Epochs of a whole trial.
-        work: What the whole experiment trains and evaluates; ``None`` where this stage is all.
+    A whole trial has ``epochs``. ``work`` is what the whole experiment trains; ``None`` where this stage is all.
     """
 
     def __init__(

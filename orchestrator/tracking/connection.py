@@ -66,9 +66,9 @@ def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing
     database, former = Path(uri.removeprefix(SQLITE)), Path(unquote(address.removeprefix("file://")))
     here = database.parent / ARTIFACTS / former.name
     is_default = uri.startswith(SQLITE) and database.name == DATABASE and address.startswith("file:///")
-    if not is_default or former.parent.name != ARTIFACTS or former == here or not (here.is_dir() or is_writing):
+    if not is_default or former.parent.name != ARTIFACTS or former == here:
         return
-    if former.is_dir() and not here.is_dir():
+    if not here.is_dir() and (former.is_dir() or not is_writing):
         return
     raise StoreMovedError(
         f"{database}: keeps its files in {former.parent.parent}, from where its folder was moved or copied. Move it "

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -50,8 +50,14 @@ from orchestrator.winners.winners import ranks_file, weights_file
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-Point = tuple[Mapping[str, float], float, int]
-"""Metrics that belong together, their date in seconds since the Unix epoch, and their step."""
+
+class Point(NamedTuple):
+    """Metrics that belong together, their date in seconds since the Unix epoch, and their step."""
+
+    metrics: Mapping[str, float]
+    seconds: float
+    step: int
+
 
 STEPS = ("epoch", "trials_ended", "seeds")
 """Metrics whose step says how far the run of a trial, a study or a confirmed candidate has come."""
@@ -202,7 +208,7 @@ class StudyCurves:
                 self._note(trial)
                 count, best = self._counts[trial.study], self._best.get(trial.study)
                 values = {} if best is None else {f"{trial.metric}_best": best}
-                yield trial.study, ({**values, "trials_ended": float(count)}, trial.ended or 0.0, count)
+                yield trial.study, Point({**values, "trials_ended": float(count)}, trial.ended or 0.0, count)
 
     def _note(self, trial: Trial) -> None:
         if trial.state is not TrialState.FINISHED or trial.best_value is None:
@@ -232,12 +238,7 @@ class Store:
     ) -> None:
         """Connect, make the experiment if it is missing, and find the existing runs.
 
-        Args:
-            uri: Address of the store.
-            output: Root of all output, where the default store lies.
-            experiment: Name of the experiment.
-            directory: The experiment's directory; by default ``output / experiment``.
-            restores: Restore the experiment, with its runs, if it was deleted in MLflow's pages.
+        The ``directory`` is by default ``output / experiment``; ``restores`` brings a deleted experiment back.
 
         Raises:
             MlflowException: If the store does not answer; see ``store_failures``.
@@ -272,11 +273,11 @@ class Store:
             self._send_trial(history.trials[trial], history, is_over=is_over)
         curves: dict[str, list[Point]] = defaultdict(list)
         for study, point in self._curves.grow(history):
-            if point[2] > self._runs[study].step:
+            if point.step > self._runs[study].step:
                 curves[study].append(point)
         for study, points in curves.items():
             send(self._client, self._runs[study].id, points=points)
-            self._runs[study].step = points[-1][2]
+            self._runs[study].step = points[-1].step
         if is_over:
             self._end(history)
 
@@ -345,7 +346,7 @@ class Store:
         identity |= {"kind": "candidate", "candidate": trial.id}
         name = candidate_name(trial, history, seeds)
         run, params = self._find_run(candidate_key(trial.id), name, identity, trial, history)
-        points = [(metrics, ended, seeds)] if run.step < seeds else []
+        points = [Point(metrics, ended, seeds)] if run.step < seeds else []
         if points:
             self._client.update_run(run.id, name=name)
         send(self._client, run.id, params=params, points=points, tags=tags)
@@ -437,11 +438,11 @@ def _points(trial: Trial, run: Run, history: History) -> Iterator[Point]:
             # The deciding metric comes first, because MLflow's comparison pages show metrics in the order of sending.
             first = {best: reported[best]} if best in reported else {}
             counts = {"epochs_to_95": float(trial.epochs_to_95(epoch) or epoch), "epoch": float(epoch)}
-            yield {**first, **reported, **counts}, trial.times[epoch], epoch
+            yield Point({**first, **reported, **counts}, trial.times[epoch], epoch)
     if trial.best_epoch is not None and run.best != trial.best_epoch:
         # At the last epoch's step, because MLflow shows the value of the highest step.
         metrics = {**best_of(trial.epochs[trial.best_epoch]), BEST_EPOCH: float(trial.best_epoch)}
-        yield metrics, trial.times[trial.last_epoch], trial.last_epoch
+        yield Point(metrics, trial.times[trial.last_epoch], trial.last_epoch)
     if trial.id in history.tests and not run.tested:
         metrics = {f"test/{name}": value for name, value in history.tests[trial.id].items()}
-        yield metrics, trial.times[trial.last_epoch], trial.best_epoch or 0
+        yield Point(metrics, trial.times[trial.last_epoch], trial.best_epoch or 0)

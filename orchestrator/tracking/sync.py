@@ -99,16 +99,9 @@ def deliver(
 ) -> Delivery:
     """Make a store agree with an experiment's journal; only differences are sent.
 
-    One process at a time delivers an experiment to a store. This function waits for another such delivery, unless a
-    search is running, which delivers until its end.
-
-    Args:
-        directory: The experiment's folder.
-        output: Root of all output, where the default store lies.
-        uri: The store's address.
-        restores: Restore the experiment if it was deleted in MLflow's pages.
-        held: Whether this process holds the folder, so that no search is running.
-        on_wait: Called before this function waits.
+    One process at a time delivers an experiment to a store. This function calls ``on_wait`` and waits for another such
+    delivery, unless a search is running, which delivers until its end. ``restores`` brings back an experiment that was
+    deleted in MLflow's pages. ``held`` says that this process holds the folder, so that no search is running.
 
     Raises:
         UserError: If the journal is damaged.
