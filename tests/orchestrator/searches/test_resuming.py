@@ -17,7 +17,7 @@ from orchestrator.searches.resuming import answered, check_folder, extend_experi
 from tests.support.commands import what_a_command_says
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
-from trainables.errors import ConfigError, UserError
+from trainables.errors import UserError
 
 GRID = {"sampler": "grid", "trials": 9, "space": {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}}
 
@@ -77,12 +77,6 @@ def test_what_is_no_extension_is_refused(
     assert code == 2
     assert message in said
     assert "Traceback" not in said
-
-
-def test_what_never_began_has_a_way_out(tmp_path: Path) -> None:
-    Ledger(tmp_path / "journal.jsonl").close()
-    with pytest.raises(ConfigError, match="orchestrator search"):
-        read_experiment(tmp_path)
 
 
 @pytest.mark.parametrize("arguments", [["resume"], ["extend", "--hours", "1"], ["confirm"]], ids=lambda given: given[0])

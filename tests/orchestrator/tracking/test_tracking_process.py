@@ -25,13 +25,16 @@ from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees
 
 
-def begin(output: Path) -> tuple[TrackingProcess, psutil.Process]:
+@pytest.fixture
+def tracking(output: Path) -> TrackingProcess:
+    return TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
+
+
+def begin(tracking: TrackingProcess) -> psutil.Process:
     """Begin to deliver, and return the process as the system sees it."""
-    tracking = TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
-    before = set(psutil.Process().children())
     tracking.start()
-    (process,) = set(psutil.Process().children()) - before
-    return tracking, process
+    assert tracking._process is not None
+    return psutil.Process(tracking._process.pid)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -48,9 +51,11 @@ def ignored(process: psutil.Process) -> int:
 
 
 @pytest.mark.proof
-def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: Path, ledger: Ledger) -> None:
+def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(
+    output: Path, tracking: TrackingProcess, ledger: Ledger
+) -> None:
     add_trial(ledger, [1.0, 2.0])
-    tracking, process = begin(output)
+    process = begin(tracking)
     add_trial(ledger, [3.0])
     # A batch system may send its signals to every process of a job.
     both = 1 << signal.SIGINT - 1 | 1 << signal.SIGTERM - 1
@@ -67,11 +72,10 @@ def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: P
 
 @pytest.mark.proof
 def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_its_end(
-    output: Path, client: MlflowClient, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    output: Path, tracking: TrackingProcess, client: MlflowClient, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
-    tracking, process = begin(output)
-    process.kill()
+    begin(tracking).kill()
     add_trial(ledger, [1.0, 2.0])
     # Something comes to MLflow before the end of the search.
     wait_until(lambda: client.get_experiment_by_name("tiny") is not None)
@@ -88,7 +92,7 @@ def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_i
 
 @pytest.mark.proof
 def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(
-    output: Path, monkeypatch: pytest.MonkeyPatch
+    output: Path, tracking: TrackingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts: list[str] = []
 
@@ -98,7 +102,6 @@ def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(
 
     monkeypatch.setattr(TrackingProcess, "_begin", begin)
     monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
-    tracking = TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
     tracking.start()
     wait_until(lambda: len(attempts) >= 3)
     tracking.close(60)
@@ -144,11 +147,11 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
     ],
 )
 def test_a_process_that_gives_no_answer_is_said_and_ended(
-    output: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
+    output: Path, tracking: TrackingProcess, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
 ) -> None:
     monkeypatch.setattr(tracking_process, "COMMAND", (sys.executable, "-c", program))
     monkeypatch.setattr(tracking_process, "START_SECONDS", 1.0)
-    tracking, process = begin(output)
+    process = begin(tracking)
     tracking.close(0)
     assert tracking.problem == missing(output, reason)
     assert not process.is_running()
@@ -158,9 +161,7 @@ def test_a_process_that_gives_no_answer_is_said_and_ended(
 def test_a_password_is_not_on_the_command_line(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking_process, "START_SECONDS", 0.0)
     tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, "tiny", output / "journal.jsonl")
-    tracking.start()
-    assert tracking._process is not None
-    assert "secret" not in " ".join(psutil.Process(tracking._process.pid).cmdline())
+    assert "secret" not in " ".join(begin(tracking).cmdline())
     tracking.close(0)
 
 
