@@ -1,7 +1,6 @@
 """Opens MLflow's store, and names the errors that a store may raise."""
 
 import hashlib
-import logging
 import os
 import re
 import shlex
@@ -18,7 +17,8 @@ from orchestrator.text.addresses import without_password
 from trainables.extras import missing_modules
 from trainables.files import alone
 
-# Read by MLflow when it is imported.
+# Read by MLflow when it is imported; its messages are about its own migrations and retries.
+os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 # Commands may print JSON, which messages of MLflow would break.
@@ -112,12 +112,6 @@ def store_failures() -> tuple[type[Exception], ...]:
     return *failures, Boto3Error, BotoCoreError, ClientError
 
 
-def hush() -> None:
-    """Silence MLflow's messages about its own migrations and retries."""
-    for name in ("alembic", "mlflow"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-
-
 def first_line(error: Exception) -> str:
     """Return the first line of an error's text without passwords; MLflow appends traces in further lines."""
     return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:300]
@@ -129,7 +123,6 @@ def connect(uri: str, output: Path) -> "MlflowClient":
     A new database of SQLite appears whole: a process that is killed during the migration would leave tables that the
     next migration trips over.
     """
-    hush()
     from mlflow import MlflowClient
 
     with alone(output / ".mlflow.lock"):
@@ -178,7 +171,6 @@ def asking(uri: str) -> Iterator["MlflowClient"]:
         StoreMovedError: As the block raises it.
         ConnectionError: If the store does not answer, or refuses a request.
     """
-    hush()
     failures = store_failures()
     from mlflow import MlflowClient
 

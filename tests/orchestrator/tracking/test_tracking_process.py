@@ -189,3 +189,10 @@ def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
         f"then `orchestrator sync tiny --output {tmp_path}` delivers all of it"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.proof
+def test_mlflow_says_nothing_about_its_own_work() -> None:
+    levels = "[logging.getLogger(name).getEffectiveLevel() for name in ('mlflow', 'alembic')]"
+    program = f"from orchestrator.tracking import connection; import logging, mlflow; print({levels})"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[40, 40]\n"
