@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
@@ -121,14 +121,14 @@ def deliver(
             return replace(done, sent=False)
         on_wait()
         turn = take_turn(uri, place.parent, place.name, waits=True)
-    failures, duplicates = store_failures(), 0
+    failures, lasting, duplicates = store_failures(), (ExperimentDeletedError, StoreMovedError), 0
     with turn:
         try:
             # Each attempt makes a new ``Store``, which reads what the attempt before has left there.
             for attempt in Retrying(
                 stop=stop_after_attempt(ATTEMPTS),
                 wait=wait_exponential(multiplier=0.5),
-                retry=retry_if_exception_type(failures),
+                retry=retry_if_exception(lambda error: isinstance(error, failures) and not isinstance(error, lasting)),
                 reraise=True,
             ):
                 with attempt:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from mlflow import MlflowClient
 
 from orchestrator.doctor.machine import Check
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking import registry
+from orchestrator.tracking import connection, registry
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.registry import fetch_champion
 from orchestrator.tracking.tracker import Tracker
@@ -66,8 +67,8 @@ def tracking(output: Path, capsys: pytest.CaptureFixture[str], *more: str) -> li
 
 
 def content(output: Path) -> str:
-    with closing(sqlite3.connect(output / "mlflow.db")) as connection:
-        return "\n".join(connection.iterdump())
+    with closing(sqlite3.connect(output / "mlflow.db")) as database:
+        return "\n".join(database.iterdump())
 
 
 @pytest.mark.parametrize("take", [Path.rename, shutil.copytree])
@@ -153,7 +154,11 @@ def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: py
 
     number = delete()
     assert "the experiment tiny was deleted in MLflow's pages; `orchestrator sync tiny" in undelivered(runs)
-    run("sync", "--output", str(runs))
+    connect = Mock(wraps=connection.connect)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "connect", connect)
+        run("sync", "--output", str(runs))
+    assert connect.call_count == 2, "an experiment is not asked for again that stays deleted"
     said = capsys.readouterr()
     assert "warning: the experiment tiny was deleted in MLflow's pages: `orchestrator sync tiny" in said.err
     assert "more: 1 runs agree" in said.out and "tiny: 1 runs agree" not in said.out
