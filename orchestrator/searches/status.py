@@ -122,7 +122,7 @@ class Status:
         self.left: TimeLeft | None = None
         if self.history.experiment:
             experiment = experiment_of(self.history)
-            self.stages = stages_of(experiment, self.history)
+            self.stages = _stages(experiment, self.history)
             self.budget = BudgetMeter(experiment.budget, self.history).used()
             if self.holder is not None and followed.pace.rate is not None:
                 self.left = PlannedWork(experiment).left(self.history, followed.pace.rate, trainings=self._trainings())
@@ -181,7 +181,7 @@ class Status:
         }
 
 
-def stages_of(experiment: Experiment, history: History) -> list[StageStatus]:
+def _stages(experiment: Experiment, history: History) -> list[StageStatus]:
     """Return the stages that have begun, or are certain to come."""
     total = sum(experiment.trials_in(cell) for cell in experiment.cells())
     search = StageStatus(Stage.SEARCH, total, history.count(Stage.SEARCH, total))
