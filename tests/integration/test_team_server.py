@@ -87,7 +87,8 @@ def test_search_sync_and_compare_on_postgresql_with_artifacts_in_a_bucket(
     place = ["--output", str(output), "--tracking-uri", uri]
     assert call("sync", "tiny", *place, "--json") == 0
     delivered = json.loads(capsys.readouterr().out)
-    assert delivered["experiments"] == [{"experiment": "tiny", "runs": len(history.trials), "running": False}]
+    agreed = {"experiment": "tiny", "runs": len(history.trials), "running": False, "duplicates": 0, "sent": True}
+    assert delivered["experiments"] == [agreed]
     assert_tracked_once(uri, history)
     assert sorted(keys(bucket)) == there
 

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.responses import FileResponse, PlainTextResponse
 from starlette.routing import Route
 
-from orchestrator.tracking.server import CALLS, OBJECTS, SERVED, TOKEN, WITHOUT_ASSISTANT, TrackingServer, parse
+from orchestrator.tracking.server import CALLS, INFO, OBJECTS, SERVED, TOKEN, WITHOUT_ASSISTANT, TrackingServer, parse
 from tests.servers.mlflow_server import AUTH
 
 LIST = """
@@ -44,6 +44,7 @@ REFUSED = {
     r"/ajax-api/3\.0/jobs/.*": 4,
     r"/(ajax-)?api/3\.0/mlflow/(jobs|prompt-optimization|genai|scorers?|issues)/?.*": 39,
     r"/v1/traces": 1,
+    r"/api/3\.0/mlflow/server-info": 2,
     r"/(ajax-)?api/[23]\.0/mlflow/(get-)?(unified-|online-)?traces?(-artifact|-details)?(/.*)?": 54,
     r"/(ajax-)?api/2\.0/mlflow/webhooks.*": 12,
     r"/(ajax-)?api/3\.0/mlflow/(workspaces|demo|datasets|label-schemas|review-queues|ui-telemetry).*": 74,
@@ -125,9 +126,9 @@ def status(path: str, *headers: tuple[str, str], token: str | None = None, query
     return sent[0]["status"], str([value for name, value in sent[0]["headers"] if name in (b"location", b"set-cookie")])
 
 
-SERVED_PATHS = ("/", SEARCH, "/static-files/a/b.js", "/api/2.0/mlflow-artifacts/artifacts/a/b.pt")
+SERVED_PATHS = ("/", SEARCH, INFO, "/static-files/a/b.js", "/api/2.0/mlflow-artifacts/artifacts/a/b.pt")
 SPELLINGS = ("/ajax-api//3.0/mlflow/assistant/message", f"{SEARCH}/", f"{SEARCH}\n", f"//{SEARCH}", f"/x{SEARCH}")
-REFUSED_PATHS = (ASSISTANT, "/gateway/mlflow/v1/models", "/v1/traces", *SPELLINGS)
+REFUSED_PATHS = (ASSISTANT, INFO.replace("/ajax-api", "/api"), "/gateway/mlflow/v1/models", "/v1/traces", *SPELLINGS)
 
 
 @pytest.mark.parametrize("path", [*SERVED_PATHS, *REFUSED_PATHS])
