@@ -158,6 +158,8 @@ NOISY = replace(LOW, confirmed=True, std=1.6667, seeds=5)
         pytest.param(NOISY, 1.0, {"std": None}, True, id="without a deviation"),
         pytest.param(NOISY, 100.0, {"confirmed": False}, False, id="not confirmed"),
         pytest.param(NOISY, -1.0, {}, False, id="lower"),
+        pytest.param(NOISY, -10.0, {"data_digest": "d2"}, True, id="other data"),
+        pytest.param(NOISY, -10.0, {"metric": "val/i2t_r1"}, True, id="another metric"),
         pytest.param(LOW, 0.0, {}, False, id="a tie"),
         pytest.param(LOW, 0.1, {}, True, id="neither confirmed, and higher"),
         pytest.param(HIGH, -10.0, {"confirmed": True, "std": 5.0, "seeds": 2}, True, id="confirmed alone"),

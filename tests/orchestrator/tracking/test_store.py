@@ -12,11 +12,12 @@ from unittest.mock import Mock
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
+from mlflow.utils.validation import MAX_ENTITIES_PER_BATCH
 
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.tracking.store import LIMIT, Point, StudyCurves, find_or_make, send
+from orchestrator.tracking.store import Point, StudyCurves, find_or_make, send
 from tests.support.experiments import make_experiment, start
 
 
@@ -56,7 +57,7 @@ def test_no_request_is_too_long_no_step_is_torn_and_tags_come_last(width: int, s
     points = [Point(values, 1.0, step) for step in range(1, steps + 1)]
     tags = {} if width == 1000 else {"state": "finished"}
     send(cast(MlflowClient, requests), "r1", params={"seed": 0}, points=points, tags=tags)
-    assert all(sum(map(len, parts)) <= LIMIT for parts in requests.sent)
+    assert all(sum(map(len, parts)) <= MAX_ENTITIES_PER_BATCH for parts in requests.sent)
     found = [sorted({one.step for one in metrics}) for metrics, _, _ in requests.sent]
     assert list(chain.from_iterable(found)) == list(range(1, steps + 1)), "each step is in one request"
     assert sum(len(metrics) for metrics, _, _ in requests.sent) == width * steps

@@ -180,15 +180,6 @@ def test_of_a_run_that_was_made_again_too_late_nothing_stays(output: Path, clien
     assert_store_agrees(ledger.history, output)
 
 
-def test_many_metrics_go_in_batches(output: Path) -> None:
-    with session(output, outcome=None) as ledger:
-        trial = add_trial(ledger, [], state=TrialState.RUNNING)
-        for epoch in range(1, 31):
-            metrics = {f"val/m{number}": float(epoch) for number in range(100)}
-            ledger.report(trial, epoch, {"val/rsum": float(epoch), **metrics}, TrialState.RUNNING)
-    assert_store_agrees(ledger.history, output)
-
-
 class Counting:
     """A client that notes the names of its calls which write a trial's run."""
 
