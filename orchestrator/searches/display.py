@@ -272,10 +272,8 @@ def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool
         else:
             display = PlainDisplay(progress)
         listeners.append(display.listen)
-        try:
-            yield replace(session, on_step=display.refresh, announce=display.announce)
-        finally:
-            listeners.remove(display.listen)
+        stack.callback(listeners.remove, display.listen)
+        yield replace(session, on_step=display.refresh, announce=display.announce)
         if isinstance(display, LiveDisplay):
             display.refresh()
 
@@ -338,16 +336,14 @@ def evaluation_displayed(ledger: Ledger, trials: Sequence[Trial], *, quiet: bool
     def drawn() -> Text:
         return Text(test.line() if test.has_ended else f"{spinner()} {test.line()}")
 
-    ledger.listeners.append(listen)
-    try:
+    with ExitStack() as stack:
+        ledger.listeners.append(listen)
+        stack.callback(ledger.listeners.remove, listen)
         if in_place:
-            with Live(get_renderable=drawn, console=make_console(), refresh_per_second=4):
-                yield
+            stack.enter_context(Live(get_renderable=drawn, console=make_console(), refresh_per_second=4))
         else:
             say(test.line())
-            yield
-    finally:
-        ledger.listeners.remove(listen)
+        yield
 
 
 def race_lines(history: History) -> list[str]:
