@@ -16,10 +16,9 @@ from mlflow import MlflowClient
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import tracking_process
+from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.tracker import Tracker
-from orchestrator.tracking.tracking_process import TrackingProcess
+from orchestrator.tracking.tracker import Tracker, TrackingProcess
 from tests.support.experiments import add_trial
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees
@@ -74,7 +73,7 @@ def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(
 def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_its_end(
     output: Path, tracking: TrackingProcess, client: MlflowClient, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(tracker_module, "LOOK_SECONDS", 0.1)
     begin(tracking).kill()
     add_trial(ledger, [1.0, 2.0])
     # Something comes to MLflow before the end of the search.
@@ -101,7 +100,7 @@ def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     monkeypatch.setattr(TrackingProcess, "_begin", begin)
-    monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(tracker_module, "LOOK_SECONDS", 0.1)
     tracking.start()
     wait_until(lambda: len(attempts) >= 3)
     tracking.close(60)
@@ -117,7 +116,7 @@ def missing(output: Path, reason: str) -> str:
 SEARCH = """
 import os, signal, sys, time
 from pathlib import Path
-from orchestrator.tracking.tracking_process import TrackingProcess
+from orchestrator.tracking.tracker import TrackingProcess
 output = Path(sys.argv[1])
 tracking = TrackingProcess(sys.argv[2], output, "tiny", output / "journal.jsonl")
 tracking.start()
@@ -149,8 +148,8 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
 def test_a_process_that_gives_no_answer_is_said_and_ended(
     output: Path, tracking: TrackingProcess, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
 ) -> None:
-    monkeypatch.setattr(tracking_process, "COMMAND", (sys.executable, "-c", program))
-    monkeypatch.setattr(tracking_process, "START_SECONDS", 1.0)
+    monkeypatch.setattr(tracker_module, "COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(tracker_module, "START_SECONDS", 1.0)
     process = begin(tracking)
     tracking.close(0)
     assert tracking.problem == missing(output, reason)
@@ -159,7 +158,7 @@ def test_a_process_that_gives_no_answer_is_said_and_ended(
 
 @pytest.mark.proof
 def test_a_password_is_not_on_the_command_line(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking_process, "START_SECONDS", 0.0)
+    monkeypatch.setattr(tracker_module, "START_SECONDS", 0.0)
     tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, "tiny", output / "journal.jsonl")
     assert "secret" not in " ".join(begin(tracking).cmdline())
     tracking.close(0)
@@ -180,7 +179,7 @@ def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
 def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking_process, "is_installed", lambda extra: extra != "tracking")
+    monkeypatch.setattr(tracker_module, "is_installed", lambda extra: extra != "tracking")
     tracking = TrackingProcess(default_uri(tmp_path), tmp_path, "tiny", tmp_path / "journal.jsonl")
     tracking.start()
     tracking.close(1.0)
