@@ -37,13 +37,7 @@ ASKED = {
 
 
 def answers_of(claims: Claims, results: Sequence[ClaimResult], cells: int) -> list[Answer]:
-    """Return the answer about all claims, then one about each claim.
-
-    Args:
-        claims: The claims.
-        results: The answer to each.
-        cells: Number of cells that were run.
-    """
+    """Return the answer about all claims, given the number of cells that were run, then one about each claim."""
     return [_of_page(claims, results, cells), *map(_of_claim, results)]
 
 

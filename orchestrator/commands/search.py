@@ -85,7 +85,7 @@ def show_plan(experiment: Experiment, options: StartOptions) -> None:
     prior = read_prior(experiment, options.output)
     found = dry_run(experiment, make_workload(experiment.resources, options.data_root, experiment.plugins), prior)
     if options.quiet:
-        print(json.dumps(found.to_dict(), indent=2))
+        print(json.dumps(asdict(found), indent=2))
     else:
         print_dry_run(found)
 

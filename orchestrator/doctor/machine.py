@@ -5,8 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -24,8 +23,6 @@ from trainables.extras import EXTRAS, is_installed, missing_modules
 
 TORCH_PAIRS = {"2.15": "0.29", "2.14": "0.28", "2.13": "0.28", "2.12": "0.27", "2.11": "0.26"}
 """The torchvision release that fits each torch release; any other pair fails at import or at the first operator."""
-
-PORTS = {5000: "orchestrator ui"}
 
 LITTLE_DISK = 10 * 2**30
 
@@ -46,30 +43,16 @@ class Check:
     found: str
     way_out: str = ""
 
-    def to_dict(self) -> dict[str, str]:
-        """Return plain values for ``--json``."""
-        return asdict(self)
-
 
 def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Check]:
     """Run every check; no check leaves a file behind."""
-    checks: list[Callable[[], Check]] = [
-        check_python,
-        check_packages,
-        check_torch_pair,
-        check_gpu,
-        lambda: check_disk(output),
-        check_memory,
-        *(lambda port=port, use=use: check_port(port, use) for port, use in PORTS.items()),
-        lambda: check_data_root(data_root),
-        lambda: check_output(output),
-        lambda: check_store(output, tracking_uri),
-    ]
+    checks = [check_python(), check_packages(), check_torch_pair(), check_gpu(), check_disk(output), check_memory()]
+    checks += [check_port(), check_data_root(data_root), check_output(output), check_store(output, tracking_uri)]
     if cluster.address is not None:
-        checks.append(lambda: check_answers("cluster", Cluster(address=cluster.address)))
+        checks.append(check_answers("cluster", Cluster(address=cluster.address)))
     if cluster.storage is not None:
-        checks.append(lambda: check_answers("storage", Cluster(storage=cluster.storage)))
-    return [check() for check in checks]
+        checks.append(check_answers("storage", Cluster(storage=cluster.storage)))
+    return checks
 
 
 def check_answers(check: str, cluster: Cluster) -> Check:
@@ -150,9 +133,13 @@ def check_gpu() -> Check:
     return Check("gpu", "ok", "none; trainings run on the CPU")
 
 
+def _existing(output: Path) -> Path:
+    return next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
+
+
 def check_disk(output: Path) -> Check:
     """The output folder's disk has room for checkpoints."""
-    place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
+    place = _existing(output)
     free = shutil.disk_usage(place).free
     found = f"{free / 2**30:.0f} GiB free at {place}"
     if free < LITTLE_DISK:
@@ -169,16 +156,16 @@ def check_memory() -> Check:
     return Check("memory", "ok", found)
 
 
-def check_port(port: int, use: str) -> Check:
-    """A port that a command takes by default is free."""
+def check_port(port: int = 5000) -> Check:
+    """The port of ``orchestrator ui`` is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            found = f"{port} for `{use}`: {error.strerror}"
+            found = f"{port} for `orchestrator ui`: {error.strerror}"
             return Check("port", "warn", found, "the command takes another free port; or choose a port with --port")
-    return Check("port", "ok", f"{port} for `{use}` is free")
+    return Check("port", "ok", f"{port} for `orchestrator ui` is free")
 
 
 def check_data_root(data_root: str) -> Check:
@@ -201,7 +188,7 @@ def check_data_root(data_root: str) -> Check:
 
 def check_output(output: Path) -> Check:
     """A search can write into the output folder."""
-    place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
+    place = _existing(output)
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
         return Check("output", "ok", f"{output} can be written")
     return Check("output", "fail", f"{output}: {place} cannot be written", "choose another --output")

@@ -1,8 +1,5 @@
 """A dry run as tables and sentences for a terminal."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.table import Table
 from rich.text import Text
 
@@ -15,9 +12,12 @@ def print_dry_run(found: DryRun) -> None:
     """Print spaces, first points and the forecast."""
     show = make_console(plain_width=160).print
     for study in found.studies:
-        show(_space(study))
+        show(make_table(["parameter", "where"], list(study.space.items()), f"{study.study}: space"))
         show(_points(study))
-    show(_plan(found))
+    rows = [
+        [study.study, str(study.trials), str(study.epochs), f"{study.epoch_seconds:.2f}"] for study in found.studies
+    ]
+    show(make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{found.experiment}: plan", texts=1))
     for sentence in describe(found):
         show(Text(sentence))
 
@@ -59,27 +59,13 @@ def duration(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
 
 
-def _space(study: StudyPlan) -> Table:
-    return make_table(["parameter", "where"], list(study.space.items()), f"{study.study}: space")
-
-
 def _points(study: StudyPlan) -> Table:
     has_prior = any("source" in point for point in study.points)
     headings = ["point", "suggested", "as parameters", *(["from search.prior"] if has_prior else [])]
     rows = []
     for number, point in enumerate(study.points):
         source = [point.get("source", "")] if has_prior else []
-        rows.append([str(number), format_parameters(point["params"]), _stands_for(point), *source])
+        meaning = [format_parameters(point[key]) for key in ("loss_parameters", "training", "model_parameters")]
+        means = " ".join(filter(None, [point["loss"], *meaning]))
+        rows.append([str(number), format_parameters(point["params"]), means, *source])
     return make_table(headings, rows, f"{study.study}: the first {len(study.points)} points")
-
-
-def _stands_for(point: Mapping[str, Any]) -> str:
-    parts = (point["loss_parameters"], point["training"], point["model_parameters"])
-    return " ".join([point["loss"], *filter(None, map(format_parameters, parts))])
-
-
-def _plan(found: DryRun) -> Table:
-    rows = [
-        [study.study, str(study.trials), str(study.epochs), f"{study.epoch_seconds:.2f}"] for study in found.studies
-    ]
-    return make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{found.experiment}: plan", texts=1)

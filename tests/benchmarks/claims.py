@@ -33,7 +33,6 @@ COMPARISONS = ("best", "beats", "opposed")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--pages", type=int, default=1000, help="of each row, simulated")
     parser.add_argument("--shuffles", type=int, default=200, help="pages of exchanged rows")
     parser.add_argument("--seed", type=int, default=0)

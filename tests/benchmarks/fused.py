@@ -13,7 +13,6 @@ which actors start. Where there is no Flickr8k it is of generated scenes.
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,7 +29,6 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import read_journal
 from orchestrator.searches.search import run_search
 from orchestrator.workload.training import TrainablesWorkload
-from tests.benchmarks.command import main
 from tests.benchmarks.flickr8k import NAME, SHARED, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, wait
@@ -59,7 +57,6 @@ ALONE = 2
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--data-root", type=Path, help="holds flickr8k; generated numbers of its shape otherwise")
     parser.add_argument("--images", type=int, help="generate so many instead")
     parser.add_argument("--cases", nargs="+", metavar="MODEL:SIZE:LOSS", help="by default what fits the device")
@@ -71,7 +68,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     torch.set_num_threads(1)
     for case in options.cases or CASES[options.device]:
         model = case.split(":")[0]
@@ -139,14 +135,7 @@ def make_search(case: str, dataset: str, fuse: int, trials: int, options: argpar
 
 @dataclass(frozen=True)
 class Bench:
-    """One case on one device.
-
-    Attributes:
-        case: ``MODEL:SIZE:LOSS``.
-        data: Flickr8k.
-        device: ``cpu`` or ``cuda``.
-        steps: That are timed.
-    """
+    """One case, ``MODEL:SIZE:LOSS``, on one device."""
 
     case: str
     data: Dataset
@@ -236,7 +225,3 @@ def train_apart(bench: Bench, barrier: Barrier, told: "object") -> None:
     steps()
     wait()
     told.put(time.perf_counter() - started)  # type: ignore[attr-defined]
-
-
-if __name__ == "__main__":
-    main(["fused", *sys.argv[1:]])

@@ -37,14 +37,12 @@ IMAGES = 1200
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--cases", nargs="+", default=CASES, metavar="MODEL:SIZE:LOSS")
     parser.add_argument("--images", type=int, default=IMAGES, help="train on so many generated images")
     parser.add_argument("--steps", type=int, default=20)
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     gpu = choose_device("cuda")
     for case in options.cases:
         model, size, loss = case.split(":")
@@ -54,15 +52,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Case:
-    """One training.
-
-    Attributes:
-        name: ``MODEL:SIZE:LOSS``.
-        model: The model's name.
-        size: Dimensions of the embedding.
-        loss: The loss's name.
-        steps: So many are taken at a time, >= 1.
-    """
+    """One training, called ``MODEL:SIZE:LOSS``, of which so many steps are taken at a time."""
 
     name: str
     model: str
@@ -71,7 +61,6 @@ class Case:
     steps: int
 
     def config(self, precision: Precision = "float32") -> TrialConfig:
-        """Return the training's config."""
         training = TrainingConfig(embedding_size=self.size, precision=precision)
         return TrialConfig(dataset="generated", model=self.model, loss=self.loss, training=training)
 
@@ -99,19 +88,13 @@ def compare(case: Case, data: Dataset, gpu: torch.device) -> Iterator[Row]:
 
 
 class Steps:
-    """A training, some steps at a time.
-
-    Attributes:
-        trial: The training.
-        loss: Mean over the latest steps.
-    """
+    """A training, some steps at a time; ``loss`` is the mean over the latest."""
 
     def __init__(self, case: Case, data: Dataset, device: torch.device, precision: Precision) -> None:
         self.trial = Trial(case.config(precision), data, device)
         self.loss = 0.0
 
     def steps(self, steps: int) -> None:
-        """Take the first steps of an epoch."""
         trial = self.trial
         trial.epoch = 0
         trial.begin_epoch()
@@ -120,7 +103,6 @@ class Steps:
         self.loss = train_epoch(trial.model, trial.loss, trial.optimizer, batches, clip, 1, trial.learned)
 
     def evaluate(self) -> float:
-        """Return val rsum."""
         return evaluate(self.trial.model, self.trial.val_split)["rsum"]
 
 

@@ -90,13 +90,11 @@ class PublishedTraining:
         self.losses: list[float] = []
 
     def steps(self, count: int) -> None:
-        """Take some steps."""
         self.model.train()
         for _ in range(count):
             self.step(next(self._batches))
 
     def step(self, pairs: Pairs) -> None:
-        """Take a step."""
         images, captions, lengths, _ = pairs
         self.optimizer.zero_grad()
         loss = hardest_negatives(*self.model(images.to(self.device), captions.to(self.device), lengths))

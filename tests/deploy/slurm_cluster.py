@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.deploy.network import Network, wait_until
-from tests.support.hosts import Host, missing
+from tests.support.hosts import Host
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 NODES = ("n1", "n2")
@@ -35,14 +37,6 @@ NodeName=n1 NodeAddr=10.231.9.2 CPUs=2 RealMemory=9000
 NodeName=n2 NodeAddr=10.231.9.3 CPUs=2 RealMemory=9000
 PartitionName=all Nodes=ALL Default=YES MaxTime=60 State=UP
 """
-
-
-def absent() -> str | None:
-    """Say why there can be no Slurm cluster here; ``None`` where there can."""
-    lacking = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
-    if lacking:
-        return f"no {', '.join(lacking)} here; on Debian: apt-get install slurm-wlm munge"
-    return missing()
 
 
 class SlurmCluster(Network):
@@ -80,11 +74,11 @@ class SlurmCluster(Network):
 
 @contextmanager
 def slurm_cluster(shared: Path) -> Iterator[SlurmCluster]:
-    """Yield a cluster whose nodes are idle, for the length of a ``with`` block."""
-    cluster = SlurmCluster(shared)
-    try:
+    """Yield a cluster whose nodes are idle, for the length of a ``with`` block; skip the test without Slurm."""
+    lacking = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    if lacking:
+        pytest.skip(f"no {', '.join(lacking)} here; on Debian: apt-get install slurm-wlm munge")
+    with SlurmCluster(shared) as cluster:
         idle = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
         wait_until(lambda: (cluster.try_run("ctl", *idle) or "").strip() == str(len(NODES)), "the nodes are idle")
         yield cluster
-    finally:
-        cluster.kill()
