@@ -60,7 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Simulate each case, or compare two journals."""
     if options.journals:
         yield from compare_journals(*map(read_history, options.journals))
         return

@@ -39,7 +39,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Ask the paper's tables, exchanged tables, and simulated pages."""
     claims, paper = answerable_claims(), truth_of_the_paper()
     cells = published_cells(claims)
     found, count = len(held(claims, cells)), len(claims.claims)
@@ -64,7 +63,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def truths(paper: Truth) -> dict[str, Truth]:
-    """Return the simulated truths by their names."""
     everywhere = len(paper)
     return {
         "no effect: all losses alike": without_effects(paper),
@@ -76,5 +74,4 @@ def truths(paper: Truth) -> dict[str, Truth]:
 
 
 def held(claims: Claims, cells: Cells) -> set[str]:
-    """Return the claims that hold over cells."""
     return {one.claim.id for one in decide(claims, cells) if one.outcome is Outcome.HOLDS}

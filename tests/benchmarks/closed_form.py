@@ -49,7 +49,6 @@ class Pairs:
     captions: Floats
 
     def at(self, images: NDArray[np.int64]) -> "Pairs":
-        """Return some images with their captions."""
         return Pairs(self.images[images], self.captions[(5 * images[:, None] + np.arange(5)).ravel()])
 
 

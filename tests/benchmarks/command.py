@@ -46,7 +46,6 @@ GPU_ALONE = ("gpu",)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark that is named, or all."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     name = given[0] if given and not given[0].startswith("-") else None
     if name is not None and name not in BENCHMARKS:
@@ -70,7 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_one(name: str, module: Any, options: argparse.Namespace) -> None:
-    """Run a benchmark in this process, and print its rows as they come."""
     started, before = time.monotonic(), load()
     print(f"{name}: {BENCHMARKS[name]}; load before: {before:.1f}\n{COLUMNS}", flush=True)
     rows = []
@@ -84,11 +82,7 @@ def run_one(name: str, module: Any, options: argparse.Namespace) -> None:
 
 
 def run_all(options: argparse.Namespace) -> None:
-    """Run all benchmarks of a device one after the other; exit with an error if one failed, after the others.
-
-    Raises:
-        SystemExit: With a sentence, also where there is no such device.
-    """
+    """Run all benchmarks of a device one after the other; exit with an error if one failed, after the others."""
     rows: list[dict[str, Any]] = []
     seconds: dict[str, float] = {}
     loads, failed = [load()], []

@@ -52,7 +52,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def compare(ours: "OurTraining", published: PublishedTraining, steps: int, where: str) -> Iterator[Row]:
-    """Yield the costs of a step, a validation, a checkpoint and an epoch."""
     block = min(BLOCK, steps)
     runs = {"ours": lambda: ours.steps(block), "published": lambda: published.steps(block)}
     ours.steps(WARM_UP)
@@ -97,7 +96,6 @@ class OurTraining:
 
 
 def make_config(embedding_size: int) -> TrialConfig:
-    """Return the published training."""
     training = TrainingConfig(
         batch_size=BATCH, learning_rate=RATE, gradient_clip=CLIP, embedding_size=embedding_size, duplicates="negatives"
     )
@@ -105,7 +103,6 @@ def make_config(embedding_size: int) -> TrialConfig:
 
 
 def make_published(data: Dataset, options: argparse.Namespace) -> PublishedTraining:
-    """Return the loop beside which ours is measured."""
     word_size = TrainingConfig().word_size
     features = data.splits["train"].features.shape[-1]
     model = PublishedModel(features, len(data.vocabulary), word_size, options.embedding_size)

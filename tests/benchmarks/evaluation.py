@@ -34,11 +34,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def compare(size: int, dimensions: int, device: str) -> Row:
-    """Return the seconds of both kinds.
-
-    Raises:
-        RuntimeError: If they do not come to the same.
-    """
+    """Return the seconds of both kinds, which must come to the same."""
     images, captions, owner = (tensor.to(device) for tensor in embeddings(size, CAPTIONS, dimensions))
     repeated, texts = images[owner].cpu().double().numpy(), captions.cpu().double().numpy()
     found: dict[str, dict[str, float]] = {}

@@ -47,7 +47,6 @@ def generate(images: dict[str, int], kind: str = "global") -> Dataset:
 
 
 def make_split(name: str, features: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> Split:
-    """Return a split of some rows, with five captions each."""
     frequency = 1 / np.arange(1, WORDS + 1)
     lengths = np.clip(rng.normal(*LENGTH, 5 * len(rows)), 2, 36).astype(int)
     ids = len(SPECIAL) + rng.choice(WORDS, size=lengths.sum(), p=frequency / frequency.sum())

@@ -80,7 +80,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def compare(bench: "Bench", trials: int, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield what an epoch of one trial takes, beside the two other ways."""
     one, stacked = bench.alone(), bench.stacked(trials)
     seconds = alternate({"ours": stacked, "one": one}, 3)
     ours = bench.epoch_seconds(seconds["ours"] / trials)
@@ -152,11 +151,9 @@ class Bench:
         return made
 
     def alone(self) -> "AloneSteps":
-        """Return the steps of one trial, warm."""
         return AloneSteps(self.trial(), self.steps)
 
     def stacked(self, trials: int) -> "AloneSteps | StackedSteps":
-        """Return the steps of several, warm."""
         first = self.trial()
         if trials == 1:
             return AloneSteps(first, self.steps)
@@ -189,8 +186,6 @@ class AloneSteps:
 
 
 class StackedSteps:
-    """The same of several at once."""
-
     def __init__(self, trials: list[Trial], steps: int) -> None:
         self._trials, self._steps = trials, steps
         self._epoch = StackedEpoch(trials)
@@ -217,7 +212,6 @@ def processes_step_seconds(bench: Bench, processes: int) -> float:
 
 
 def train_apart(bench: Bench, barrier: Barrier, told: "object") -> None:
-    """Time the steps of one trial while others do the same."""
     torch.set_num_threads(1)
     steps = bench.alone()
     barrier.wait()

@@ -66,7 +66,6 @@ class Case:
 
 
 def compare(case: Case, data: Dataset, gpu: torch.device) -> Iterator[Row]:
-    """Yield the costs of a case on the GPU beside those on the CPU."""
     cpu = torch.device("cpu")
     here, there, again = (first_steps(case, data, device) for device in (cpu, gpu, gpu))
     off = abs(there.loss - here.loss) / abs(here.loss)
@@ -107,7 +106,6 @@ class Steps:
 
 
 def first_steps(case: Case, data: Dataset, device: torch.device, precision: Precision = "float32") -> Steps:
-    """Return a training after its first steps."""
     training = Steps(case, data, device, precision)
     training.steps(case.steps)
     return training

@@ -48,7 +48,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def measure(options: argparse.Namespace) -> list[Row]:
-    """Return the rows of the batch sizes."""
     torch.set_num_threads(options.threads)
     rows = []
     for batch_size in options.batch_sizes:

@@ -95,7 +95,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def measure_all(options: argparse.Namespace, root: Path, output: Path) -> Iterator["Surface"]:
-    """Train what is missing of each surface, and yield the surfaces."""
     output.mkdir(parents=True, exist_ok=True)
     path = output / "trainings.jsonl"
     lines = path.read_text().splitlines() if path.is_file() else []
@@ -214,7 +213,6 @@ def train(configs: Sequence[TrialConfig], data: Dataset) -> list[float | None]:
 
 
 def value_of(training: Training) -> float | None:
-    """Return val rsum; ``None`` where similarities are no numbers."""
     try:
         return training.evaluate_on_val()["val/rsum"]
     except DivergedError:
@@ -315,10 +313,7 @@ class Tried:
 def search(
     surface: Surface, noise: float, seed: int, trials: int = BUDGETS[-1], *, prior: Sequence[Setting] = ()
 ) -> list[Tried]:
-    """Search a surface, one trial after the other, each trained to its end; ``noise`` is the spread of a seed.
-
-    The settings of ``prior`` come right after the published ones.
-    """
+    """Search a surface, one trial after the other, each trained to its end; ``prior`` comes after the published."""
     cell = replace(surface.cell, seed=seed)
     experiment = make_experiment(*surface.key, trials, model=surface.model)
     study = Study(cell, experiment.search, trials, prior=[PriorPoint(params, "benchmark") for params in prior])

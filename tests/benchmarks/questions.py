@@ -41,7 +41,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Simulate each null, over seeds alone, and over seeds and images."""
     for losses, settings in SHAPES:
         for seeds in options.seeds:
             for null in NULLS:

@@ -38,7 +38,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Simulate error rates over seeds, then over seeds and images, then power."""
     for candidates in options.candidates:
         for seeds in options.seeds:
             yield from _false(candidates, seeds, options)

@@ -42,7 +42,6 @@ class Row:
         return None if self.other is None else self.other / self.ours if self.ours else float("inf")
 
     def line(self) -> str:
-        """Return the row as it stands under ``COLUMNS``."""
         ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
         other = "" if self.other is None else f"{self.other:.4g} {self.unit}"
         needed = "" if self.needed is None else f"{self.needed:.3g}"
@@ -51,7 +50,6 @@ class Row:
         return f"{self.case:40} {f'{self.ours:.4g} {self.unit}':>12} {other:>12} {ratio:>8} {needed:>7}  {about}"
 
     def to_dict(self, benchmark: str) -> dict[str, Any]:
-        """Return the row as it stands in a report."""
         return {"benchmark": benchmark, **asdict(self), "ratio": self.ratio}
 
 
@@ -61,7 +59,6 @@ def error_of_mean(values: Sequence[float]) -> float:
 
 
 def load() -> float:
-    """Return how many processes wanted to run in the last minute, on average."""
     return os.getloadavg()[0]
 
 

@@ -111,9 +111,9 @@ def test_all_are_run_though_one_fails(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_intervals_on_sets_of_images_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
-    monkeypatch.setattr(verdicts, "FITTED", 120)
+    monkeypatch.setattr(verdicts, "FITTED", 60)
     monkeypatch.setattr(verdicts, "SET", 20)
-    pairs = Pairs(*(draw.normal(size=(count, 70)).astype(np.float32) for count in (200, 1000)))
+    pairs = Pairs(*(draw.normal(size=(count, 70)).astype(np.float32) for count in (100, 500)))
     seeds, alone, model = verdicts.flickr8k_rows(pairs, 1)
     assert all(0 <= row.ours <= 100 for row in (seeds, alone, model))
     assert seeds.other is not None and seeds.other >= seeds.ours, "seeds alone promise too much"

@@ -73,7 +73,6 @@ class Measurement:
 
     @property
     def trials(self) -> int:
-        """Trials that ended."""
         return self.samples[-1].ended
 
     @property
@@ -101,7 +100,6 @@ class Measurement:
 
     @property
     def kilobytes(self) -> float:
-        """The most that the driver had."""
         return max(sample.kilobytes for sample in self.samples)
 
     @property
@@ -164,8 +162,6 @@ def drive(mode: str, load: "Load", folder: str, tracking_uri: str | None) -> Non
 
 @dataclass(frozen=True)
 class Load:
-    """What a driver is given to do; see ``measure``."""
-
     trials: int
     workers: int
     epochs: int
@@ -265,7 +261,6 @@ def _counter(path: Path) -> object:
 
 
 def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
-    """Sample until the process ends."""
     samples: list[Sample] = []
     place, ended = 0, 0
     delivering: int | None = None

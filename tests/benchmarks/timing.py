@@ -21,10 +21,7 @@ Name, Value = TypeVar("Name"), TypeVar("Value")
 def alternate(
     runs: Mapping[Name, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[Name, float]:
-    """Return the median seconds of each run by name, over rounds in which each is run once.
-
-    What is to be warm must have been run before.
-    """
+    """Return the median seconds of each run, all of them warm, over rounds in which each is run once."""
     seconds: dict[Name, list[float]] = {name: [] for name in runs}
     began = time.monotonic()
     for done in range(rounds):

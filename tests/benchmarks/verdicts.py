@@ -150,10 +150,7 @@ def judged(candidates: Sequence[Candidate], over_images: bool) -> DatasetVerdict
 
 
 def trust_row(spread: float, studies: int) -> Row:
-    """Return how often the winner is not better than the runner-up although it is said to be so with 0.9 to 0.98.
-
-    The four candidates, with five seeds each, are worth so many errors of the images more or less, by ``spread``.
-    """
+    """Return how often the winner is not better than the runner-up although 0.9 to 0.98 is said."""
     generator = np.random.default_rng(3)
     told, true = [], []
     for _ in range(studies):

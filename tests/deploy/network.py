@@ -97,7 +97,6 @@ class Network:
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 300) -> None:
-    """Wait for something to become true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"

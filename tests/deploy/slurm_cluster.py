@@ -40,8 +40,6 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=60 State=UP
 
 
 class SlurmCluster(Network):
-    """A controller and two nodes."""
-
     def __init__(self, shared: Path) -> None:
         super().__init__(shared, ("ctl", *NODES), empty=["/etc/slurm"])
         key = shared / "munge.key"
@@ -63,11 +61,9 @@ class SlurmCluster(Network):
         host.start(daemon, environment, log)
 
     def submit(self, *arguments: str) -> str:
-        """Submit a job from the controller and return its number."""
         return self.hosts["ctl"].run("sbatch", "--parsable", *arguments).strip()
 
     def show(self, job: str) -> dict[str, str]:
-        """Return what Slurm says of a job, by Slurm's names."""
         words = (self.try_run("ctl", "scontrol", "--oneliner", "show", "job", job) or "").split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 

@@ -27,7 +27,6 @@ SCHEDULES = {
 
 
 def commands_of(path: Path) -> Iterator[list[str]]:
-    """Yield the commands in a file of deploy/."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         yield from in_markdown(text)
@@ -69,7 +68,6 @@ FILES = [path for path in sorted(DEPLOY.rglob("*")) if path.suffix in KINDS]
 
 @cache
 def everything() -> list[tuple[str, list[str]]]:
-    """Return all commands with the files that they are in."""
     return [(named(path), command) for path in FILES for command in commands_of(path)]
 
 

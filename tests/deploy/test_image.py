@@ -54,7 +54,6 @@ def test_images_of_others_are_named_by_their_content() -> None:
 
 
 def locked(path: Path) -> dict[str, str]:
-    """Return the versions in a lock file, by name."""
     pins = re.findall(r"^([\w.-]+)(?:\[.*\])?==([^ \\]+)", path.read_text(), re.MULTILINE)
     return {name.lower().replace("_", "-"): version for name, version in pins}
 

@@ -143,7 +143,6 @@ def test_names_fit_together(folder: Path) -> None:
 
 
 def references(container: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what a container's environment comes from."""
     for source in [*container.get("envFrom", []), *(one.get("valueFrom", {}) for one in container.get("env", []))]:
         for kind in ("configMapRef", "secretRef", "secretKeyRef"):
             if kind in source:

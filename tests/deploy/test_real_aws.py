@@ -74,7 +74,6 @@ def test_the_launcher_starts_the_machines_of_the_file_and_opens_nothing(account:
 
 
 def check(machine: Any, kind_tag: str) -> None:
-    """Check a machine against what its kind is in the file."""
     kind = {tag["Key"]: tag["Value"] for tag in machine.tags}[kind_tag]
     expected = {"head": ("m6i.xlarge", "icr-head", None), "gpu": ("g6.2xlarge", "icr-worker", "spot")}[kind]
     profile = machine.iam_instance_profile["Arn"].rpartition("/")[2]

