@@ -4,7 +4,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from orchestrator.reference.other_papers import SOURCES, other_rows
+from orchestrator.reference.published import SOURCES, other_rows
 from trainables.losses import LOSSES
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
