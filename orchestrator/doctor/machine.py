@@ -32,9 +32,7 @@ class Check:
     """Result of a check.
 
     Attributes:
-        check: Name of the check.
         state: ``ok``, ``warn`` (works, with a reservation) or ``fail`` (does not work).
-        found: The finding, in one line.
         way_out: Advice to the user; empty if nothing is to be done.
     """
 

@@ -39,7 +39,6 @@ class ExtractionRequest:
         split: Extract, and write rows for, the images of this split alone; ``None`` for all images.
         backbone: A name of ``trainables.model_parameters.BACKBONES``.
         weights: ``DEFAULT`` (torchvision's), ``none`` (untrained) or a state-dict file.
-        features: A key of ``KINDS``.
         augmentations: Random crops of each image beside its centre, >= 0.
         seed: Seed of untrained weights and random crops, >= 0.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.

@@ -70,8 +70,7 @@ class PublishedRow:
     Attributes:
         number: Number of the experiment in Bleeker and de Rijke (2022), e.g. ``1.1``, or the name of another paper.
         dataset: ``flickr30k`` or ``coco``.
-        model: Name of the model, as in ``TrialConfig``.
-        loss: Name of the loss, as in ``TrialConfig``.
+        model, loss: Names as in ``TrialConfig``.
         parameters: The loss's hyper-parameter; of another paper the ``setting`` in words.
         runs: Number of runs behind each mean.
         values: Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation, ``None`` if the

@@ -60,7 +60,6 @@ class Rerun:
 
     Attributes:
         directory: Folder of the rerun's journal, page, JUnit file and summary.
-        summary: The content of the summary.
         is_alarm: Whether something regressed or failed, in this rerun or in a fresh rerun that nobody has accepted.
         was_due: Whether anything was trained; otherwise this is the fresh rerun.
         answers: The findings as answers, the suite's first; empty where no rerun of a suite was due.
