@@ -163,11 +163,7 @@ class Bench:
         """Return what an epoch takes by the time of the timed steps of one trial, with its evaluation."""
         trial = self.trial()
         trial.evaluate_on_val()
-        wait()
-        started = time.perf_counter()
-        trial.evaluate_on_val()
-        wait()
-        evaluation = (time.perf_counter() - started) / parallel
+        evaluation = alternate({"val": trial.evaluate_on_val}, 1)["val"] / parallel
         return count_steps(self.data.splits["train"], trial.config.training) * seconds / self.steps + evaluation
 
 

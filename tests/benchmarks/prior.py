@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         found = measure_all(options, options.data_root or own, options.output or Path(folder) / "runs")
         surfaces = {surface.key: surface for surface in found}
     yield from fidelity(list(surfaces.values()))
-    yield from compare_all(Comparison(surfaces, options.seeds, options.sources, options.journals))
+    yield from compare_all(Comparison(surfaces, options))
 
 
 def measure_all(options: argparse.Namespace, root: Path, output: Path) -> Iterator["Surface"]:
@@ -348,18 +348,12 @@ def best_of_journals(output: Path, surface: Surface) -> Iterator[Setting]:
 class Comparison:
     """Searches of all kinds on all surfaces that have something to begin from, which are those of ``keys``."""
 
-    def __init__(
-        self,
-        surfaces: Mapping[tuple[str, str], Surface],
-        seeds: int,
-        sources: Sequence[str] | None,
-        journals: Path | None,
-    ) -> None:
-        self._surfaces, self.seeds, self._sources, self._journals = surfaces, seeds, sources, journals
+    def __init__(self, surfaces: Mapping[tuple[str, str], Surface], options: argparse.Namespace) -> None:
+        self._surfaces, self.seeds, self._options = surfaces, options.seeds, options
         losses = {loss for _, loss in surfaces}
         alike = {loss: [one.noise**2 for one in surfaces.values() if one.key[1] == loss] for loss in losses}
         self._noise = {loss: math.sqrt(np.nanmean(alike[loss])) for loss in losses}
-        self._plain = {(key, seed): self._search(key, seed) for key in surfaces for seed in range(seeds)}
+        self._plain = {(key, seed): self._search(key, seed) for key in surfaces for seed in range(self.seeds)}
         self.keys = [key for key in surfaces if self._elsewhere(key, 0)]
 
     def regrets(self, key: tuple[str, str], seed: int) -> Iterator[tuple[str, tuple[float, ...]]]:
@@ -382,10 +376,10 @@ class Comparison:
     def _elsewhere(self, key: tuple[str, str], seed: int) -> list[Setting]:
         """Return the best setting of a search of each other dataset, in an order that the seed draws."""
         dataset, loss = key
-        if self._journals is not None:
-            return list(best_of_journals(self._journals, self._surfaces[key]))
+        if self._options.journals is not None:
+            return list(best_of_journals(self._options.journals, self._surfaces[key]))
         others = [other for other in self._surfaces if other[1] == loss and other[0] != dataset]
-        others = [other for other in others if self._sources is None or other[0] in self._sources]
+        others = [other for other in others if self._options.sources is None or other[0] in self._options.sources]
         random.Random(seed).shuffle(others)
         # Another seed than that of the search itself, whose luck is its own.
         return [best_of(self._plain[other, (seed + 1) % self.seeds]).params for other in others]
