@@ -107,7 +107,7 @@ def every_pod() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("pod", list(every_pod()))
-def test_pods_are_fenced_in(pod: dict[str, Any]) -> None:
+def test_pods_are_fenced_in_and_have_no_key_that_they_do_not_need(pod: dict[str, Any]) -> None:
     """As the namespace's restricted profile wants it, with limits and without a key to Kubernetes unless Ray's head."""
     spec = pod["spec"]
     of_ray = any(container["name"] in ("ray-head", "ray-worker") for container in spec["containers"])
@@ -120,6 +120,10 @@ def test_pods_are_fenced_in(pod: dict[str, Any]) -> None:
         assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
         assert {"cpu", "memory"} <= container["resources"]["limits"].keys()
         assert container["image"].partition(":")[2] not in ("", "latest") and "/" not in container["image"]
+    # Pods that run plug-ins have the key of their bucket and the account of searches; the tracking server has the rest.
+    names = {reference["name"] for one in containers(pod) for _, reference in references(one)}
+    own = pod.get("metadata", {}).get("labels", {}).get("app.kubernetes.io/name") == "mlflow"
+    assert not names & ({"s3-searches"} if own else {"s3-mlflow", "mlflow"})
 
 
 @pytest.mark.parametrize("folder", OVERLAYS, ids=named)
@@ -185,17 +189,6 @@ def test_no_policy_lets_a_pod_out_to_anywhere(folder: Path) -> None:
             for block in blocks:
                 closed = [ip_network(part) for part in block.get("except", [])]
                 assert METADATA not in ip_network(block["cidr"]) or any(METADATA in part for part in closed)
-
-
-@pytest.mark.parametrize("folder", OVERLAYS, ids=named)
-def test_pods_that_run_plug_ins_have_no_key_of_mlflow(folder: Path) -> None:
-    """Trials and drivers have the key of their bucket and the account of searches; the tracking server has the rest."""
-    for document in build(folder):
-        for pod in pods(document):
-            names = {reference["name"] for one in containers(pod) for _, reference in references(one)}
-            own = pod.get("metadata", {}).get("labels", {}).get("app.kubernetes.io/name") == "mlflow"
-            assert own or not names & {"s3-mlflow", "mlflow"}, document["metadata"]["name"]
-            assert not own or "s3-searches" not in names
 
 
 @pytest.mark.parametrize("folder", OVERLAYS, ids=named)
