@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.doctor.machine import Check
+from orchestrator.doctor.machine import Check, refused
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
@@ -230,33 +230,28 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
             yield Breach(Check("file", "fail", found, way_out), partial(_write, directory / name, text))
 
 
-def check_tracking(directory: Path, history: History, uri: str) -> Iterator[Breach]:
+def check_tracking(directory: Path, history: History, uri: str) -> list[Breach]:
     """MLflow has one run for each trial, in the trial's state, with all epochs, and knows where the run's files are."""
     if not is_installed("tracking"):
         way_out = "pip install 'icr-orchestrator[tracking]'"
         found = "MLflow is not installed, so nobody looked at what MLflow holds"
-        yield Breach(Check("tracking", "warn", found, way_out))
-        return
-
+        return [Breach(Check("tracking", "warn", found, way_out))]
     shown, mend = without_password(uri), partial(_deliver, directory.resolve(), uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
     except ExperimentDeletedError as error:
         way_out = "--repair brings it back; a start of the search, or sync of all experiments, does not"
-        yield Breach(Check("tracking", "fail", f"{shown}: {error}", way_out), mend)
-        return
+        return [Breach(Check("tracking", "fail", f"{shown}: {error}", way_out), mend)]
     except StoreMovedError as error:
-        found, _, way_out = str(error).partition(". ")
-        yield Breach(Check("tracking", "fail", found, way_out))
-        return
+        return [Breach(refused("tracking", error, ". "))]
     except store_failures() as error:
         way_out = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
-        yield Breach(Check("tracking", "fail", f"{shown}: {first_line(error)}", way_out))
-        return
-    if differences:
-        named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
-        way_out = "--repair, or the next start, sends what is missing"
-        yield Breach(Check("tracking", "fail", f"{shown}: {named}", way_out), mend)
+        return [Breach(Check("tracking", "fail", f"{shown}: {first_line(error)}", way_out))]
+    if not differences:
+        return []
+    named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
+    way_out = "--repair, or the next start, sends what is missing"
+    return [Breach(Check("tracking", "fail", f"{shown}: {named}", way_out), mend)]
 
 
 def _mended(breach: Breach) -> Check:
@@ -296,8 +291,7 @@ def _salvaged(path: Path, error: JournalError) -> Breach:
     try:
         found = salvage(path)
     except (JournalError, FileNotFoundError):
-        reason, _, way_out = str(error).partition("; ")
-        return Breach(Check("journal", "fail", reason, way_out))
+        return Breach(refused("journal", error))
 
     def write() -> str:
         copy = found.write()

@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -53,16 +53,19 @@ def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Clu
     return checks
 
 
-def check_answers(check: str, cluster: Cluster) -> Check:
-    """The head of a cluster listens, or a storage can be written.
+def refused(check: str, error: Exception, separator: str = "; ") -> Check:
+    """Return the finding of a refusal, whose message is the reason and then the remedy."""
+    reason, _, way_out = str(error).partition(separator)
+    return Check(check, "fail", reason, way_out)
 
-    Messages of refusal read "reason; remedy", so the part before the semicolon is the finding.
-    """
+
+def check_answers(check: str, cluster: Cluster) -> Check:
+    """The head of a cluster listens, or a storage can be written."""
     try:
         found = cluster.resolved()
     except UserError as error:
-        reason, _, way_out = str(error).partition("; ")
-        return Check(check, "fail", reason, way_out or "look at --address and --storage")
+        finding = refused(check, error)
+        return replace(finding, way_out=finding.way_out or "look at --address and --storage")
     return Check(check, "ok", f"{found.address or found.storage} answers")
 
 
@@ -203,11 +206,9 @@ def check_store(output: Path, tracking_uri: str | None) -> Check:
         uri = choose_uri(tracking_uri, output)
         return Check("store", "ok", f"{without_password(uri)}: {count_experiments(uri)} experiments")
     except ConfigError as error:
-        reason, _, way_out = str(error).partition("; ")
-        return Check("store", "fail", reason, way_out)
+        return refused("store", error)
     except StoreMovedError as error:
-        found, _, way_out = str(error).partition(". ")
-        return Check("store", "fail", found, way_out)
+        return refused("store", error, ". ")
     except ConnectionError as error:
         way_out = "start the server, or remove --tracking-uri; a search runs without it and names the missing runs"
         return Check("store", "warn", str(error), way_out)
