@@ -83,13 +83,14 @@ def rerun_claims(claims: Claims, experiment: Experiment, request: Request) -> Re
         UserError: See ``train_cells``; also if the accepted certificate is damaged or of other claims.
     """
     accepted = read_certificate(request.reference, claims)
-    past = past_reruns(request.output / f"claims-{claims.name}")
+    home = request.output / f"claims-{claims.name}"
+    past = past_reruns(home)
     directory = find_fresh(past.finished, request.if_due)
     history = None
     if directory is None:
         directory = past.unfinished
         if directory is None or not _is_of_this_code(directory):
-            directory = name_rerun(request.output / f"claims-{claims.name}")
+            directory = name_rerun(home)
         own = experiment.model_copy(update={"name": f"{experiment.name}-{directory.name}"})
         uri = choose_uri(request.tracking_uri, request.output)
         history = train_cells(claims, own, replace(request, output=directory, tracking_uri=uri))

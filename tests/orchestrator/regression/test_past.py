@@ -59,6 +59,10 @@ def test_the_newest_rerun_decides_whether_one_is_due(tmp_path: Path) -> None:
     unfinished = add(tmp_path, -2 * HOURS)
     past = look(tmp_path)
     assert (past.finished[-1], past.unfinished, past.warnings) == (newest, unfinished, ())
+    # The journal of a rerun of claims lies in the folder of their experiment.
+    (unfinished / "tiny").mkdir()
+    (unfinished / JOURNAL_FILE).rename(unfinished / "tiny" / JOURNAL_FILE)
+    assert look(tmp_path) == past
     for if_due, found in ((6 * 3600.0, newest), (4 * 3600.0, None), (None, None)):
         assert find_fresh(past.finished, if_due, now=NOW.timestamp()) == found
     assert find_fresh((), 3600.0, now=NOW.timestamp()) is None
