@@ -263,7 +263,7 @@ def _counter(path: Path) -> object:
 def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
     samples: list[Sample] = []
     place, ended = 0, 0
-    delivering: int | None = None
+    driver, delivering = psutil.Process(process.pid), None
     while process.poll() is None:
         if counted.exists():
             with counted.open("rb") as file:
@@ -271,40 +271,20 @@ def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
                 new = file.read()
             place += len(new)
             ended += sum(new.count(end) for end in ENDS) + new.count(b"ended\n")
-        if (kilobytes := _private(process.pid)) > 0:
-            delivering = delivering or _find_delivering(process.pid)
-            taken = _processor(process.pid), 0.0 if delivering is None else _processor(delivering)
-            samples.append(Sample(time.monotonic(), ended, kilobytes, *taken))
+        with suppress(psutil.Error):
+            kilobytes = driver.memory_full_info().uss / 1024
+            children = () if delivering else driver.children()
+            delivering = delivering or next((one for one in children if COMMAND[-1] in one.cmdline()), None)
+            samples.append(Sample(time.monotonic(), ended, kilobytes, _processor(driver), _processor(delivering)))
         time.sleep(0.5)
     return samples
 
 
-def _private(pid: int) -> float:
-    """Return the kilobytes that belong to a process alone; 0 if it has just ended."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    fields = {name: float(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
-    return fields.get("Private_Clean", 0.0) + fields.get("Private_Dirty", 0.0)
-
-
-def _find_delivering(pid: int) -> int | None:
-    """Return the number of the process that delivers to MLflow for a driver, or ``None``."""
-    with suppress(psutil.Error):
-        for child in psutil.Process(pid).children():
-            if COMMAND[-1] in child.cmdline():
-                return child.pid
-    return None
-
-
-def _processor(pid: int) -> float:
+def _processor(process: psutil.Process | None) -> float:
     """Return the seconds that a process has taken of the processors, without its children; 0 if it has just ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    with suppress(psutil.Error):
+        return 0.0 if process is None else sum(process.cpu_times()[:2])
+    return 0.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
