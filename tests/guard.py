@@ -92,7 +92,8 @@ class Guard:
         now = variables()
         changed = {name for name in before.keys() | now if before.get(name) != now.get(name)}
         started = self._children() - processes
-        self._environment = {name: now[name] if name in changed else self._environment[name] for name in now}
+        kept = {name: value for name, value in self._environment.items() if name not in changed}
+        self._environment = kept | {name: value for name, value in now.items() if name in changed}
         self._processes |= started
         if fixturedef.scope != "session":
             self._before_file = {name: before.get(name) for name in changed} | self._before_file

@@ -65,7 +65,6 @@ PROOFS = {
     "tests/faults/test_damage.py": ("orchestrator/storage/", "orchestrator/doctor/experiment.py"),
     "tests/deploy/test_image.py": ("deploy/image/",),
     "tests/deploy/test_kubectl.py": ("deploy/kubernetes/",),
-    "tests/deploy/test_network.py": ("tests/deploy/network.py",),
     "tests/deploy/test_scripts.py": ("deploy/",),
     "tests/deploy/test_slurm.py": ("deploy/slurm/",),
     "tests/deploy/test_stop_searches.py": ("deploy/",),

@@ -83,7 +83,9 @@ def test_that_leaves_a_process():
     globals()["left"] = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 @pytest.mark.proof
-def test_that_ends_its_process(served):
+def test_that_ends_its_process(monkeypatch, request):
+    monkeypatch.setenv("SET", "before a fixture of the file")
+    request.getfixturevalue("served")
     subprocess.run([sys.executable, "-c", "pass"], check=True)
 
 @pytest.mark.proof

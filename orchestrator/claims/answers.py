@@ -15,6 +15,9 @@ SHOWN = 12
 NAMED = 3
 """Most cells that a sentence about missing numbers names."""
 
+HEADINGS = {"difference": "difference", "mean": "mean", "correlation": "Spearman's ρ"}
+"""What a test measures -> the heading of its column."""
+
 WORDS = {
     Outcome.HOLDS: ("holds", "hold"),
     Outcome.CONTRADICTED: ("is contradicted", "are contradicted"),
@@ -37,13 +40,7 @@ ASKED = {
 
 
 def answers_of(claims: Claims, results: Sequence[ClaimResult], cells: int) -> list[Answer]:
-    """Return the answer about all claims, then one about each claim.
-
-    Args:
-        claims: The claims.
-        results: The answer to each.
-        cells: Number of cells that were run.
-    """
+    """Return the answer about all claims, given the number of cells that were run, then one about each claim."""
     return [_of_page(claims, results, cells), *map(_of_claim, results)]
 
 
@@ -126,19 +123,11 @@ def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answ
         Column("decides", "deciding test"),
         Column("tests", "tests", unit="count"),
     ]
-    rows: list[Sequence[Cell]] = [
-        (
-            one.claim.id,
-            one.claim.number,
-            one.claim.statement,
-            one.claim.where,
-            str(one.outcome),
-            one.p_of_answer,
-            "" if one.deciding is None else _number(one.deciding),
-            len(one.tests) or None,
-        )
-        for one in results
-    ]
+    rows: list[Sequence[Cell]] = []
+    for one in results:
+        about = (one.claim.id, one.claim.number, one.claim.statement, one.claim.where)
+        decides = "" if one.deciding is None else _number(one.deciding)
+        rows.append((*about, str(one.outcome), one.p_of_answer, decides, len(one.tests) or None))
     return Answer(
         key="claims",
         dataset="",
@@ -162,22 +151,13 @@ def _of_claim(result: ClaimResult) -> Answer:
         Column("model", "model"),
         Column("metric", "metric"),
         Column("subject", "compared"),
-        *(
-            Column(name, heading, unit="", signed=name == "difference", decimals=2)
-            for name, heading in (("difference", "difference"), ("mean", "mean"), ("correlation", "Spearman's ρ"))
-        ),
+        *(Column(name, HEADINGS[name], unit="", signed=name == "difference", decimals=2) for name in HEADINGS),
         Column("p", "p", unit="p"),
     ]
-    rows: list[Sequence[Cell]] = [
-        (
-            *map(printed, test.group),
-            _metrics(test.metric.split(", ")),
-            _subject(test),
-            *(test.difference if test.measures == name else None for name in ("difference", "mean", "correlation")),
-            test.p,
-        )
-        for test in ordered[:SHOWN]
-    ]
+    rows: list[Sequence[Cell]] = []
+    for test in ordered[:SHOWN]:
+        numbers = (test.difference if test.measures == name else None for name in HEADINGS)
+        rows.append((*map(printed, test.group), _metrics(test.metric.split(", ")), _subject(test), *numbers, test.p))
     rest = len(ordered) - SHOWN
     more = (f"{count_text(rest, 'further test')} with smaller p-values.",) if rest > 0 else ()
     missing = tuple(f"Also, {sentence}." for sentence in _lacks(result.missing)[1:])

@@ -10,7 +10,6 @@ from orchestrator.experiment.experiment import Experiment, experiment_of
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
-from orchestrator.reference.other_papers import other_rows
 from orchestrator.reference.published import (
     BLEEKER,
     NT_XENT_COCOS,
@@ -18,6 +17,7 @@ from orchestrator.reference.published import (
     SMOOTH_AP_COCOS,
     TRIPLET_COCOS,
     PublishedRow,
+    other_rows,
     published_rows,
 )
 from orchestrator.results.candidates import Candidate

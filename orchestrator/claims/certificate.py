@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,8 @@ FORMAT = 2
 QUESTIONS, CERTIFICATE, PAGE = "questions.json", "certificate.json", "certificate.html"
 
 
-@dataclass(frozen=True)
-class Certified:
-    """Claims with their answers, the page's first, and the certificate as plain values for JSON."""
-
-    answers: Sequence[Answer]
-    content: Mapping[str, Any]
+Certified = tuple[list[Answer], dict[str, Any]]
+"""Claims with their answers, the page's first, and the certificate as plain values for JSON."""
 
 
 def digest_of(values: Any) -> str:
@@ -86,13 +82,7 @@ def forget_questions(folder: Path) -> None:
 
 
 def certify_confirmed(claims: Claims, histories: Sequence[History], folder: Path) -> Certified:
-    """Answer claims from confirmed experiments, and write certificate and page.
-
-    Args:
-        claims: The claims.
-        histories: Histories of the experiments that have the cells.
-        folder: Where ``certificate.json`` and ``certificate.html`` are written, beside ``questions.json`` if there.
-    """
+    """Answer claims from confirmed experiments; write certificate and page, beside the questions if they are there."""
     cells = confirmed_cells(histories, claims.losses)
     tables = tables_of(list(map(Summary, histories)), with_published=True, cocos=True)
     sections = {"The papers' tables": tables}
@@ -123,14 +113,14 @@ def _written(
     results = decide(claims, cells)
     page, *rest = answers_of(claims, results, sum(map(len, cells.values())))
     answers = [replace(page, notes=(*caveats, *page.notes)), *rest]
-    environment = describe_environment()
+    environment, questions = describe_environment(), _questions(folder)
     content: dict[str, Any] = {
         "format": FORMAT,
         "claims": claims.name,
         "source": claims.source,
         "level": claims.level,
         "claims_digest": digest_of(claims.model_dump(mode="json")),
-        "questions": _questions(folder),
+        "questions": questions,
         "code": environment["git_revision"],
         "versions": dict(environment["versions"]),
         "experiments": list(experiments),
@@ -150,7 +140,6 @@ def _written(
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CERTIFICATE, json.dumps(content, indent=1) + "\n")
-    questions = content["questions"]
     fixed = f"{questions['fixed'][:16].replace('T', ' ')} UTC" if questions else "not before training"
     facts = [
         ("claims", str(len(results)), ""),
@@ -160,7 +149,7 @@ def _written(
     ]
     sections = [("", "", "", answers), *((heading, "", "", found) for heading, found in tables.items() if found)]
     write_sections(claims.name, "Claims of a paper", sections, folder / PAGE, facts=facts)
-    return Certified(answers, content)
+    return answers, content
 
 
 def _questions(folder: Path) -> dict[str, str] | None:

@@ -61,7 +61,6 @@ class Test:
     """One test of a claim.
 
     Attributes:
-        group: Dataset and model.
         metric: Metric of the test, of a correlation both.
         subject: The loss that the test is about, and its opponent if there is one.
         difference: Measured difference, mean or correlation, in the metric's unit.
@@ -101,12 +100,9 @@ class ClaimResult:
     """The answer to a claim with its tests.
 
     Attributes:
-        claim: The claim.
-        outcome: The answer.
         tests: Its tests; empty where a cell is missing.
         p: The largest p-value of its tests, Holm-adjusted over the claims of the page; ``None`` without tests.
         p_against: The smallest p-value of an opposite, corrected in the same way; ``None`` without tests.
-        missing: What the claim needs and is not there.
     """
 
     claim: Claim
@@ -130,36 +126,26 @@ class ClaimResult:
 
 
 def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[ClaimResult]:
-    """Return the answer to each claim.
-
-    Args:
-        claims: The claims of a page.
-        cells: The cells that were run.
-        seed: Seed of the relabellings.
-    """
+    """Return the answer to each claim of a page over the cells that were run; ``seed`` is that of the relabellings."""
     made = {claim.id: _tests_of(claim, cells, seed) for claim in claims.claims}
-    tests = {name: found for name, (found, missing) in made.items() if not missing}
-    largest = {name: max(test.p for test in found) for name, found in tests.items()}
-    against = {name: min(1.0, min(t.p_against for t in found) * len(found)) for name, found in tests.items()}
-    p = dict(zip(largest, holm(list(largest.values())), strict=True))
-    opposite = dict(zip(against, holm(list(against.values())), strict=True))
+    whole = {name: tests for name, (tests, missing) in made.items() if not missing}
+    largest = holm([max(test.p for test in tests) for tests in whole.values()])
+    against = holm([min(1.0, min(test.p_against for test in tests) * len(tests)) for tests in whole.values()])
+    corrected = dict(zip(whole, zip(largest, against, strict=True), strict=True))
     results = []
     for claim in claims.claims:
-        found, missing = made[claim.id]
+        tests, missing = made[claim.id]
         if missing:
             results.append(ClaimResult(claim, Outcome.NOT_RUN, missing=tuple(missing)))
             continue
-        outcome = Outcome.NOT_SHOWN
-        if p[claim.id] <= claims.level:
-            outcome = Outcome.HOLDS
-        elif opposite[claim.id] <= claims.level:
-            outcome = Outcome.CONTRADICTED
-        results.append(ClaimResult(claim, outcome, tuple(found), p[claim.id], opposite[claim.id]))
+        p, p_against = corrected[claim.id]
+        opposite = Outcome.CONTRADICTED if p_against <= claims.level else Outcome.NOT_SHOWN
+        outcome = Outcome.HOLDS if p <= claims.level else opposite
+        results.append(ClaimResult(claim, outcome, tuple(tests), p, p_against))
     return results
 
 
 def _tests_of(claim: Claim, cells: Cells, seed: int) -> tuple[list[Test], list[Missing]]:
-    """Return the tests of a claim, and what is missing."""
     tests: list[Test] = []
     missing: dict[Missing, None] = {}
     for part in claim.holds_if:

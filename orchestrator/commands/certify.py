@@ -75,10 +75,10 @@ def names_of(text: str) -> list[str]:
 
 
 def _print(found: Certified, folder: Path, *, as_json: bool) -> None:
+    (about, *claims), content = found
     if as_json:
-        print(json.dumps(found.content, indent=2))
+        print(json.dumps(content, indent=2))
         return
-    about, *claims = found.answers
     show([about, *(replace(claim, table=None) for claim in claims if claim.verdict != Outcome.HOLDS)])
     say(f"{CERTIFICATE}: {path_text(folder / CERTIFICATE)}")
     say(f"{PAGE}: {path_text(folder / PAGE)}")

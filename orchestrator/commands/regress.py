@@ -97,7 +97,7 @@ def run(
     settings = [*(overrides or []), *([] if max_seeds is None else [f"max_seeds={max_seeds}"])]
     chosen, path = load_suite(suite, settings)
     request = _request(reference or default_path(path), options, if_due)
-    done = rerun(chosen, request, make_workload(chosen.resources, options.data_root), quiet=options.quiet)
+    done = rerun(chosen, request, make_workload(chosen.resources, options.data_root))
     for name, copy in (("junit.xml", junit), ("report.html", report)):
         if copy is not None:
             shutil.copyfile(done.directory / name, copy)
@@ -152,7 +152,7 @@ def claims(
     experiment = cells_experiment(asked, names_of(datasets), names_of(models), seeds, overrides or [])
     target = reference or Path(f"{asked.name}.accepted.json")
     request = _request(target, options, if_due)
-    done = rerun_claims(asked, experiment, options.data_root, request, quiet=options.quiet)
+    done = rerun_claims(asked, experiment, request)
     _end(done, done.answers[0].headline, ("report.html", PAGE, CERTIFICATE), as_json=options.quiet)
 
 
@@ -160,7 +160,7 @@ def _request(reference: Path, options: StartOptions, if_due: str | None) -> Requ
     if warning := ignored_address(options.cluster):
         say(warning, error=True)
     seconds, command = None if if_due is None else seconds_of(if_due), command_line(sys.argv[1:])
-    return Request(reference, options.output, options.tracking_uri, options.cluster, seconds, command)
+    return Request(**vars(options), reference=reference, if_due=seconds, command=command)
 
 
 def command_line(arguments: Sequence[str]) -> str:

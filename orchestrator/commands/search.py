@@ -14,8 +14,7 @@ from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.commands.options import ExperimentName, Overrides, Plugins, with_start_options
 from orchestrator.commands.watch import PORT
 from orchestrator.experiment.experiment import Experiment, load_experiment
-from orchestrator.forecast.dry_run import dry_run
-from orchestrator.forecast.terminal import print_dry_run
+from orchestrator.forecast.dry_run import dry_run, print_dry_run
 from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.machines.cluster import StartOptions
 from orchestrator.results.winner import find_champions
@@ -80,7 +79,7 @@ def show_plan(experiment: Experiment, options: StartOptions) -> None:
     prior = read_prior(experiment, options.output)
     found = dry_run(experiment, make_workload(experiment.resources, options.data_root, experiment.plugins), prior)
     if options.quiet:
-        print(json.dumps(found.to_dict(), indent=2))
+        print(json.dumps(asdict(found), indent=2))
     else:
         print_dry_run(found)
 

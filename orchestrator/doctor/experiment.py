@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.doctor.machine import Check
+from orchestrator.doctor.machine import Check, refused
 from orchestrator.experiment.yaml_files import parse_yaml
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
@@ -51,7 +51,6 @@ class Breach:
     """A rule about an experiment's folder that does not hold.
 
     Attributes:
-        finding: Which rule is broken where, and the way out.
         mend: Makes the rule hold again and returns what it did, for people; raises ``OSError`` where that fails.
             ``None`` where a person has to decide.
         hides: Whether this breach keeps other breaches from being found.
@@ -63,12 +62,7 @@ class Breach:
 
 
 def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list[Check]:
-    """Check an experiment, and mend the experiment if asked to.
-
-    Args:
-        directory: The experiment's folder.
-        uri: Address of the MLflow store.
-        repair: Mend what can be mended; no other process may run the experiment meanwhile.
+    """Check an experiment's folder against its journal and the MLflow store, and mend it if asked to.
 
     Returns:
         One finding for each breach, in the state ``fail``, or ``warn`` where the breach was mended; a single finding
@@ -98,12 +92,8 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
 def find_breaches(directory: Path, uri: str, *, held: bool = False) -> Iterator[Breach]:
     """Look at everything, the journal first.
 
-    While another process runs the experiment, records and checkpoints that are being written are no breach.
-
-    Args:
-        directory: The experiment's folder.
-        uri: Address of the MLflow store.
-        held: Whether this process holds the folder, so that no other process runs the experiment.
+    While another process runs the experiment, records and checkpoints that are being written are no breach. No other
+    process runs it where this process holds the folder.
     """
     runs = not held and find_holder(directory) is not None
     if not runs and not held:
@@ -229,50 +219,38 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
     """The files that are made from the journal say what the journal says."""
     if not history.experiment:
         return
-    expected: dict[str, tuple[Any, Callable[[str], Any], str]] = {
-        "experiment.yaml": (
-            history.experiment.values,
-            lambda text: parse_yaml(text)[0],
-            yaml.safe_dump(dict(history.experiment.values), sort_keys=False),
-        )
-    }
+    texts = {"experiment.yaml": yaml.safe_dump(dict(history.experiment.values), sort_keys=False)}
     if history.outcome in ("finished", "budget_spent"):
-        summary = json.dumps(summarise(history), indent=2) + "\n"
-        expected["summary.json"] = (json.loads(summary), json.loads, summary)
-    for name, (value, parse, text) in expected.items():
-        if _read(directory / name, parse) != value:
+        texts["summary.json"] = json.dumps(summarise(history), indent=2) + "\n"
+    for name, text in texts.items():
+        if not _says(directory / name, text):
             found = f"{directory / name}: missing, damaged, or not what the journal says"
             way_out = f"--repair writes it again from the journal, and keeps a former file in {directory / FOLDER}"
             yield Breach(Check("file", "fail", found, way_out), partial(_write, directory / name, text))
 
 
-def check_tracking(directory: Path, history: History, uri: str) -> Iterator[Breach]:
+def check_tracking(directory: Path, history: History, uri: str) -> list[Breach]:
     """MLflow has one run for each trial, in the trial's state, with all epochs, and knows where the run's files are."""
     if not is_installed("tracking"):
         way_out = "pip install 'icr-orchestrator[tracking]'"
         found = "MLflow is not installed, so nobody looked at what MLflow holds"
-        yield Breach(Check("tracking", "warn", found, way_out))
-        return
-
+        return [Breach(Check("tracking", "warn", found, way_out))]
     shown, mend = without_password(uri), partial(_deliver, directory.resolve(), uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
     except ExperimentDeletedError as error:
         way_out = "--repair brings it back; a start of the search, or sync of all experiments, does not"
-        yield Breach(Check("tracking", "fail", f"{shown}: {error}", way_out), mend)
-        return
+        return [Breach(Check("tracking", "fail", f"{shown}: {error}", way_out), mend)]
     except StoreMovedError as error:
-        found, _, way_out = str(error).partition(". ")
-        yield Breach(Check("tracking", "fail", found, way_out))
-        return
+        return [Breach(refused("tracking", error, ". "))]
     except store_failures() as error:
         way_out = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
-        yield Breach(Check("tracking", "fail", f"{shown}: {first_line(error)}", way_out))
-        return
-    if differences:
-        named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
-        way_out = "--repair, or the next start, sends what is missing"
-        yield Breach(Check("tracking", "fail", f"{shown}: {named}", way_out), mend)
+        return [Breach(Check("tracking", "fail", f"{shown}: {first_line(error)}", way_out))]
+    if not differences:
+        return []
+    named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
+    way_out = "--repair, or the next start, sends what is missing"
+    return [Breach(Check("tracking", "fail", f"{shown}: {named}", way_out), mend)]
 
 
 def _mended(breach: Breach) -> Check:
@@ -296,10 +274,15 @@ def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
         yield Breach(Check("checkpoint", "warn", found, "they are trained again, with the same numbers"))
 
 
-def _read(path: Path, parse: Callable[[str], Any]) -> Any:
+def _says(path: Path, text: str) -> bool:
+    """Whether a file holds the values of a text, however they are written."""
+
+    def parse(content: str) -> Any:
+        return json.loads(content) if path.suffix == ".json" else parse_yaml(content)[0]
+
     with suppress(OSError, ValueError, RecursionError):
-        return parse(path.read_text(encoding="utf-8"))
-    return None
+        return bool(parse(path.read_text(encoding="utf-8")) == parse(text))
+    return False
 
 
 def _salvaged(path: Path, error: JournalError) -> Breach:
@@ -307,8 +290,7 @@ def _salvaged(path: Path, error: JournalError) -> Breach:
     try:
         found = salvage(path)
     except (JournalError, FileNotFoundError):
-        reason, _, way_out = str(error).partition("; ")
-        return Breach(Check("journal", "fail", reason, way_out))
+        return Breach(refused("journal", error))
 
     def write() -> str:
         copy = found.write()

@@ -5,8 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -25,8 +24,6 @@ from trainables.extras import EXTRAS, is_installed, missing_modules
 TORCH_PAIRS = {"2.15": "0.29", "2.14": "0.28", "2.13": "0.28", "2.12": "0.27", "2.11": "0.26"}
 """The torchvision release that fits each torch release; any other pair fails at import or at the first operator."""
 
-PORTS = {5000: "orchestrator ui"}
-
 LITTLE_DISK = 10 * 2**30
 
 
@@ -35,9 +32,7 @@ class Check:
     """Result of a check.
 
     Attributes:
-        check: Name of the check.
         state: ``ok``, ``warn`` (works, with a reservation) or ``fail`` (does not work).
-        found: The finding, in one line.
         way_out: Advice to the user; empty if nothing is to be done.
     """
 
@@ -46,42 +41,31 @@ class Check:
     found: str
     way_out: str = ""
 
-    def to_dict(self) -> dict[str, str]:
-        """Return plain values for ``--json``."""
-        return asdict(self)
-
 
 def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Check]:
     """Run every check; no check leaves a file behind."""
-    checks: list[Callable[[], Check]] = [
-        check_python,
-        check_packages,
-        check_torch_pair,
-        check_gpu,
-        lambda: check_disk(output),
-        check_memory,
-        *(lambda port=port, use=use: check_port(port, use) for port, use in PORTS.items()),
-        lambda: check_data_root(data_root),
-        lambda: check_output(output),
-        lambda: check_store(output, tracking_uri),
-    ]
+    checks = [check_python(), check_packages(), check_torch_pair(), check_gpu(), check_disk(output), check_memory()]
+    checks += [check_port(), check_data_root(data_root), check_output(output), check_store(output, tracking_uri)]
     if cluster.address is not None:
-        checks.append(lambda: check_answers("cluster", Cluster(address=cluster.address)))
+        checks.append(check_answers("cluster", Cluster(address=cluster.address)))
     if cluster.storage is not None:
-        checks.append(lambda: check_answers("storage", Cluster(storage=cluster.storage)))
-    return [check() for check in checks]
+        checks.append(check_answers("storage", Cluster(storage=cluster.storage)))
+    return checks
+
+
+def refused(check: str, error: Exception, separator: str = "; ") -> Check:
+    """Return the finding of a refusal, whose message is the reason and then the remedy."""
+    reason, _, way_out = str(error).partition(separator)
+    return Check(check, "fail", reason, way_out)
 
 
 def check_answers(check: str, cluster: Cluster) -> Check:
-    """The head of a cluster listens, or a storage can be written.
-
-    Messages of refusal read "reason; remedy", so the part before the semicolon is the finding.
-    """
+    """The head of a cluster listens, or a storage can be written."""
     try:
         found = cluster.resolved()
     except UserError as error:
-        reason, _, way_out = str(error).partition("; ")
-        return Check(check, "fail", reason, way_out or "look at --address and --storage")
+        finding = refused(check, error)
+        return replace(finding, way_out=finding.way_out or "look at --address and --storage")
     return Check(check, "ok", f"{found.address or found.storage} answers")
 
 
@@ -150,9 +134,13 @@ def check_gpu() -> Check:
     return Check("gpu", "ok", "none; trainings run on the CPU")
 
 
+def _existing(output: Path) -> Path:
+    return next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
+
+
 def check_disk(output: Path) -> Check:
     """The output folder's disk has room for checkpoints."""
-    place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
+    place = _existing(output)
     free = shutil.disk_usage(place).free
     found = f"{free / 2**30:.0f} GiB free at {place}"
     if free < LITTLE_DISK:
@@ -169,16 +157,16 @@ def check_memory() -> Check:
     return Check("memory", "ok", found)
 
 
-def check_port(port: int, use: str) -> Check:
-    """A port that a command takes by default is free."""
+def check_port(port: int = 5000) -> Check:
+    """The port of ``orchestrator ui`` is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            found = f"{port} for `{use}`: {error.strerror}"
+            found = f"{port} for `orchestrator ui`: {error.strerror}"
             return Check("port", "warn", found, "the command takes another free port; or choose a port with --port")
-    return Check("port", "ok", f"{port} for `{use}` is free")
+    return Check("port", "ok", f"{port} for `orchestrator ui` is free")
 
 
 def check_data_root(data_root: str) -> Check:
@@ -201,7 +189,7 @@ def check_data_root(data_root: str) -> Check:
 
 def check_output(output: Path) -> Check:
     """A search can write into the output folder."""
-    place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
+    place = _existing(output)
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
         return Check("output", "ok", f"{output} can be written")
     return Check("output", "fail", f"{output}: {place} cannot be written", "choose another --output")
@@ -218,11 +206,9 @@ def check_store(output: Path, tracking_uri: str | None) -> Check:
         uri = choose_uri(tracking_uri, output)
         return Check("store", "ok", f"{without_password(uri)}: {count_experiments(uri)} experiments")
     except ConfigError as error:
-        reason, _, way_out = str(error).partition("; ")
-        return Check("store", "fail", reason, way_out)
+        return refused("store", error)
     except StoreMovedError as error:
-        found, _, way_out = str(error).partition(". ")
-        return Check("store", "fail", found, way_out)
+        return refused("store", error, ". ")
     except ConnectionError as error:
         way_out = "start the server, or remove --tracking-uri; a search runs without it and names the missing runs"
         return Check("store", "warn", str(error), way_out)

@@ -22,6 +22,7 @@ from orchestrator.experiment.values import LossName, ModelName, Name
 from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_yaml, validate
 from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
+from orchestrator.text.values import flat
 from search_spaces import StudySpace, Suggestion
 from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig, derive_seed
 from trainables.errors import ConfigError, Mistakes
@@ -364,7 +365,7 @@ def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tu
     A larger ``search.trials`` is no such change, nor is a change in a section of ``FREE``. A missing key has the value
     ``None``.
     """
-    before, after = dict(_flat(_whole(old))), dict(_flat(new))
+    before, after = flat(_whole(old)), flat(new)
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     if before.get("search.trials", 0) <= after.get("search.trials", 0):
         changed = [key for key in changed if key != "search.trials"]
@@ -378,10 +379,3 @@ def _whole(values: Mapping[str, Any]) -> Mapping[str, Any]:
     except ConfigError:
         # This version refuses the old experiment, so every difference counts.
         return values
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, value in values.items():
-        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
-    return rows

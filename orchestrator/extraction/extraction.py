@@ -35,13 +35,10 @@ class ExtractionRequest:
     """The arguments of an extraction.
 
     Attributes:
-        dataset: Name of a folder under ``data_root``, or a path.
-        data_root: Where datasets lie; no image outside it is read.
-        out: Where the features go; ``None`` for the dataset's own folder.
+        dataset, data_root, out: See ``feature_files.open_corpus``; no image outside the data root is read.
         split: Extract, and write rows for, the images of this split alone; ``None`` for all images.
         backbone: A name of ``trainables.model_parameters.BACKBONES``.
         weights: ``DEFAULT`` (torchvision's), ``none`` (untrained) or a state-dict file.
-        features: A key of ``KINDS``.
         augmentations: Random crops of each image beside its centre, >= 0.
         seed: Seed of untrained weights and random crops, >= 0.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
@@ -170,6 +167,7 @@ def _prepare(
 
     backbone = build_backbone(request.backbone, request.weights, seed=request.seed)
     size = backbone.image_size
+    transform = {"resize": resized_side(size), "crop": size, "interpolation": "bilinear", "scaling": "unit length"}
     origin = {
         "images_digest": images_digest(images),
         "images": len(images),
@@ -177,36 +175,24 @@ def _prepare(
         "backbone": request.backbone,
         "weights": request.weights if request.weights in ("DEFAULT", "none") else Path(request.weights).name,
         "weights_digest": weights_digest(backbone),
-        "transform": {
-            "resize": resized_side(size),
-            "crop": size,
-            "interpolation": "bilinear",
-            "scaling": "unit length",
-        },
+        "transform": transform,
         "augmentations": request.augmentations,
         "seed": request.seed,
         "torch": torch.__version__,
         "torchvision": torchvision.__version__,
     }
-    places = tuple(image.place for image in images)
-    kinds = KINDS[request.features]
-    plan = Plan(
-        out / SHARDS, tuple(paths), places, kinds, size, request.augmentations, request.seed, origin, request.shard_size
-    )
-    return plan, _make_encoder(request, backbone)
+    places, kinds, crops = tuple(image.place for image in images), KINDS[request.features], request.augmentations
+    plan = Plan(out / SHARDS, tuple(paths), places, kinds, size, crops, request.seed, origin, request.shard_size)
+    return plan, load_encoder(request, backbone)
 
 
-def load_encoder(request: ExtractionRequest) -> Encoder:
-    """Make the function that encodes crops, in whichever process calls it."""
-    from trainables.models.backbones import build_backbone
-
-    return _make_encoder(request, build_backbone(request.backbone, request.weights, seed=request.seed))
-
-
-def _make_encoder(request: ExtractionRequest, backbone: Any) -> Encoder:
-    from trainables.models.backbones import make_encoder
+def load_encoder(request: ExtractionRequest, backbone: Any = None) -> Encoder:
+    """Make the function that encodes crops, in whichever process calls it; without a backbone, build it first."""
+    from trainables.models.backbones import build_backbone, make_encoder
     from trainables.seeding import choose_device, make_deterministic
 
+    if backbone is None:
+        backbone = build_backbone(request.backbone, request.weights, seed=request.seed)
     device = choose_device(request.device)
     make_deterministic(device)
     return make_encoder(backbone, KINDS[request.features], device)

@@ -4,7 +4,7 @@ Their places are checked first, then they are written.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,8 @@ class ExtractionInterruptedError(UserError):
 def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out: Path | None) -> dict[str, Any]:
     """Write ``features_global.npy`` and ``features_regions.npy`` of the clips of a dataset.
 
-    Args:
-        dataset: Name of a folder under ``data_root``, or a path.
-        data_root: Where datasets lie.
-        frames: Folder with a file ``ID.npy`` for each clip, shape (frames, D).
-        count: Frames of each clip in ``features_regions.npy``, >= 1.
-        out: Where the features go; ``None`` for the dataset's own folder.
+    ``frames`` holds a file ``ID.npy`` for each clip, shape (frames, D), of which ``count`` >= 1 are kept as regions.
+    See ``open_corpus`` for the places.
 
     Returns:
         Plain values for JSON: the number of ``clips``, the ``dimensions`` of a frame, the number of ``frames`` that are
@@ -52,20 +48,16 @@ def pool_frames(dataset: str, data_root: Path, frames: Path, *, count: int, out:
     corpus, targets = open_corpus(dataset, data_root, out, ["global", "regions"])
     pooled = pool_clips(corpus.images, frames, count)
     origin = {"images_digest": images_digest(corpus.images), "frames": frames.name}
-    for target, rows in zip(targets, pooled, strict=True):
-        write_features(target, rows, origin)
     clips, dimensions = pooled[0].shape
-    return {"clips": clips, "dimensions": dimensions, "frames": count, "files": _written(targets)}
+    files = write_features(targets, pooled, [origin, origin])
+    return {"clips": clips, "dimensions": dimensions, "frames": count, "files": files}
 
 
 def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path | None) -> dict[str, Any]:
     """Write ``features_global.npy`` and ``features_text.npy`` of a dataset from files of image and caption features.
 
-    Args:
-        dataset: Name of a folder under ``data_root``, or a path.
-        data_root: Where datasets lie.
-        paths: One file with the rows of all splits, or three whose names end in train, val and test.
-        out: Where the features go; ``None`` for the dataset's own folder.
+    ``paths`` are one file with the rows of all splits, or three whose names end in train, val and test. See
+    ``open_corpus`` for the places.
 
     Returns:
         Plain values for JSON: ``images`` and ``captions``, their ``image_size`` and ``caption_size`` in features, and
@@ -83,23 +75,21 @@ def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path
         raise DataError(problems)
     features = _in_order(images, dumps)
     names = [path.name for path in paths]
-    about = ({"images_digest": images_digest(images)}, {"captions_digest": captions_digest(images)})
-    for target, rows, origin in zip(targets, features, about, strict=True):
-        write_features(target, rows, {"kind": target.stem.removeprefix("features_"), "dumps": names, **origin})
+    origins = [
+        {"kind": "global", "dumps": names, "images_digest": images_digest(images)},
+        {"kind": TEXT, "dumps": names, "captions_digest": captions_digest(images)},
+    ]
+    files = write_features(targets, features, origins)
     (count, size), (captions, caption_size) = (rows.shape for rows in features)
     made = {"images": count, "captions": captions, "image_size": size, "caption_size": caption_size}
-    return {**made, "files": _written(targets)}
+    return {**made, "files": files}
 
 
 def _by_split(paths: Sequence[Path]) -> dict[str, Path]:
     """Return split -> file; a single file has the empty name."""
     if len(paths) == 1:
         return {"": paths[0]}
-    found: dict[str, Path] = {}
-    for path in paths:
-        split = SPLIT_ALIASES.get(path.stem.replace("-", "_").rpartition("_")[2])
-        if split is not None:
-            found[split] = path
+    found = {SPLIT_ALIASES.get(path.stem.replace("-", "_").rpartition("_")[2], ""): path for path in paths}
     if len(found) != len(paths) or set(found) != set(SPLITS):
         raise ConfigError(
             f"give one file with the rows of all splits, or three whose names end in train, val and test, such as "
@@ -128,7 +118,7 @@ def open_corpus(
 ) -> tuple[Corpus, tuple[Path, ...]]:
     """Return a dataset's captions and splits, and the paths of its feature files of some kinds.
 
-    ``out`` is the folder of the feature files, ``None`` for the dataset's own folder.
+    ``dataset`` is a folder under ``data_root``, or a path; without ``out`` the features go into the dataset's folder.
 
     Raises:
         ConfigError: If the folder cannot be written, or a file exists already; the message names it.
@@ -154,21 +144,24 @@ def check_targets(folder: Path, targets: Iterable[Path]) -> None:
         raise ConfigError(f"{there}: is there already; remove it, or name another folder with --out")
 
 
-def _written(targets: Sequence[Path]) -> list[str]:
-    return [*map(str, targets), *(str(target.with_suffix(".json")) for target in targets)]
+def write_features(
+    targets: Sequence[Path], features: Sequence[np.ndarray], about: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Write features as float16, after files that describe their origin, so that no features lack an origin.
 
-
-def write_features(target: Path, features: np.ndarray, about: dict[str, Any]) -> None:
-    """Write features as float16, after the file that describes their origin, so that no features lack an origin.
+    Returns:
+        The paths of all files, the features first.
 
     Raises:
         DataError: If a feature is not finite as float16.
     """
-    with np.errstate(over="ignore"):
-        rows = features.astype(np.float16)
-    if not np.isfinite(rows).all():
-        raise DataError(f"{target}: would hold NaN, infinity, or numbers beyond those of float16")
-    told = {**about, "shape": list(rows.shape), "dtype": "float16"}
-    write_whole(target.with_suffix(".json"), json.dumps(told, indent=2) + "\n")
-    with writing_whole(target) as file:
-        np.save(file, rows, allow_pickle=False)
+    for target, given, origin in zip(targets, features, about, strict=True):
+        with np.errstate(over="ignore"):
+            rows = given.astype(np.float16)
+        if not np.isfinite(rows).all():
+            raise DataError(f"{target}: would hold NaN, infinity, or numbers beyond those of float16")
+        told = {**origin, "shape": list(rows.shape), "dtype": "float16"}
+        write_whole(target.with_suffix(".json"), json.dumps(told, indent=2) + "\n")
+        with writing_whole(target) as file:
+            np.save(file, rows, allow_pickle=False)
+    return [*map(str, targets), *(str(target.with_suffix(".json")) for target in targets)]

@@ -53,16 +53,15 @@ def extract_text(
         raise ConfigError(f"--tokenizer goes with --text {NAME}; a sentence encoder has its own")
     corpus, (target,) = open_corpus(dataset, data_root, out, [TEXT])
     captions = [caption for image in corpus.images for caption in image.captions]
-    files = [target]
     about: dict[str, Any] = {"captions_digest": captions_digest(corpus.images), "captions": len(captions)}
-    cut = None
+    cut, fitted_files = None, []
     if extractor == NAME:
         cut = tokenizer_of(find_source(dataset, data_root), tokenizer, default_cache())
         train = [caption for image in corpus.split("train") for caption in image.captions]
         fitted = fit_tfidf(train, dimensions, seed, cut)
-        content, beside = fitted.to_bytes(), extractor_path(target)
-        write_whole(beside, content)
-        files.append(beside)
+        content = fitted.to_bytes()
+        write_whole(extractor_path(target), content)
+        fitted_files = [str(extractor_path(target))]
         features = fitted.transform(captions)
         about |= {"extractor": NAME, "extractor_digest": hashlib.sha256(content).hexdigest(), "seed": seed}
         if cut != ENGLISH:
@@ -72,7 +71,6 @@ def extract_text(
 
         features = encode_sentences(captions, folder, str(choose_device(device)))
         about |= {"extractor": "sentence-encoder", "folder": folder.name}
-    write_features(target, features, {"kind": TEXT, **about})
+    first, origin = write_features([target], [features], [{"kind": TEXT, **about}])
     made = {"captions": len(captions), "dimensions": features.shape[1]}
-    written = [str(file) for file in (*files, target.with_suffix(".json"))]
-    return {**made, "files": written, "tokenizer": cut.title if cut else None}
+    return {**made, "files": [first, *fitted_files, origin], "tokenizer": cut.title if cut else None}

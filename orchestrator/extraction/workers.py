@@ -36,17 +36,10 @@ def extract_on_workers(
     threads: int,
     gpus: bool,
 ) -> None:
-    """Distribute shards over workers, and hand on each result as soon as it is there.
+    """Distribute shards over workers, and hand on each result as soon as it is there, in a thread of its own.
 
-    Args:
-        plan: Plan of the extraction.
-        shards: Numbers of the shards to compute.
-        load_encoder: Called once in each worker; must be picklable.
-        scratch: Directory of this process alone, for Ray.
-        on_result: Called in a thread of its own.
-        workers: Workers at a time, >= 1.
-        threads: CPUs of each worker, >= 1.
-        gpus: Whether Ray gives each worker a GPU, or a part of a GPU, where there are GPUs.
+    Each worker has ``threads`` CPUs, calls ``load_encoder``, which must be picklable, once, and with ``gpus`` gets a
+    GPU, or a part of a GPU, where there are GPUs. ``scratch`` is a directory of this process alone, for Ray.
 
     Raises:
         UserError: If a worker raised an error or died.

@@ -6,12 +6,15 @@ No trial runs and nothing is written. This process times a few steps of one trai
 import math
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
 
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.overlaps import overlaps
@@ -21,12 +24,11 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import PriorPoint
 from orchestrator.machines.cluster import Node, check_fits
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
+from orchestrator.text.terminal import make_console, make_table
+from orchestrator.text.values import count_text, format_parameters
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import Range, Suggestion, Values
 from trainables.config import TrialConfig
-
-if TYPE_CHECKING:
-    from trainables.cost import Pace
 
 POINTS = 10
 """Most points of each study that are shown."""
@@ -77,16 +79,12 @@ class Forecast:
     """Trials, epochs and hours of all studies together.
 
     Attributes:
-        trials: Trials of the search.
         confirmations: Trainings that confirm, at most.
         evaluated: Models that are evaluated on test, at most.
         epochs: Epochs that the scheduler is expected to let run; ``epochs_at_most`` if none can be expected.
-        epochs_at_most: Epochs if the scheduler stops no trial.
+        epochs_at_most: Epochs if the scheduler stops no trial; likewise hours and GPU hours.
         stages: ``search``, ``confirm`` and ``test`` -> hours of ``epochs`` and of the evaluation on test.
-        hours: The sum of ``stages``.
-        hours_at_most: Hours of ``epochs_at_most`` and of the evaluation on test.
-        gpu_hours: Share of a GPU times hours, over all trials, for ``epochs``.
-        gpu_hours_at_most: GPU hours of ``epochs_at_most``.
+        gpu_hours: Share of a GPU times hours, over all trials.
         search_gpu_hours: The part of ``gpu_hours`` that the search takes.
     """
 
@@ -145,12 +143,8 @@ def limit_concurrency(
 ) -> Concurrency:
     """Return how many trials run at once, and which limit is reached first; of equal limits, the resource.
 
-    Args:
-        wanted: The section of the experiment.
-        gpus: The part of a GPU that a trial, or a group of fused trials, gets, >= 0.
-        available: ``CPU`` and ``GPU`` of all machines together.
-        trials: Number of all trials, >= 1.
-        fuse: So many trials share ``wanted.cpus`` and ``gpus``, >= 1.
+    A trial, or a group of ``fuse`` fused trials, gets ``gpus`` of a GPU, >= 0, and ``wanted.cpus``; ``available`` are
+    ``CPU`` and ``GPU`` of all machines together.
     """
     # Rounded as Ray rounds, so that a rounding error of a share loses no trial.
     limits = {"CPUs": fuse * int(available.get("CPU", 0) / wanted.cpus + 1e-6)}
@@ -168,11 +162,7 @@ def limit_concurrency(
 
 @dataclass(frozen=True)
 class DryRun:
-    """All that is known before a search.
-
-    Attributes:
-        notes: Further sentences for people.
-    """
+    """All that is known before a search."""
 
     experiment: str
     studies: tuple[StudyPlan, ...]
@@ -181,10 +171,6 @@ class DryRun:
     device: str
     budget: Mapping[str, float | None]
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
 
 
 def dry_run(
@@ -205,18 +191,35 @@ def dry_run(
     from trainables.cost import choose_fusion
 
     cells = experiment.cells()
-    paces = [_paces(experiment, cell, workload.pace) for cell in cells]
-    rates = _rates(experiment, workload)
+    # Each loss of a study is timed with its defaults and the settings of the experiment.
+    paces = [
+        [
+            workload.pace(experiment.suggested(cell, Suggestion(name, loss.fixed)))
+            for name, loss in cell.space.losses.items()
+        ]
+        for cell in cells
+    ]
+    measured = cells if wanted.fuse == "auto" else ()
+    rates = {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in measured}
     fusions = {study: choose_fusion(found) for study, found in rates.items()}
     fuse = min(fusions.values()) if wanted.fuse == "auto" else wanted.fuse
     gpus = _gpus(experiment, workload, machine, fuse)
     trials = sum(experiment.trials_in(cell) for cell in cells)
     concurrency = limit_concurrency(wanted, gpus, machine, trials, fuse)
-    slower = _slower(experiment, workload, rates, concurrency.together)
-    priors = [prior.get(cell.name, ()) for cell in cells]
     plans = tuple(
-        _plan(experiment, cell, timed, factor, points)
-        for cell, timed, factor, points in zip(cells, paces, slower, priors, strict=True)
+        StudyPlan(
+            study=cell.name,
+            trials=experiment.trials_in(cell),
+            epochs=cell.training.total_epochs,
+            space={name: describe_bound(bound) for name, bound in cell.space.bounds().items()},
+            points=tuple(sample_points(experiment, cell, POINTS, prior.get(cell.name, ()))),
+            epoch_seconds=_slower(
+                workload, experiment.trial_config(cell, {}), rates.get(cell.name, {}), concurrency.together
+            )
+            * fmean(pace.epoch_seconds for pace in timed),
+            expected_epochs=expected_epochs(cell.training.total_epochs, cell.scheduler),
+        )
+        for cell, timed in zip(cells, paces, strict=True)
     )
     limits = describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)
     # The queries of val are ranked as well.
@@ -262,26 +265,6 @@ def describe_bound(bound: Range | Values) -> str:
     return f"{kind}{bound.low:g} to {bound.high:g}{', log-uniform' if bound.log else ''}"
 
 
-def _plan(
-    experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float, prior: Sequence[PriorPoint]
-) -> StudyPlan:
-    return StudyPlan(
-        study=cell.name,
-        trials=experiment.trials_in(cell),
-        epochs=cell.training.total_epochs,
-        space={name: describe_bound(bound) for name, bound in cell.space.bounds().items()},
-        points=tuple(sample_points(experiment, cell, POINTS, prior)),
-        epoch_seconds=slower * sum(pace.epoch_seconds for pace in paces) / len(paces),
-        expected_epochs=expected_epochs(cell.training.total_epochs, cell.scheduler),
-    )
-
-
-def _paces(experiment: Experiment, cell: Cell, pace: Callable[[TrialConfig], "Pace"]) -> list["Pace"]:
-    """Time each loss of a study with its defaults and the settings of the experiment."""
-    suggestions = [Suggestion(loss, part.fixed) for loss, part in cell.space.losses.items()]
-    return [pace(experiment.suggested(cell, suggestion)) for suggestion in suggestions]
-
-
 def _machine() -> dict[str, float]:
     """Return the CPUs and GPUs of this machine, by Ray's names."""
     import torch
@@ -289,27 +272,14 @@ def _machine() -> dict[str, float]:
     return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
 
 
-def _rates(experiment: Experiment, workload: TrainablesWorkload) -> dict[str, Mapping[int, float]]:
-    """Time fused trials of each study, if the best number of fused trials is to be found."""
-    if experiment.resources.fuse != "auto":
-        return {}
-    return {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in experiment.cells()}
-
-
-def _slower(
-    experiment: Experiment, workload: TrainablesWorkload, rates: Mapping[str, Mapping[int, float]], together: int
-) -> list[float]:
-    """Return the factor by which an epoch of each study takes longer if a number of trials train together."""
+def _slower(workload: TrainablesWorkload, config: TrialConfig, rates: Mapping[int, float], together: int) -> float:
+    """Return the factor by which an epoch takes longer if a number of trials train together."""
     if together == 1:
-        return [1.0] * len(experiment.cells())
-    slower = []
-    for cell in experiment.cells():
-        found = rates.get(cell.name, {})
-        if together not in found:
-            found = workload.rates(experiment.trial_config(cell, {}), (together,))
-        # Trials that could not be stacked take turns.
-        slower.append(together * found[1] / found.get(together, found[1]))
-    return slower
+        return 1.0
+    if together not in rates:
+        rates = workload.rates(config, (together,))
+    # Trials that could not be stacked take turns.
+    return together * rates[1] / rates.get(together, rates[1])
 
 
 def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping[str, float], fuse: int) -> float:
@@ -331,3 +301,66 @@ def _describe_race(experiment: Experiment) -> list[str]:
         f"the best {confirm.top} of each study and the baseline race for at most {confirm.trainings} trainings on "
         f"each dataset; a race that is decided ends before"
     ]
+
+
+def print_dry_run(found: DryRun) -> None:
+    """Print spaces, first points and the forecast."""
+    show = make_console(plain_width=160).print
+    for study in found.studies:
+        show(make_table(["parameter", "where"], list(study.space.items()), f"{study.study}: space"))
+        show(_points(study))
+    rows = [
+        [study.study, str(study.trials), str(study.epochs), f"{study.epoch_seconds:.2f}"] for study in found.studies
+    ]
+    show(make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{found.experiment}: plan", texts=1))
+    for sentence in describe(found):
+        show(Text(sentence))
+
+
+def describe(found: DryRun) -> list[str]:
+    """Return sentences about the time of the search, and about limits that end it before."""
+    plan, at_a_time = found.forecast, found.concurrency
+    confirm = f" and up to {plan.confirmations} trainings that confirm" if plan.confirmations else ""
+    epochs = f"{plan.epochs_at_most:,} epochs"
+    if plan.epochs < plan.epochs_at_most:
+        epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
+    fused = f", {at_a_time.together} of them as one stacked model" if at_a_time.fuse > 1 else ""
+    pace = f"{at_a_time.together} that share one {found.device}" if fused else f"one on {found.device}"
+    confirming = f"the confirmation {duration(plan.stages['confirm'])}, " if plan.confirmations else ""
+    sentences = [
+        f"{plan.trials} trials{confirm}: {epochs}, then {count_text(plan.evaluated, 'model')} evaluated on test",
+        f"{at_a_time.trials} trials at a time, limited by {at_a_time.limited_by}{fused}",
+        f"about {duration(plan.hours)}, at most {duration(plan.hours_at_most)}, at the pace of {pace}",
+        f"of these the search {duration(plan.stages['search'])}, {confirming}test {duration(plan.stages['test'])}",
+    ]
+    if at_a_time.gpus:
+        sentences.append(
+            f"about {plan.gpu_hours:.2g} GPU hours, at most {plan.gpu_hours_at_most:.2g}, "
+            f"with {at_a_time.gpus:g} of a GPU for each trial"
+        )
+    needs = {"hours": plan.stages["search"], "gpu_hours": plan.search_gpu_hours}
+    sentences += [
+        f"budget.{name}={limit:g} ends it before"
+        for name, limit in found.budget.items()
+        if limit is not None and needs[name] > limit
+    ]
+    return [*sentences, *found.notes, "nothing was searched and nothing written"]
+
+
+def duration(hours: float) -> str:
+    """Return hours in minutes, hours or days."""
+    if hours >= 48:
+        return f"{hours / 24:.1f} days"
+    return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
+
+
+def _points(study: StudyPlan) -> Table:
+    has_prior = any("source" in point for point in study.points)
+    headings = ["point", "suggested", "as parameters", *(["from search.prior"] if has_prior else [])]
+    rows = []
+    for number, point in enumerate(study.points):
+        source = [point.get("source", "")] if has_prior else []
+        meaning = [format_parameters(point[key]) for key in ("loss_parameters", "training", "model_parameters")]
+        means = " ".join(filter(None, [point["loss"], *meaning]))
+        rows.append([str(number), format_parameters(point["params"]), means, *source])
+    return make_table(headings, rows, f"{study.study}: the first {len(study.points)} points")

@@ -1,7 +1,22 @@
-"""The published tables under the names that the product uses for models, losses, parameters and metrics."""
+"""The published tables under the names that the product uses for models, losses, parameters and metrics.
+
+Beside the tables of Bleeker and de Rijke (2022), which are whole, there are rows of SCAN, GSMN, the polynomial loss and
+VSE-infinity. Of each of these papers only the rows are here whose numbers could be read in a source that anybody can
+open (``README.md`` of this folder names the sources); a recall that the source does not print is missing. All are on
+Karpathy's test split, MS-COCO on all 5,000 images. A row of one run has no spread; a row of ten has the population
+standard deviation.
+
+References:
+    [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024
+    [Liu2020] Liu et al., Graph Structured Network for Image-Text Matching. arXiv:2004.00277
+    [Wei2020] Wei et al., Universal Weighting Metric Learning for Cross-Modal Matching. arXiv:2010.03403
+    [Chen2021] Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding. arXiv:2011.04305
+    [Rao2022] Rao et al., Where Does the Performance Improvement Come From? - A Reproducibility Concern about
+        Image-Text Retrieval. arXiv:2203.03853
+"""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -12,7 +27,19 @@ RETRIEVAL, TRIPLET_COCOS, NT_XENT_COCOS, SMOOTH_AP_COCOS = 1, 2, 3, 4
 """Numbers of the tables of Bleeker and de Rijke (2022)."""
 
 BLEEKER = "Bleeker2022"
-"""Name of the paper of these tables, as ``other_papers.SOURCES`` names others."""
+"""Name of the paper of these tables, as ``SOURCES`` names others."""
+
+SOURCES: Mapping[str, str] = MappingProxyType(
+    {
+        "Lee2018": "Lee et al., Stacked Cross Attention for Image-Text Matching (ECCV 2018)",
+        "Liu2020": "Liu et al., Graph Structured Network for Image-Text Matching (CVPR 2020)",
+        "Liu2020code": "the authors' repository CrossmodalGroup/GSMN, a model released after Liu et al. (CVPR 2020)",
+        "Wei2020code": "the authors' repository wayne980/PolyLoss, a model released after Wei et al. (CVPR 2020)",
+        "Chen2021": "Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding (CVPR 2021)",
+        "Rao2022": "Rao et al., Where Does the Performance Improvement Come From? (SIGIR 2022), their trainings",
+    }
+)
+"""Where the rows of each other paper are from, by the name in the column of numbers."""
 
 DATASETS = {"Flickr30k": "flickr30k", "MS-COCO": "coco"}
 SYNONYMS = {"mscoco": "coco", "coco2014": "coco", "f30k": "flickr30k", "f8k": "flickr8k"}
@@ -33,6 +60,9 @@ _METRICS = {
 }
 
 
+_RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
+
+
 @dataclass(frozen=True)
 class PublishedRow:
     """A row of a published table.
@@ -40,8 +70,7 @@ class PublishedRow:
     Attributes:
         number: Number of the experiment in Bleeker and de Rijke (2022), e.g. ``1.1``, or the name of another paper.
         dataset: ``flickr30k`` or ``coco``.
-        model: Name of the model, as in ``TrialConfig``.
-        loss: Name of the loss, as in ``TrialConfig``.
+        model, loss: Names as in ``TrialConfig``.
         parameters: The loss's hyper-parameter; of another paper the ``setting`` in words.
         runs: Number of runs behind each mean.
         values: Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation, ``None`` if the
@@ -60,8 +89,17 @@ class PublishedRow:
 @cache
 def published_rows(table: int) -> tuple[PublishedRow, ...]:
     """Return the rows of table 1 (retrieval), 2 (triplet COCOS), 3 (NT-Xent COCOS) or 4 (SmoothAP COCOS)."""
-    text = files(__package__).joinpath(f"paper_table{table}.csv").read_text(encoding="utf-8")
-    return tuple(_row(record, 5 if table == RETRIEVAL else 1) for record in csv.DictReader(text.splitlines()))
+    return tuple(_row(record, 5 if table == RETRIEVAL else 1) for record in _records(f"paper_table{table}.csv"))
+
+
+@cache
+def other_rows() -> tuple[PublishedRow, ...]:
+    """Return the rows of all papers but Bleeker and de Rijke (2022), in the order of the file."""
+    return tuple(map(_other_row, _records("other_papers.csv")))
+
+
+def _records(name: str) -> Iterable[dict[str, str]]:
+    return csv.DictReader(files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines())
 
 
 def study_dataset(dataset: str) -> str:
@@ -91,6 +129,22 @@ def _row(record: Mapping[str, str], runs: int) -> PublishedRow:
         parameters=MappingProxyType({PARAMETERS[record["hyperparameter"]]: float(record["hyperparameter_value"])}),
         runs=runs,
         values=MappingProxyType({_metric(name): (float(record[name]), float(record[f"{name}_std"])) for name in means}),
+    )
+
+
+def _other_row(record: Mapping[str, str]) -> PublishedRow:
+    printed = {name: float(record[name]) for name in (*_RECALLS, "rsum") if record[name]}
+    if "rsum" not in printed and all(name in printed for name in _RECALLS):
+        printed["rsum"] = round(sum(printed.values()), 1)
+    spread = {name: float(record[f"{name}_std"]) for name in printed if record[f"{name}_std"]}
+    return PublishedRow(
+        number=record["paper"],
+        dataset=record["dataset"],
+        model=record["model"],
+        loss=record["loss"],
+        parameters=MappingProxyType({"setting": record["setting"]}),
+        runs=int(record["runs"]),
+        values=MappingProxyType({name: (value, spread.get(name)) for name, value in printed.items()}),
     )
 
 

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.results.statistics import Measure, measure
+from orchestrator.text.values import flat
 from trainables.config import TrainingConfig
 from trainables.errors import UserError
 from trainables.files import read_state, write_whole
@@ -32,10 +33,7 @@ class AcceptedError(UserError):
 class Conditions(msgspec.Struct, frozen=True):
     """The conditions, beside the seed, on which the numbers of a training depend.
 
-    Attributes:
-        config: The ``TrialConfig`` without the seed.
-        git_revision: Revision of the code; ``None`` outside a repository.
-        versions: Name -> version, of Python and of packages.
+    ``config`` is the ``TrialConfig`` without the seed; ``git_revision`` is ``None`` outside a repository.
     """
 
     config: Mapping[str, Any]
@@ -64,10 +62,6 @@ class CellRuns(msgspec.Struct, frozen=True, omit_defaults=True):
         found = [self.values[seed][metric] for seed in sorted(self.values) if metric in self.values[seed]]
         return measure(np.array(found, dtype=np.float64)) if found else None
 
-    def metrics(self) -> set[str]:
-        """Return the names of all numbers that at least one seed has."""
-        return {name for values in self.values.values() for name in values}
-
     def has_setting_of(self, other: "CellRuns") -> bool:
         """Whether both runs trained the same configuration on the same data, so that their scores should agree."""
         mine, theirs = self.conditions, other.conditions
@@ -87,13 +81,9 @@ class Accepted(msgspec.Struct, frozen=True):
     """An accepted reference.
 
     Attributes:
-        suite: Name of the suite.
-        who: Name of the person who accepted.
-        when: Time of the acceptance, ISO 8601, UTC.
-        why: The person's reason.
+        who, when, why: The person who accepted, the time (ISO 8601, UTC), and the reason.
         cells: Name of a cell -> its accepted runs, of two seeds at least.
         first: Name of a cell -> its first accepted runs; without cells whose reference has never been replaced.
-        format: Format of the file.
     """
 
     suite: str
@@ -166,40 +156,29 @@ def _whole(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "training": {**asdict(TrainingConfig()), **config["training"]}}
 
 
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for key in sorted({**old, **new}):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            yield from _differences(before, after, f"{prefix}{key}.")
-        elif before != after:
-            yield f"{prefix}{key} was {_shown(before)}, it is {_shown(after)}"
-
-
-def _shown(value: Any) -> str:
-    return "absent" if value is None else str(value)
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    before, after = flat(old), flat(new)
+    for key in sorted({**before, **after}):
+        was, now = (("absent" if side.get(key) is None else side[key]) for side in (before, after))
+        if before.get(key) != after.get(key):
+            yield f"{key} was {was}, it is {now}"
 
 
 def _code(old: str | None, new: str | None) -> str:
+    """Return the change of the revision, with the newest titles of the commits between both where git knows them."""
     line = f"the revision was {_short(old)}, it is {_short(new)}"
-    commits = _commits_between(old, new)
-    if commits:
-        shown = "; ".join(commits[:5])
-        line += f", {len(commits)} commits: {shown}" + (" ..." if len(commits) > 5 else "")
-    return line
-
-
-def _commits_between(old: str | None, new: str | None) -> list[str]:
-    """Return the titles of the commits between two revisions, newest first; empty where git does not know them."""
     if old is None or new is None:
-        return []
+        return line
     root = Path(__file__).resolve().parent.parent.parent
     span = f"{old.removesuffix('-dirty')}..{new.removesuffix('-dirty')}"
     command = ["git", "-C", str(root), "log", "--format=%h %s", "--max-count=200", span, "--", "trainables"]
     try:
         done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
-        return []
-    return done.stdout.splitlines()
+        return line
+    commits = done.stdout.splitlines()
+    shown = "; ".join(commits[:5]) + (" ..." if len(commits) > 5 else "")
+    return f"{line}, {len(commits)} commits: {shown}" if commits else line
 
 
 def _short(value: str | None) -> str:

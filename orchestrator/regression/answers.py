@@ -11,7 +11,6 @@ from orchestrator.regression.comparison import POWER, Finding, MeanChange
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.results.statistics import around
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     interval_text,
@@ -51,16 +50,17 @@ def answers_of(
 ) -> list[Answer]:
     """Return the answer about a suite, then one about each cell, the worst finding first.
 
-    Args:
-        result: The result of the suite.
-        suite: The suite.
-        runs: Name of a cell -> its new runs.
-        accepted: The reference with which the new runs were compared; ``None`` without one.
+    ``runs`` are the new runs by the names of their cells; ``accepted`` is what they were compared with, if anything.
     """
     names = cell_names(suite)
-    cells = sorted(result.cells, key=lambda cell: list(Finding).index(cell.finding))
-    about = [_of_cell(cell, names[cell.name], suite.score, result.causes) for cell in cells]
-    return [_of_suite(result, suite, names, runs, accepted), *about]
+    worst_first = sorted(result.cells, key=lambda cell: list(Finding).index(cell.finding))
+    cells = [_of_cell(cell, names[cell.name], suite.score, result.causes) for cell in worst_first]
+    return [_of_suite(result, suite, names, runs, accepted), *cells]
+
+
+def counts_text(findings: Sequence[Finding]) -> str:
+    """Return the number of each finding, the worst first, such as ``1 regression and 2 ok``."""
+    return listed(f"{findings.count(finding)} {finding}" for finding in Finding if finding in findings)
 
 
 def cell_names(suite: Suite) -> dict[str, str]:
@@ -87,7 +87,7 @@ def headline(result: SuiteResult) -> str:
 def _of_suite(
     result: SuiteResult, suite: Suite, names: Mapping[str, str], runs: Mapping[str, CellRuns], accepted: Accepted | None
 ) -> Answer:
-    counts = listed(f"{count} {finding}" for finding, count in result.counts().items())
+    counts = counts_text([cell.finding for cell in result.cells])
     against = (
         f"Compared with the runs that {accepted.who} accepted on {accepted.when[:10]}: {accepted.why}"
         if accepted
@@ -135,8 +135,8 @@ def _compared(change: MeanChange) -> tuple[Quantity, float | None, float]:
     if change.finding is Finding.IDENTICAL:
         # Equal numbers leave nothing to test.
         return Quantity(change.difference), None, change.detectable
-    interval = around(change.difference, change.error, change.freedom)
-    return Quantity(change.difference, None, interval.low, interval.high), change.p, change.detectable
+    ends = change.interval
+    return Quantity(change.difference, None, ends.low, ends.high), change.p, change.detectable
 
 
 def _quantity(runs: CellRuns | None, metric: str) -> Quantity | None:
@@ -163,12 +163,10 @@ def _of_cell(cell: CellResult, name: str, score: str, shared: Sequence[str]) -> 
             *([_moved(cell.drift)] if cell.drift else []),
             *([f"{metric_name(score)} of the newest reruns: {', '.join(moved)}."] if moved else []),
         ),
-        data={"trend": [list(pair) for pair in cell.trend]},
     )
 
 
 def _cell_table(cell: CellResult) -> Table | None:
-    """Return the numbers that were compared; those of the gradients are as many as the losses count."""
     columns = [
         Column("metric", "metric", hidden=True),
         Column("name", "number"),
@@ -221,9 +219,7 @@ def _gap(change: MeanChange) -> str:
 
 
 def _moved(change: MeanChange) -> str:
-    """Return a score's comparison as a sentence."""
-    interval = around(change.difference, change.error, change.freedom)
-    ends = interval_text(interval.low, interval.high, change.metric)
+    ends = interval_text(change.interval.low, change.interval.high, change.metric)
     gap = number_text(change.difference, change.metric, signed=True)
     values = f"{number_text(change.new, change.metric)}, accepted {number_text(change.accepted, change.metric)}"
     return f"{metric_words(change.metric)} {values} ({gap}, 95 % CI {ends}, {p_equals(change.p)})."

@@ -7,6 +7,7 @@ level; more seeds decide it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,22 @@ from orchestrator.claims.certificate import (
 from orchestrator.claims.claims import Claims
 from orchestrator.claims.engine import Outcome
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.directory import JOURNAL_FILE, read_history
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import StartOptions, git_revision
+from orchestrator.regression.answers import counts_text
 from orchestrator.regression.comparison import ALARMS, Finding, overall
-from orchestrator.regression.reruns import Request, Rerun, find_fresh, name_rerun, past_reruns, write_outcome
+from orchestrator.regression.reruns import (
+    Request,
+    Rerun,
+    find_fresh,
+    find_journal,
+    name_rerun,
+    past_reruns,
+    write_outcome,
+)
 from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.text.values import count_text
-from orchestrator.text.wording import listed
 from orchestrator.tracking.address import choose_uri
 from trainables.errors import ConfigError, UserError
 from trainables.files import read_state, write_whole
@@ -62,17 +71,13 @@ def train_cells(claims: Claims, experiment: Experiment, options: StartOptions) -
     return read_history(found.directory)
 
 
-def rerun_claims(
-    claims: Claims, experiment: Experiment, data_root: str, request: Request, *, quiet: bool = False
-) -> Rerun:
+def rerun_claims(claims: Claims, experiment: Experiment, request: Request) -> Rerun:
     """Train the cells of claims again, or resume a rerun that was interrupted, and compare the answers.
 
     Args:
         claims: The claims.
         experiment: The experiment that trains their cells.
-        data_root: Folder that holds the datasets.
         request: How and where; the reference is an accepted certificate.
-        quiet: Whether no progress is shown.
 
     Raises:
         UserError: See ``train_cells``; also if the accepted certificate is damaged or of other claims.
@@ -80,25 +85,25 @@ def rerun_claims(
     accepted = read_certificate(request.reference, claims)
     home = request.output / f"claims-{claims.name}"
     past = past_reruns(home)
-    fresh = find_fresh(past.finished, request.if_due)
-    if fresh is not None:
-        summary, answers = compare_certificates(claims, accepted, read_state(fresh / CERTIFICATE))
-        return Rerun(
-            fresh, summary, summary["finding"] in ALARMS, was_due=False, answers=answers, warnings=past.warnings
+    directory = find_fresh(past.finished, request.if_due)
+    history = None
+    if directory is None:
+        directory = past.unfinished
+        if directory is None or not _is_of_this_code(directory):
+            directory = name_rerun(home)
+        own = experiment.model_copy(update={"name": f"{experiment.name}-{directory.name}"})
+        uri = choose_uri(request.tracking_uri, request.output)
+        history = train_cells(claims, own, replace(request, output=directory, tracking_uri=uri))
+        write_whole(directory / QUESTIONS, (directory / own.name / QUESTIONS).read_bytes())
+        certify_confirmed(claims, [history], directory)
+    summary, answers = compare_certificates(claims, accepted, read_state(directory / CERTIFICATE))
+    if history is not None:
+        facts = {"again": request.command} if request.command else {}
+        summary = write_outcome(
+            directory, claims.name, "Rerun of claims", answers, summary, seconds=history.spending.seconds, facts=facts
         )
-    directory = _unfinished(home, past.finished) or name_rerun(home)
-    own = experiment.model_copy(update={"name": f"{experiment.name}-{directory.name}"})
-    uri = choose_uri(request.tracking_uri, request.output)
-    history = train_cells(claims, own, StartOptions(data_root, directory, uri, request.cluster, quiet))
-    write_whole(directory / QUESTIONS, (directory / own.name / QUESTIONS).read_bytes())
-    found = certify_confirmed(claims, [history], directory).content
-    compared, answers = compare_certificates(claims, accepted, found)
-    facts = [("again", request.command)] if request.command else []
-    summary = write_outcome(
-        directory, claims.name, "Rerun of claims", answers, compared, seconds=history.spending.seconds, facts=facts
-    )
-    is_alarm = summary["finding"] in ALARMS
-    return Rerun(directory, summary, is_alarm, was_due=True, answers=answers, warnings=past.warnings)
+    is_alarm, was_due = summary["finding"] in ALARMS, history is not None
+    return Rerun(directory, summary, is_alarm, was_due, answers=answers, warnings=past.warnings)
 
 
 def read_certificate(path: Path, claims: Claims) -> dict[str, Any] | None:
@@ -119,13 +124,9 @@ def read_certificate(path: Path, claims: Claims) -> dict[str, Any] | None:
     return dict(content)
 
 
-def _unfinished(home: Path, finished: Sequence[Path]) -> Path | None:
-    """Return the newest rerun if it has begun with this code and has not ended."""
-    begun = sorted(home.glob(f"*/*/{JOURNAL_FILE}"), key=lambda journal: journal.parent.parent.name)
-    if not begun or begun[-1].parent.parent in finished:
-        return None
-    same = read_history(begun[-1].parent).environment.get("git_revision") == git_revision()
-    return begun[-1].parent.parent if same else None
+def _is_of_this_code(rerun: Path) -> bool:
+    journal = find_journal(rerun)
+    return journal is not None and read_history(journal.parent).environment.get("git_revision") == git_revision()
 
 
 def finding_of(before: str | None, now: str) -> Finding:
@@ -153,9 +154,8 @@ def compare_certificates(
         name: Finding.IDENTICAL if is_identical else finding_of(before.get(name), one["answer"])
         for name, one in now.items()
     }
-    worst = overall(list(findings.values()))
     values = list(findings.values())
-    counts = listed(f"{values.count(one)} {one}" for one in Finding if one in values)
+    worst = overall(values)
     columns = [
         Column("number", "#", unit="count"),
         Column("statement", "claim", folds=True),
@@ -165,30 +165,29 @@ def compare_certificates(
         Column("p", "p", unit="p"),
     ]
     rows: list[Sequence[Cell]] = []
+    of_claims = []
     for claim in claims.claims:
-        answer = now[claim.id]
+        answer, verdict, known = now[claim.id], str(findings[claim.id]), before.get(claim.id)
         p = answer["p_against"] if answer["answer"] == Outcome.CONTRADICTED else answer["p"]
-        verdict = (str(findings[claim.id]), before.get(claim.id), answer["answer"], p)
-        rows.append((claim.number, claim.statement, *verdict))
+        rows.append((claim.number, claim.statement, verdict, known, answer["answer"], p))
+        of_claims.append(
+            Answer(
+                key="claim",
+                dataset="",
+                question=claim.statement,
+                headline=answer.get("sentence") or f"Claim {claim.number}: {answer['answer']}.",
+                verdict=verdict,
+                closest=claim.id,
+                notes=() if known is None else (f"In the accepted certificate: {known}.",),
+            )
+        )
     about = Answer(
         key="claims",
         dataset="",
         question=f"Do the claims of {claims.source} hold as they did in the accepted certificate?",
-        headline=f"{claims.name}: {WORDS[worst]} ({count_text(len(values), 'claim')}: {counts}).",
+        headline=f"{claims.name}: {WORDS[worst]} ({count_text(len(values), 'claim')}: {counts_text(values)}).",
         verdict=str(worst),
         table=table_of(columns, rows),
     )
-    of_claims = [
-        Answer(
-            key="claim",
-            dataset="",
-            question=claim.statement,
-            headline=now[claim.id].get("sentence") or f"Claim {claim.number}: {now[claim.id]['answer']}.",
-            verdict=str(findings[claim.id]),
-            closest=claim.id,
-            notes=(f"In the accepted certificate: {before[claim.id]}.",) if claim.id in before else (),
-        )
-        for claim in claims.claims
-    ]
     content = {"suite": claims.name, "finding": str(worst), "claims": {n: str(one) for n, one in findings.items()}}
     return content, [about, *of_claims]

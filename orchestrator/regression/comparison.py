@@ -44,7 +44,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from orchestrator.results.statistics import Measure
+from orchestrator.results.statistics import Interval, Measure, around
 
 QUANTILES = 400
 """Quantiles of the estimated spread over which a probability is averaged; its error is below 0.001."""
@@ -97,8 +97,6 @@ class MeanChange:
     """The comparison of the accepted and the new mean of one number of a cell.
 
     Attributes:
-        accepted: Mean over the accepted seeds.
-        new: Mean over the new seeds.
         seeds: Number of accepted seeds, number of new seeds.
         spread: Standard deviation between seeds that the test used.
         freedom: Degrees of freedom of the estimate of the spread.
@@ -130,20 +128,16 @@ class MeanChange:
         return self.difference / abs(self.accepted) if self.accepted else None
 
     @property
-    def error(self) -> float:
-        """Standard error of the difference."""
-        return standard_error(self.spread, self.seeds)
+    def interval(self) -> Interval:
+        """The 95 % interval of the difference."""
+        return around(self.difference, standard_error(self.spread, self.seeds), self.freedom)
 
 
 def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: float, level: float) -> MeanChange:
     """Compare a score; higher is better.
 
-    Args:
-        metric: Name of the score.
-        accepted: Accepted mean over at least two seeds; a paper's number may come without a spread.
-        new: New mean over at least one seed, or over two seeds where the accepted mean has no spread.
-        matters: The smallest difference that matters, > 0, in the metric's unit.
-        level: Significance level of the test.
+    ``accepted`` is over at least two seeds, or a paper's number without a spread, to which ``new`` then needs two.
+    ``matters`` is the smallest difference that matters, > 0, in the metric's unit.
     """
     spread, freedom = pooled_spread([accepted, new])
     seeds = (accepted.seeds, new.seeds)
@@ -162,14 +156,9 @@ def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: floa
 
 
 def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: float, level: float) -> MeanChange:
-    """Compare a number that is neither good nor bad: training loss or a COCOS count.
+    """Compare training loss or a COCOS count, which is neither good nor bad; half of ``level`` is for each sign.
 
-    Args:
-        metric: Name of the number.
-        accepted: Accepted mean over at least two seeds.
-        new: New mean over at least one seed.
-        matters: The smallest change that matters as a share of the accepted mean, > 0.
-        level: Significance level of the test, half of which is for changes of either sign.
+    ``matters`` is the smallest change that matters as a share of the accepted mean, > 0.
     """
     own, freedom = pooled_spread([accepted, new])
     spread = max(own, NEGLIGIBLE * max(abs(accepted.mean), abs(new.mean)))
@@ -189,15 +178,10 @@ def level_of(rate: float, tests: int, looks: int = 1) -> float:
 def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:
     """Return the standard deviation between seeds and its degrees of freedom, pooled over several runs.
 
-    Deviations are taken from each run's own mean.
-
-    Raises:
-        ValueError: If no run has two seeds with a known spread.
+    Deviations are taken from each run's own mean. At least one run has two seeds with a known spread.
     """
     known = [one for one in measures if one.std is not None]
     freedom = sum(one.seeds - 1 for one in known)
-    if freedom < 1:
-        raise ValueError("no run has two seeds, so there is no spread between seeds to compare with")
     # ``std`` divides by the number of seeds, so the sum of squares is seeds x std^2.
     return math.sqrt(sum(one.seeds * (one.std or 0.0) ** 2 for one in known) / freedom), freedom
 

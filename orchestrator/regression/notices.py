@@ -25,13 +25,7 @@ BAD = {Finding.REGRESSION: "failure", Finding.CHANGED: "failure", Finding.FAILED
 
 
 def to_junit(suite: str, answers: Sequence[Answer], seconds: float) -> str:
-    """Return the XML of a rerun.
-
-    Args:
-        suite: Name of the suite.
-        answers: The findings, the suite's first, see ``answers.answers_of``.
-        seconds: Duration of the rerun.
-    """
+    """Return the XML of a rerun from its answers, the suite's first, see ``answers.answers_of``."""
     about, *cells = answers
     outcomes = [BAD.get(Finding(cell.verdict)) for cell in cells]
     root = ElementTree.Element("testsuite", name=visible(suite), tests=str(len(cells)), time=f"{seconds:.1f}")
@@ -53,12 +47,10 @@ def to_junit(suite: str, answers: Sequence[Answer], seconds: float) -> str:
 VARIABLE = "ICR_WEBHOOK_URL"
 """Name of the environment variable that holds the address."""
 
-ATTEMPTS = 3
-SECONDS = 10.0
-"""Seconds for which an attempt waits for an answer."""
+ATTEMPTS, SECONDS = 3, 10.0
+"""How often a message is sent, and the seconds for which each attempt waits for an answer."""
 
 FAILURES = (OSError, HTTPException, ValueError)
-"""Exceptions of a failed attempt; ``urllib`` turns most errors into ``OSError``."""
 
 
 class _StayHere(urllib.request.HTTPRedirectHandler):
@@ -69,12 +61,9 @@ class _StayHere(urllib.request.HTTPRedirectHandler):
 
 
 def notify(text: str, result: Mapping[str, Any], *, pause: float = 1.0) -> str | None:
-    """Post a result as JSON: ``text`` for people, ``result`` for programs.
+    """Post a result as JSON: ``text``, one line, for people, and the plain values of ``result`` for programs.
 
-    Args:
-        text: One line.
-        result: Plain values.
-        pause: Seconds before the second attempt; the pause before the third attempt is twice as long.
+    The second attempt comes after ``pause`` seconds, the third after twice as long.
 
     Returns:
         Why the message was not delivered, without the secret address; ``None`` where the message was delivered, or
@@ -92,7 +81,7 @@ def notify(text: str, result: Mapping[str, Any], *, pause: float = 1.0) -> str |
         for attempt in Retrying(
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_exponential(pause),
-            retry=retry_if_exception(_may_pass),
+            retry=retry_if_exception(lambda error: isinstance(error, FAILURES) and not _redirects(error)),
             reraise=True,
         ):
             with attempt, opener.open(request, timeout=SECONDS):
@@ -123,7 +112,3 @@ def _malformed(url: str) -> str | None:
 
 def _redirects(error: BaseException) -> bool:
     return isinstance(error, HTTPError) and 300 <= error.code < 400
-
-
-def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, FAILURES) and not _redirects(error)

@@ -4,12 +4,12 @@ The numbers that are compared come from the journal of the rerun. An accepted re
 """
 
 import getpass
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import ExperimentEnded, ExperimentStarted, SuiteStarted, TrialCreated
+from orchestrator.journal.records import ExperimentEnded, Record, SuiteStarted, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.cluster import describe_environment, prepare_joining
 from orchestrator.regression.accepted import (
@@ -33,7 +33,6 @@ from orchestrator.regression.accepted import (
 from orchestrator.regression.answers import answers_of
 from orchestrator.regression.comparison import ALARMS, Finding
 from orchestrator.regression.reruns import (
-    SUMMARY,
     Request,
     Rerun,
     find_fresh,
@@ -53,13 +52,14 @@ from orchestrator.studies.source import PlannedTrials
 from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
+from trainables.config import TrialConfig
 from trainables.extras import require
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
 
 
-def rerun(suite: Suite, request: Request, workload: Workload, *, quiet: bool = False) -> Rerun:
+def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
     """Rerun a suite, or resume a rerun that was interrupted.
 
     Raises:
@@ -71,7 +71,7 @@ def rerun(suite: Suite, request: Request, workload: Workload, *, quiet: bool = F
     experiment = suite.experiment()
     place = opened(experiment, workload, request.output, tracking_uri=request.tracking_uri, cluster=request.cluster)
     with place as here:
-        home, digests = here.directory, here.digests
+        home = here.directory
         # A rerun's folder is named by its start alone, and reruns of two suites may start in the same second, so each
         # suite has its own folder in the cluster's storage.
         cluster = here.cluster.below(suite.name)
@@ -82,7 +82,9 @@ def rerun(suite: Suite, request: Request, workload: Workload, *, quiet: bool = F
             is_alarm = still_alarms(summary, accepted.when if accepted else None)
             return Rerun(fresh, summary, is_alarm, was_due=False, warnings=past.warnings)
         nights = read_nights(past.finished)
-        directory = find_unfinished(past.started, suite, digests) or name_rerun(home)
+        directory = past.unfinished
+        if directory is None or not _is_same(directory, suite, here.digests):
+            directory = name_rerun(home)
         directory.mkdir(exist_ok=True)
         if cluster.address is not None:
             prepare_joining()
@@ -95,15 +97,34 @@ def rerun(suite: Suite, request: Request, workload: Workload, *, quiet: bool = F
                 start(ledger, experiment, here, directory, cluster, {})
                 ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
                 checkpoints = stack.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
-                ready = workload.expecting(digests)
+                ready = workload.expecting(here.digests)
                 session = Session(experiment, ledger, ready, checkpoints, here.scratch, cluster=cluster)
-                found = _run(suite, directory, session, accepted, nights, quiet=quiet)
+                result = _run(suite, directory, session, accepted, nights, quiet=request.quiet)
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
-            done = _outcome(suite, request, ledger.history, accepted, found, directory)
+            runs = cell_runs(suite, ledger.history, directory.name)
+            answers = answers_of(result, suite, runs, accepted)
+            content = {**result.to_dict(), "runs": msgspec.to_builtins(runs, str_keys=True)}
+            seconds, facts = ledger.history.spending.seconds, _facts(ledger.history, request.command)
+            summary = write_outcome(
+                directory, suite.name, "Regression rerun", answers, content, seconds=seconds, facts=facts
+            )
             # The rerun has ended, so no training resumes from these checkpoints.
             checkpoints.discard(ledger.history.trials)
-    lacking = () if tracking.problem is None else (tracking.problem,)
-    return replace(done, warnings=(*past.warnings, *lacking))
+    warnings = past.warnings if tracking.problem is None else (*past.warnings, tracking.problem)
+    is_alarm = result.finding in ALARMS
+    return Rerun(directory, summary, is_alarm, was_due=True, answers=answers, warnings=warnings, result=result)
+
+
+def _facts(history: History, command: str) -> dict[str, str]:
+    environment = history.environment
+    return {
+        "ended": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "took": f"{history.spending.seconds / 60:.1f} min",
+        "code": str(environment["git_revision"]),
+        "machine": f"{environment['machine']['host']}, {environment['machine']['cpus']} CPUs",
+        "versions": ", ".join(f"{name} {value}" for name, value in environment["versions"].items()),
+        "again": command,
+    }
 
 
 def _run(
@@ -152,7 +173,7 @@ def _plan(suite: Suite, started: str, seeds: Mapping[str, int]) -> Iterator[Tria
     """
     for seed in range(1, max(seeds.values()) + 1):
         for cell in suite.cells:
-            if seed <= seeds.get(cell.title, 0):
+            if seed <= seeds[cell.title]:
                 study = f"{cell.title}-{started}"
                 yield TrialCreated(
                     trial=f"{study}-seed{seed}",
@@ -169,64 +190,50 @@ def _interrupted(directory: Path) -> SearchInterruptedError:
     return SearchInterruptedError(f"{directory}: resume with the same command")
 
 
-def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str, str]) -> Path | None:
-    """Return the newest rerun if that rerun has not ended, and has the same suite, data and code."""
-    if not started or (started[-1] / SUMMARY).exists():
-        return None
-    records = read_journal(started[-1] / JOURNAL_FILE)
-    here = describe_environment()
-    wanted = (suite.model_dump(mode="json"), dict(digests), here["git_revision"], here["versions"])
-    suites = [record.suite for record in records if isinstance(record, SuiteStarted)]
-    starts = [record for record in records if isinstance(record, ExperimentStarted)]
-    if not suites or not starts:
-        return None
-    environment = starts[-1].environment
-    same = (suites[-1], starts[-1].data, environment["git_revision"], environment["versions"]) == wanted
-    return started[-1] if same else None
+def _is_same(directory: Path, suite: Suite, digests: Mapping[str, str]) -> bool:
+    """Whether a rerun began with the same suite, data and code."""
+    records, here = read_journal(directory / JOURNAL_FILE), describe_environment()
+    history = History.of(records)
+    return (
+        _suite_of(records) == suite.model_dump(mode="json")
+        and history.data == digests
+        and all(history.environment.get(name) == here[name] for name in ("git_revision", "versions"))
+    )
 
 
-def _outcome(
-    suite: Suite, request: Request, history: History, accepted: Accepted | None, found: SuiteResult, directory: Path
-) -> Rerun:
-    runs = cell_runs(suite, history, directory.name)
-    seconds, environment = history.spending.seconds, history.environment
-    facts = [
-        ("ended", f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
-        ("took", f"{seconds / 60:.1f} min"),
-        ("code", str(environment["git_revision"])),
-        ("machine", f"{environment['machine']['host']}, {environment['machine']['cpus']} CPUs"),
-        ("versions", ", ".join(f"{name} {value}" for name, value in environment["versions"].items())),
-        ("again", request.command),
-    ]
-    answers = answers_of(found, suite, runs, accepted)
-    content = {**found.to_dict(), "runs": msgspec.to_builtins(runs, str_keys=True)}
-    summary = write_outcome(directory, suite.name, "Regression rerun", answers, content, seconds=seconds, facts=facts)
-    return Rerun(directory, summary, found.finding in ALARMS, was_due=True, answers=answers, result=found)
+def _suite_of(records: Sequence[Record]) -> Mapping[str, Any]:
+    """Return the suite of the newest start; empty without one."""
+    return next((record.suite for record in reversed(records) if isinstance(record, SuiteStarted)), {})
 
 
 def cell_runs(suite: Suite, history: History, started: str) -> dict[str, CellRuns]:
-    """Return the runs of every cell.
-
-    Args:
-        suite: The suite that is rerun.
-        history: The history of the rerun.
-        started: Name of the rerun's folder, with which the names of its studies end.
-    """
-    trials: dict[str, list[Trial]] = {cell.title: [] for cell in suite.cells}
+    """Return name of a cell -> its runs; the names of a rerun's studies end with ``started``, that of its folder."""
+    trials: dict[str, list[Trial]] = defaultdict(list)
     for trial in history.stage(Stage.REGRESS):
         trials[trial.study.removesuffix(f"-{started}")].append(trial)
-    return {
-        title: CellRuns(
-            conditions=_conditions(suite, title, history),
-            values={trial.config.seed: _values(trial, history) for trial in mine if trial.state is TrialState.FINISHED},
-            missing={
-                trial.config.seed: str(trial.state) if trial.error is None else f"{trial.state}: {trial.error}"
-                for trial in mine
-                if trial.state is not TrialState.FINISHED
-            },
-        )
-        for title, mine in trials.items()
-    }
+    return {cell.title: _runs(suite.config(cell, 1), trials[cell.title], history) for cell in suite.cells}
+
+
+def _runs(config: TrialConfig, trials: Sequence[Trial], history: History) -> CellRuns:
+    """Return the runs of a cell, given the config of one of them."""
+    environment, without_seed = history.environment, config.to_dict()
+    del without_seed["seed"]
+    conditions = Conditions(
+        config=without_seed,
+        data_digest=history.data[data_key(config)],
+        git_revision=environment["git_revision"],
+        versions=environment["versions"],
+        machine=environment["machine"],
+    )
+    values: dict[int, dict[str, float]] = {}
+    missing: dict[int, str] = {}
+    for trial in trials:
+        if trial.state is TrialState.FINISHED:
+            values[trial.config.seed] = _values(trial, history)
+        else:
+            reason = "" if trial.error is None else f": {trial.error}"
+            missing[trial.config.seed] = f"{trial.state}{reason}"
+    return CellRuns(conditions, values, missing)
 
 
 def _values(trial: Trial, history: History) -> dict[str, float]:
@@ -243,32 +250,13 @@ def _is_of_gradients(name: str) -> bool:
     return name == "train/loss" or (name.startswith("cocos/") and not name.endswith("_std"))
 
 
-def _conditions(suite: Suite, title: str, history: History) -> Conditions:
-    trial = suite.config(next(cell for cell in suite.cells if cell.title == title), 1)
-    config = trial.to_dict()
-    del config["seed"]
-    environment = history.environment
-    return Conditions(
-        config=config,
-        data_digest=history.data[data_key(trial)],
-        git_revision=environment["git_revision"],
-        versions=environment["versions"],
-        machine=environment["machine"],
-    )
-
-
 def accept(
     suite: Suite, output: Path, reference: Path, *, why: str, who: str | None = None, restart_drift: bool = False
 ) -> Accepted:
-    """Write the numbers of a suite's newest finished rerun as the suite's reference.
+    """Write the numbers of the newest finished rerun under ``output`` as the suite's reference, with a person's reason.
 
-    Args:
-        suite: The suite; its cells must be the cells of the rerun.
-        output: Folder under which reruns write.
-        reference: File to write.
-        why: The person's reason in a sentence, which the file keeps.
-        who: Name of the person who accepts; by default the user of this process.
-        restart_drift: Whether drift is measured from this rerun on, instead of from the first accepted runs.
+    Without ``who`` the user of this process is named. ``restart_drift`` measures drift from this rerun on, instead of
+    from the first accepted runs.
 
     Raises:
         AcceptedError: If no rerun finished, a seed failed, the rerun's cells are not the suite's cells, or the file
@@ -282,8 +270,7 @@ def accept(
         raise AcceptedError(f"{home}: no finished rerun to accept; run `orchestrator regress {suite.name}` first")
     directory = finished[-1]
     records = read_journal(directory / JOURNAL_FILE)
-    started = next(record for record in reversed(records) if isinstance(record, SuiteStarted))
-    ran = validate(Suite, started.suite, JOURNAL_FILE)
+    ran = validate(Suite, _suite_of(records), JOURNAL_FILE)
     if ran.cells != suite.cells or ran.training != suite.training:
         raise AcceptedError(f"{directory}: ran other cells, or otherwise, than {suite.name} has now; rerun it first")
     runs = cell_runs(ran, History.of(records), directory.name)
@@ -303,21 +290,16 @@ def accept(
 def first_references(before: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, CellRuns]:
     """Return the first accepted scores of each cell whose config and data have not changed since then.
 
-    Args:
-        before: The reference that is replaced.
-        runs: Name of a cell -> its runs that are accepted now.
+    ``before`` is the reference that ``runs``, by the names of their cells, replace.
     """
     found: dict[str, CellRuns] = {}
-    for name in sorted(set(before.cells) & set(runs)):
-        first = before.first.get(name) or _scores(before.cells[name], before.when)
+    for name in sorted(before.cells.keys() & runs.keys()):
+        old = before.cells[name]
+        scores = {
+            seed: {metric: value for metric, value in run.items() if metric.startswith(("val/", "test/"))}
+            for seed, run in old.values.items()
+        }
+        first = before.first.get(name) or CellRuns(old.conditions, scores, when=before.when)
         if first.has_setting_of(runs[name]):
             found[name] = first
     return found
-
-
-def _scores(runs: CellRuns, when: str) -> CellRuns:
-    values = {
-        seed: {name: value for name, value in run.items() if name.startswith(("val/", "test/"))}
-        for seed, run in runs.values.items()
-    }
-    return CellRuns(runs.conditions, values, when=when)

@@ -7,15 +7,15 @@ dated in the future. A folder with a summary is a rerun that has ended.
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.machines.cluster import Cluster
+from orchestrator.machines.cluster import StartOptions
 from orchestrator.regression.accepted import CellRuns
 from orchestrator.regression.comparison import ALARMS
 from orchestrator.regression.notices import to_junit
@@ -38,24 +38,18 @@ SHOWN = 30
 """Number of the newest reruns that a trend shows."""
 
 
-@dataclass(frozen=True)
-class Request:
+@dataclass(frozen=True, kw_only=True)
+class Request(StartOptions):
     """How a suite or claims are rerun, and where.
 
     Attributes:
         reference: File of the accepted result, which may not exist yet.
-        output: Folder under which the rerun writes.
-        tracking_uri: Address of the MLflow store; by default a database under ``output``.
-        cluster: Where trials run, and where their checkpoints are kept.
         if_due: Seconds for which a result counts as fresh: nothing is rerun while the newest result is fresh. ``None``
             reruns in any case.
         command: The user's command, which the page shows.
     """
 
     reference: Path
-    output: Path
-    tracking_uri: str | None = None
-    cluster: Cluster = field(default_factory=Cluster)
     if_due: float | None = None
     command: str = ""
 
@@ -66,7 +60,6 @@ class Rerun:
 
     Attributes:
         directory: Folder of the rerun's journal, page, JUnit file and summary.
-        summary: The content of the summary.
         is_alarm: Whether something regressed or failed, in this rerun or in a fresh rerun that nobody has accepted.
         was_due: Whether anything was trained; otherwise this is the fresh rerun.
         answers: The findings as answers, the suite's first; empty where no rerun of a suite was due.
@@ -91,11 +84,11 @@ def write_outcome(
     summary: Mapping[str, Any],
     *,
     seconds: float,
-    facts: Sequence[tuple[str, str]] = (),
+    facts: Mapping[str, str],
 ) -> dict[str, Any]:
     """Write page and JUnit file of a rerun, then its summary, and return the summary's content."""
     content = {**summary, "ended": time.time(), "seconds": seconds}
-    shown = [(name, value, "") for name, value in facts]
+    shown = [(name, value, "") for name, value in facts.items()]
     write_sections(title, eyebrow, [("", "", "", answers)], directory / "report.html", facts=shown)
     write_whole(directory / "junit.xml", to_junit(title, answers, seconds))
     write_whole(directory / SUMMARY, json.dumps(content, indent=1, allow_nan=False) + "\n")
@@ -135,66 +128,57 @@ def still_alarms(summary: Mapping[str, Any], accepted: str | None) -> bool:
     """Say whether a finished rerun found a regression or a failure, and no reference has been accepted since then.
 
     A schedule that runs the command every hour must fail until the regression is fixed or accepted, even if no rerun is
-    due.
-
-    Args:
-        summary: The rerun's summary.
-        accepted: When the reference was accepted, ISO 8601; ``None`` without a reference.
+    due. ``accepted`` is the time of the acceptance, ISO 8601; ``None`` without a reference.
     """
     since = accepted is not None and datetime.fromisoformat(accepted).timestamp() > summary["ended"]
     return summary["finding"] in ALARMS and not since
 
 
-@dataclass(frozen=True)
-class Past:
-    """The reruns of a suite, each group oldest first.
-
-    Attributes:
-        finished: Folders with a summary.
-        started: Folders with a journal, including the folders of finished reruns.
-        warnings: A sentence about the reruns that are dated in the future, which are in no group; else empty.
-    """
+class Past(NamedTuple):
+    """The reruns of a suite: those with a summary, oldest first; the newest, if it has not ended; and warnings."""
 
     finished: tuple[Path, ...]
-    started: tuple[Path, ...]
+    unfinished: Path | None
     warnings: tuple[str, ...]
 
 
 def past_reruns(home: Path, *, now: float | None = None) -> Past:
-    """Return the reruns of a suite.
+    """Return the reruns of a suite, without those that are dated in the future, which a warning names.
 
     Args:
         home: The suite's folder in the output folder.
         now: Seconds since the Unix epoch; by default the clock of this machine.
     """
     latest = (time.time() if now is None else now) + SKEW
-    begun = {path.parent: _started(path.parent) for name in (JOURNAL_FILE, SUMMARY) for path in home.glob(f"*/{name}")}
     # A folder whose name is no date is a copy that a person made, not a rerun.
-    folders = sorted(path for path, started in begun.items() if started is not None)
-    future = {path for path in folders if (begun[path] or 0.0) > latest}
-    finished = [path for path in folders if path not in future and (path / SUMMARY).exists()]
+    dates = {path: _started(path) for path in sorted(home.glob("*/"))}
+    begun = {path: date for path, date in dates.items() if date is not None}
+    future = {path for path, date in begun.items() if date > latest}
+    finished = [path for path in begun if path not in future and (path / SUMMARY).exists()]
     # The clock may have been set forward while a rerun ran. Only the newest rerun's end is used (`find_fresh`), so only
     # the newest reruns are checked.
     while finished and read_summary(finished[-1])["ended"] > latest:
         future.add(finished.pop())
-    started = [path for path in folders if path not in future and (path / JOURNAL_FILE).exists()]
+    newest = [path for path in begun if path not in future and find_journal(path)][-1:]
     names = ", ".join(path.name for path in sorted(future))
     warning = (
         f"{home}: ignored reruns that are dated in the future: {names}; this machine's clock is wrong, or was wrong "
         f"when they ran: set the clock, or remove them"
     )
-    return Past(tuple(finished), tuple(started), (warning,) if future else ())
+    unfinished = next((path for path in newest if path not in finished), None)
+    return Past(tuple(finished), unfinished, (warning,) if future else ())
+
+
+def find_journal(rerun: Path) -> Path | None:
+    """Return the journal of a rerun, which of claims lies in the folder of their experiment; ``None`` without one."""
+    return next((path for name in ("", "*/") for path in rerun.glob(f"{name}{JOURNAL_FILE}")), None)
 
 
 def name_rerun(home: Path, *, now: float | None = None) -> Path:
-    """Return the folder of a rerun that starts now.
+    """Return the folder of a rerun that starts now, in the suite's folder of the output folder.
 
     A rerun that starts in the same second as another rerun gets the next free second: each rerun needs its own folder,
     and the names of the folders must sort by the order of the starts.
-
-    Args:
-        home: The suite's folder in the output folder.
-        now: Seconds since the Unix epoch; by default the clock of this machine.
     """
     start = datetime.fromtimestamp(time.time() if now is None else now, UTC)
     while (directory := home / f"{start:{STAMP}}").exists():

@@ -54,6 +54,9 @@ Nights = Mapping[str, Mapping[str, CellRuns]]
 
 NO_NIGHTS: Nights = MappingProxyType({})
 
+CALLS_FOR_A_CAUSE = (*ALARMS, Finding.INCONCLUSIVE)
+"""Findings of cells for which a reader should look for a cause."""
+
 Levels = tuple[float, float, float | None]
 """Levels of a single test of scores, of gradients, and of drift; the last is ``None`` where no drift is tested."""
 
@@ -63,17 +66,15 @@ class CellResult:
     """The findings about one cell.
 
     Attributes:
-        finding: The worst finding of the comparisons below.
         score: Comparison of the suite's score with the accepted score; ``None`` where nothing was accepted.
         gradients: Comparisons of training loss and COCOS counts with the accepted numbers.
         drift: Comparison of the newest reruns' score with the first accepted score; ``None`` where the first accepted
             score is still the accepted score.
         published: Comparison of the test score with the papers' score; ``None`` where the papers have no such score.
             This comparison counts for ``finding`` only where nothing was accepted.
-        mean: Mean of the suite's score over the new seeds; ``None`` where no seed has the score.
+        mean: Mean of the suite's score over the new seeds.
         identical: Number of finished seeds whose numbers are exactly the numbers of the accepted run.
         causes: Each condition that changed since the accepted run; empty for a cell without an alarm.
-        notes: Further remarks for the reader, a sentence each.
         trend: Name and mean score of each past rerun with this config and data, oldest first.
     """
 
@@ -93,7 +94,7 @@ class CellResult:
     @property
     def is_alarm(self) -> bool:
         """Whether the cell regressed, changed, failed, or is inconclusive, so that a reader should look for a cause."""
-        return self.finding in (*ALARMS, Finding.INCONCLUSIVE)
+        return self.finding in CALLS_FOR_A_CAUSE
 
     @property
     def needed(self) -> int | None:
@@ -106,8 +107,7 @@ class SuiteResult:
     """The findings about a suite.
 
     Attributes:
-        finding: The worst finding of the cells.
-        cells: The findings about each cell, in the order of the suite.
+        cells: In the order of the suite.
         false_alarms: Rate, over the whole suite, at which noise alone is called a regression.
         levels: See ``Levels``.
         causes: Each condition that changed for all cells with an alarm.
@@ -120,11 +120,6 @@ class SuiteResult:
     levels: Levels
     causes: tuple[str, ...]
 
-    def counts(self) -> dict[str, int]:
-        """Return the number of cells with each finding, the worst finding first."""
-        found = [cell.finding for cell in self.cells]
-        return {str(finding): found.count(finding) for finding in Finding if finding in found}
-
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values for JSON."""
         return asdict(self)
@@ -135,11 +130,7 @@ def judge_suite(
 ) -> SuiteResult:
     """Compare the runs of a suite's cells with the accepted runs, and with the papers if ``suite.published`` is set.
 
-    Args:
-        suite: The suite that was rerun.
-        runs: Name of a cell -> its runs, for every cell.
-        accepted: The reference; a cell that the reference does not hold is compared with the papers alone.
-        nights: Past reruns.
+    ``runs`` holds every cell by its name; a cell that ``accepted`` does not hold is compared with the papers alone.
     """
     reference = accepted or Accepted(suite.name, "", "", "", {})
     same = {n: one for n, one in reference.first.items() if n in runs and one.has_setting_of(runs[n])}
@@ -187,24 +178,22 @@ def _judge_cell(
         decisive = [published]
     findings = [change.finding for change in decisive if not is_identical or change.finding is not Finding.OK]
     findings += [Finding.IDENTICAL] * is_identical + [Finding.FAILED] * bool(new.missing)
-    means = {night: runs.measure(suite.score) for night, runs in past.items()}
-    result = CellResult(
+    finding, ours = overall(findings), new.measure(suite.score)
+    causes = () if old is None or finding not in CALLS_FOR_A_CAUSE else what_changed(old.conditions, new.conditions)
+    return CellResult(
         name=name,
-        finding=overall(findings),
+        finding=finding,
         score=score,
         gradients=gradients,
         drift=drift,
         published=published,
-        mean=None if (ours := new.measure(suite.score)) is None else ours.mean,
+        mean=None if ours is None else ours.mean,
         seeds=len(new.values),
         identical=0 if old is None else sum(old.values.get(seed) == values for seed, values in new.values.items()),
-        causes=(),
+        causes=tuple(causes),
         notes=tuple(_notes(new, old)),
-        trend=tuple((night, mean.mean) for night, mean in means.items() if mean),
+        trend=tuple((night, mean.mean) for night, one in past.items() if (mean := one.measure(suite.score))),
     )
-    if old is None or not result.is_alarm:
-        return result
-    return replace(result, causes=tuple(what_changed(old.conditions, new.conditions)))
 
 
 def _against_accepted(
@@ -245,15 +234,8 @@ def compare_drift(
 ) -> MeanChange | None:
     """Compare the newest reruns of a cell with the cell's first accepted runs.
 
-    Args:
-        first: The first accepted runs.
-        window: The newest reruns with the config and data of ``first``, the newest last: at least one.
-        metric: Name of the suite's score.
-        matters: The smallest drop that matters, > 0.
-        level: Significance level of the test.
-
-    Returns:
-        The comparison, with the finding ``REGRESSION`` or ``OK``; ``None`` where a side has no score.
+    ``window`` are the newest reruns with the config and data of ``first``, the newest last, at least one. The finding
+    is ``REGRESSION`` or ``OK``; nothing is compared where a side has no score.
     """
     reference = first.measure(metric)
     nights = [{seed: run[metric] for seed, run in runs.values.items() if metric in run} for runs in window]
@@ -284,6 +266,6 @@ def _notes(new: CellRuns, old: CellRuns | None) -> list[str]:
     notes = [f"seed {seed}: {what}" for seed, what in sorted(new.missing.items())]
     if old is None:
         notes.append("nothing was accepted for this cell: `orchestrator regress accept` makes this run the reference")
-    elif not new.missing and (lost := sorted(old.metrics() - new.metrics())):
+    elif not new.missing and (lost := sorted(set().union(*old.values.values()) - set().union(*new.values.values()))):
         notes.append(f"no longer reported: {', '.join(lost)}")
     return notes

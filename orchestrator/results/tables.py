@@ -16,13 +16,14 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from orchestrator.journal.points import Point, best_points
-from orchestrator.reference.other_papers import SOURCES, other_rows
 from orchestrator.reference.published import (
     BLEEKER,
     NT_XENT_COCOS,
     RETRIEVAL,
     SMOOTH_AP_COCOS,
+    SOURCES,
     TRIPLET_COCOS,
+    other_rows,
     published_rows,
     study_dataset,
 )

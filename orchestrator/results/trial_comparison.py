@@ -16,6 +16,7 @@ from orchestrator.results.answer import Answer, Cell, Column, Table
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import confirmations, verdicts_of
 from orchestrator.results.winner import winners_of
+from orchestrator.text.values import flat
 from orchestrator.text.wording import interval_text, metric_words, number_text, setting_text
 from trainables.errors import UserError
 from trainables.ranks import Ranks
@@ -61,7 +62,7 @@ def compare_trials(first: Side, second: Side) -> list[Answer]:
         f"{setting_text(side.trial.parameters) or 'default'}"
         for letter, side in zip("AB", sides, strict=True)
     ]
-    of_first, of_second = (dict(_flat(side.trial.config.to_dict())) for side in sides)
+    of_first, of_second = (flat(side.trial.config.to_dict()) for side in sides)
     pairs = {name: (of_first.get(name), of_second.get(name)) for name in sorted({*of_first, *of_second})}
     settings = [
         (name, *(None if value is None else str(value) for value in pair))
@@ -204,13 +205,6 @@ def _values(side: Side) -> dict[str, float]:
 def _order(name: str) -> tuple[int, str]:
     groups = ("val/", "test/", "train/", "loss/", "cocos/", "time/")
     return next((index for index, group in enumerate(groups) if name.startswith(group)), len(groups)), name
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, value in values.items():
-        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
-    return rows
 
 
 DEPTHS = (1, 5, 10)

@@ -133,3 +133,11 @@ def short_names(values: Mapping[str, Any]) -> dict[str, Any]:
 def format_parameters(parameters: Mapping[str, Any]) -> str:
     """Return ``name=value`` pairs, numbers with four significant digits."""
     return " ".join(f"{name}={value_text(value)}" for name, value in parameters.items())
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted keys, such as ``training.epochs``."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found

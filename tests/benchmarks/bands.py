@@ -25,7 +25,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import points_of, ranked
 from orchestrator.results.bands import band_of, place_of
 from orchestrator.results.surface import REACH, Surface
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, error_of_mean
 from tests.support.simulated_surfaces import SURFACES, Simulated
 
 LIMIT = 7.0
@@ -53,7 +53,6 @@ CASES = [
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--searches", type=int, default=60, help="of each row, simulated")
     parser.add_argument("--trials", type=int, default=24, help="of a search")
     parser.add_argument("--only", default="", help="rows whose name begins so")
@@ -61,7 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Simulate each case, or compare two journals."""
     if options.journals:
         yield from compare_journals(*map(read_history, options.journals))
         return
@@ -69,22 +67,17 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     for dimensions, surface, noise, sampling, stopping in CASES:
         case = f"{dimensions} {surface}, noise {noise:g}, {sampling}{', stopping' if stopping else ''}"
         if case.startswith(options.only):
-            found = np.array(
-                [
-                    simulate(surface, dimensions, options.trials, noise, seed, sampling, stopping)
-                    for seed in range(options.searches)
-                ]
-            )
+            seeds, how = range(options.searches), (sampling, stopping)
+            found = np.array([simulate(surface, dimensions, options.trials, noise, seed, *how) for seed in seeds])
             gains += list(found[:, 5] - found[:, 4])
             yield _row(case, found)
     if gains:
-        error = float(np.std(gains, ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else 0.0
-        note = f"highest lower end {np.mean(gains):+.2f} ± {error:.2f} beside the best trial"
+        note = f"highest lower end {np.mean(gains):+.2f} ± {error_of_mean(gains):.2f} beside the best trial"
         yield Row("all searches", "rsum", float(np.mean(gains)), None, "", note=note)
 
 
 def simulate(
-    surface: str, dimensions: int, trials: int, noise: float, seed: int, sampling: str = "tpe", stopping: bool = False
+    surface: str, dimensions: int, trials: int, noise: float, seed: int, sampling: str, stopping: bool
 ) -> list[float]:
     """Return of one search: whether the set and the box hold the optimum, their shares, regrets, and false effects.
 
@@ -111,12 +104,11 @@ def simulate(
 def _row(case: str, found: np.ndarray) -> Row:
     held, boxed, share, box, safest, best, matters = found.mean(axis=0)
     gains = found[:, 5] - found[:, 4]
-    error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else 0.0
     error_of_rate = 100 * float(np.sqrt(0.07 * 0.93 / len(found)))
     missed = 100 * (1 - held)
     note = (
         f"{100 * share:.0f} % of the space, the box {100 * box:.1f} %, which misses in {100 * (1 - boxed):.0f} %; "
-        f"{safest:.1f} below the optimum, the best trial {best:.1f} ({gains.mean():+.2f} ± {error:.2f})"
+        f"{safest:.1f} below the optimum, the best trial {best:.1f} ({gains.mean():+.2f} ± {error_of_mean(gains):.2f})"
     )
     note += f"; matters falsely in {100 * matters:.0f} %" if "irrelevant" in case else ""
     note += "; ABOVE" if missed > LIMIT + 2 * error_of_rate else ""

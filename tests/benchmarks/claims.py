@@ -33,14 +33,12 @@ COMPARISONS = ("best", "beats", "opposed")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--pages", type=int, default=1000, help="of each row, simulated")
     parser.add_argument("--shuffles", type=int, default=200, help="pages of exchanged rows")
     parser.add_argument("--seed", type=int, default=0)
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Ask the paper's tables, exchanged tables, and simulated pages."""
     claims, paper = answerable_claims(), truth_of_the_paper()
     cells = published_cells(claims)
     found, count = len(held(claims, cells)), len(claims.claims)
@@ -65,7 +63,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def truths(paper: Truth) -> dict[str, Truth]:
-    """Return the simulated truths by their names."""
     everywhere = len(paper)
     return {
         "no effect: all losses alike": without_effects(paper),
@@ -77,5 +74,4 @@ def truths(paper: Truth) -> dict[str, Truth]:
 
 
 def held(claims: Claims, cells: Cells) -> set[str]:
-    """Return the claims that hold over cells."""
     return {one.claim.id for one in decide(claims, cells) if one.outcome is Outcome.HOLDS}

@@ -43,29 +43,18 @@ TOLD = ("rsum", "rsum_condensed", "_r1", "_top10_judged")
 
 @dataclass(frozen=True)
 class Pairs:
-    """Images with their captions, five each.
-
-    Attributes:
-        images: Features, shape (I, D).
-        captions: Bags of words weighted by tf-idf, of unit length, shape (5 I, W).
-    """
+    """Images (I, D) with five captions each: bags of words weighted by tf-idf, of unit length (5 I, W)."""
 
     images: Floats
     captions: Floats
 
     def at(self, images: NDArray[np.int64]) -> "Pairs":
-        """Return some images with their captions."""
         return Pairs(self.images[images], self.captions[(5 * images[:, None] + np.arange(5)).ravel()])
 
 
 @dataclass(frozen=True)
 class Cca:
-    """A fitted model.
-
-    Attributes:
-        of_images: Shape (D, K).
-        of_captions: Shape (W, K).
-    """
+    """A fitted model: maps of images (D, K) and of captions (W, K)."""
 
     of_images: Floats
     of_captions: Floats

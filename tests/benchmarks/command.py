@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.rows import COLUMNS, Row, load, write_json
+from tests.benchmarks.rows import COLUMNS, load, write_json
 from trainables.errors import ConfigError
 
 BENCHMARKS = {
@@ -38,7 +38,6 @@ BENCHMARKS = {
 }
 """Each by its module's name, with what it measures, in the order in which all are run."""
 
-
 ON_GPU = ("epoch", "evaluation", "fused")
 """Those that take ``--device cuda``; the others measure what a GPU has no part in, or the memory of processes."""
 
@@ -47,67 +46,44 @@ GPU_ALONE = ("gpu",)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark that is named, or all."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     name = given[0] if given and not given[0].startswith("-") else None
-    if name is None:
-        run_all(parse_all(given))
-    elif name not in BENCHMARKS:
+    if name is not None and name not in BENCHMARKS:
         sys.exit(f"error: no benchmark is called {name!r}; there are {', '.join(BENCHMARKS)}")
-    else:
-        run_one(name, given[1:])
-
-
-def parse_all(given: Sequence[str]) -> argparse.Namespace:
-    """Parse what goes with all benchmarks."""
     listed = "\n".join(f"  {name:20} {about}" for name, about in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks [NAME]",
+        prog=f"python -m tests.benchmarks {name or '[NAME]'}",
         description=f"Runs all benchmarks, or one: NAME --help tells its options.\n\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_shared_options(parser, has_device=True)
-    return parser.parse_args(given)
-
-
-def add_shared_options(parser: argparse.ArgumentParser, has_device: bool) -> None:
-    """Add what every benchmark takes, or every one that runs on a GPU as well."""
-    if has_device:
+    if name is None or name in ON_GPU:
         parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, load, versions and rows there")
-
-
-def run_one(name: str, given: Sequence[str]) -> list[Row]:
-    """Run a benchmark in this process; print its rows as they come and return them."""
+    if name is None:
+        run_all(parser.parse_args(given))
+        return
     module = import_module(f"tests.benchmarks.{name}")
-    parser = argparse.ArgumentParser(
-        prog=f"python -m tests.benchmarks {name}",
-        description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_shared_options(parser, name in ON_GPU)
+    parser.description = module.__doc__
     module.add_options(parser)
-    options = parser.parse_args(given)
+    run_one(name, module, parser.parse_args(given[1:]))
+
+
+def run_one(name: str, module: Any, options: argparse.Namespace) -> None:
     started, before = time.monotonic(), load()
     print(f"{name}: {BENCHMARKS[name]}; load before: {before:.1f}\n{COLUMNS}", flush=True)
     rows = []
     for row in module.run(options):
-        rows.append(row)
+        rows.append(row.to_dict(name))
         print(row.line(), flush=True)
     seconds, after = time.monotonic() - started, load()
     print(f"{seconds:.0f} s, load after: {after:.1f}\n", flush=True)
     if options.json:
-        write_json(options.json, {name: rows}, {name: seconds}, [before, after])
-    return rows
+        write_json(options.json, rows, {name: seconds}, [before, after])
 
 
 def run_all(options: argparse.Namespace) -> None:
-    """Run all benchmarks of a device one after the other; exit with an error if one failed, after the others.
-
-    Raises:
-        SystemExit: With a sentence, also where there is no such device.
-    """
-    rows: dict[str, list[Row]] = {}
+    """Run all benchmarks of a device one after the other; exit with an error if one failed, after the others."""
+    rows: list[dict[str, Any]] = []
     seconds: dict[str, float] = {}
     loads, failed = [load()], []
     for name in names_on(options.device):
@@ -117,7 +93,7 @@ def run_all(options: argparse.Namespace) -> None:
             failed.append(name)
         else:
             seconds |= report["seconds"]
-            rows[name] = [read_row(values) for values in report["rows"]]
+            rows += report["rows"]
     print(f"{sum(seconds.values()):.0f} s in all")
     if options.json:
         write_json(options.json, rows, seconds, loads)
@@ -148,8 +124,3 @@ def run_apart(name: str, device: str) -> dict[str, Any] | None:
             return None
         found: dict[str, Any] = json.loads(report.read_text())
         return found
-
-
-def read_row(values: dict[str, Any]) -> Row:
-    """Return a row as it stands in a report."""
-    return Row(**{name: value for name, value in values.items() if name not in ("benchmark", "ratio")})

@@ -16,20 +16,17 @@ References:
 """
 
 import argparse
-import json
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 
 from tests.benchmarks.rows import Row
+from tests.benchmarks.timing import apart
 from trainables.losses import build_loss
 from trainables.metrics import metrics_in_folds
 from trainables.models.scan import SCAN
@@ -61,7 +58,6 @@ KINDS: dict[str, type[SCAN]] = {"ours": SCAN, "loop": LoopSCAN}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--sizes", nargs="+", default=["36:2048:1024", "16:256:256"])
     parser.add_argument("--steps", type=int, default=3, help="that are timed, >= 1")
@@ -69,26 +65,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     for size in options.sizes:
         named = f"{options.batch_size} pairs, {size.replace(':', ' x ', 1).replace(':', ' to ')}"
-        ours, loop = (_apart(["step", kind, size, options.batch_size, options.steps]) for kind in KINDS)
+        ours, loop = (apart(measure_steps, kind, size, options.batch_size, options.steps) for kind in KINDS)
         against = "a loop over captions"
         yield Row(f"step, {named}", "s", ours["seconds"], loop["seconds"], against, NEEDED["time"])
         yield Row(f"memory, {named}", "MB", ours["megabytes"], loop["megabytes"], against, NEEDED["memory"])
     for size in options.sizes if options.images else ():
-        ours, loop = (_apart(["evaluation", kind, size, options.images, 1]) for kind in KINDS)
+        ours, loop = (apart(measure_evaluation, kind, size, options.images) for kind in KINDS)
         pairs = 5 * options.images**2
         note = f"{ours['seconds'] / pairs * 5e6 / 60:.2g} processor minutes for 1,000 images x 5,000 captions"
         case = f"evaluation of {options.images} x {5 * options.images}, {size}"
         yield Row(case, "s", ours["seconds"], loop["seconds"], against, note=note)
-
-
-def _apart(arguments: list[Any]) -> dict[str, float]:
-    """Measure in a process of its own."""
-    command = [sys.executable, "-m", "tests.benchmarks.cross_attention", *map(str, arguments)]
-    found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return found
 
 
 def make_model(kind: str, size: str) -> SCAN:
@@ -108,6 +96,7 @@ def make_captions(count: int) -> tuple[Tensor, Tensor]:
 
 def measure_steps(kind: str, size: str, batch_size: int, steps: int) -> dict[str, float]:
     """Take steps, one more than are timed, and return processor seconds of one and the growth of memory."""
+    torch.set_num_threads(1)
     model, loss = make_model(kind, size), build_loss("triplet_sh")
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-4)
     regions, features, _ = map(int, size.split(":"))
@@ -126,6 +115,7 @@ def measure_steps(kind: str, size: str, batch_size: int, steps: int) -> dict[str
 
 def measure_evaluation(kind: str, size: str, count: int) -> dict[str, float]:
     """Rank images and captions, without encoding them, and return processor seconds and the growth of memory."""
+    torch.set_num_threads(1)
     model, regions = make_model(kind, size), int(size.split(":")[0])
     with torch.inference_mode():
         images = torch.randn(count, regions, model.image_projection.in_features)
@@ -146,18 +136,3 @@ def _measured(work: Callable[[], object], times: int) -> dict[str, float]:
         seconds.append(time.process_time() - started)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return {"seconds": median(seconds[1:]), "megabytes": grown / 1024}
-
-
-def main() -> None:
-    """Measure what ``_apart`` asks for."""
-    what, kind, size, count, steps = sys.argv[1:]
-    torch.set_num_threads(1)
-    if what == "step":
-        found = measure_steps(kind, size, int(count), int(steps))
-    else:
-        found = measure_evaluation(kind, size, int(count))
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()

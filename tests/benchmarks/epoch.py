@@ -8,7 +8,6 @@ validation and, of ours, the checkpoint.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import count, islice
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import torch
 
-from tests.benchmarks.command import main
 from tests.benchmarks.flickr8k import load_flickr8k
 from tests.benchmarks.published import BATCH, CLIP, MARGIN, RATE, PublishedModel, PublishedTraining
 from tests.benchmarks.rows import Row
@@ -38,7 +36,6 @@ BLOCK = 8
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--data-root", type=Path, help="holds flickr8k; generated numbers of its shape otherwise")
     parser.add_argument("--images", type=int, help="generate so many instead")
     parser.add_argument("--embedding-size", type=int, default=256)
@@ -47,7 +44,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     data = load_flickr8k(options.data_root, options.images)
     ours, published = OurTraining(data, options.embedding_size, options.device), make_published(data, options)
     for threads in options.threads if options.device == "cpu" else options.threads[:1]:
@@ -56,7 +52,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def compare(ours: "OurTraining", published: PublishedTraining, steps: int, where: str) -> Iterator[Row]:
-    """Yield the costs of a step, a validation, a checkpoint and an epoch."""
     block = min(BLOCK, steps)
     runs = {"ours": lambda: ours.steps(block), "published": lambda: published.steps(block)}
     ours.steps(WARM_UP)
@@ -84,16 +79,13 @@ class OurTraining:
         self.loss = 0.0
 
     def steps(self, steps: int) -> None:
-        """Take some steps."""
         trial = self.trial
         self.loss = train_epoch(trial.model, trial.loss, trial.optimizer, islice(self._batches, steps), CLIP, 1)
 
     def evaluate(self) -> dict[str, float]:
-        """Evaluate on val."""
         return evaluate(self.trial.model, self.trial.val_split)
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint."""
         self.trial.metrics = {"val/rsum": 1.0}
         self.trial._remember_if_best()
         save_epoch(folder, EpochReport(1, {}, True, self.trial.save))
@@ -104,7 +96,6 @@ class OurTraining:
 
 
 def make_config(embedding_size: int) -> TrialConfig:
-    """Return the published training."""
     training = TrainingConfig(
         batch_size=BATCH, learning_rate=RATE, gradient_clip=CLIP, embedding_size=embedding_size, duplicates="negatives"
     )
@@ -112,12 +103,7 @@ def make_config(embedding_size: int) -> TrialConfig:
 
 
 def make_published(data: Dataset, options: argparse.Namespace) -> PublishedTraining:
-    """Return the loop beside which ours is measured."""
     word_size = TrainingConfig().word_size
     features = data.splits["train"].features.shape[-1]
     model = PublishedModel(features, len(data.vocabulary), word_size, options.embedding_size)
     return PublishedTraining(model, data.splits["train"], data.splits["val"], torch.device(options.device))
-
-
-if __name__ == "__main__":
-    main(["epoch", *sys.argv[1:]])

@@ -7,13 +7,11 @@ must come out the same.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from tests.benchmarks.command import main
 from tests.benchmarks.published import CAPTIONS, published_metrics
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
@@ -24,25 +22,19 @@ ROUNDS = 3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 5000], help="images")
     parser.add_argument("--embedding-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     torch.set_num_threads(options.threads)
     for size in options.sizes:
         yield compare(size, options.embedding_size, options.device)
 
 
 def compare(size: int, dimensions: int, device: str) -> Row:
-    """Return the seconds of both kinds.
-
-    Raises:
-        RuntimeError: If they do not come to the same.
-    """
+    """Return the seconds of both kinds, which must come to the same."""
     images, captions, owner = (tensor.to(device) for tensor in embeddings(size, CAPTIONS, dimensions))
     repeated, texts = images[owner].cpu().double().numpy(), captions.cpu().double().numpy()
     found: dict[str, dict[str, float]] = {}
@@ -70,7 +62,3 @@ def embeddings(images: int, captions_each: int, size: int) -> tuple[Tensor, Tens
     owner = torch.arange(images).repeat_interleave(captions_each)
     noise = torch.randn(len(owner), size) / size**0.5
     return vectors, torch.nn.functional.normalize(vectors[owner] + 4 * noise, dim=1), owner
-
-
-if __name__ == "__main__":
-    main(["evaluation", *sys.argv[1:]])

@@ -22,12 +22,9 @@ LENGTH = (10.9, 3.8)
 
 
 def load_flickr8k(data_root: Path | None, images: int | None = None, kind: str = "global") -> Dataset:
-    """Return Flickr8k of a data root, or generated numbers where it holds none.
+    """Return Flickr8k of a data root, by default beside the checkout, or generated numbers where it holds none.
 
-    Args:
-        data_root: Holds a folder ``flickr8k``, or not; by default what lies beside the checkout.
-        images: Generate so many for training, and a sixth of it for each of the others, whatever there is.
-        kind: Of features; see ``FEATURES``.
+    With ``images`` so many are generated for training, and a sixth of it for each of the others, whatever there is.
     """
     root = SHARED if data_root is None else data_root
     if images is None and (root / NAME).is_dir():
@@ -50,7 +47,6 @@ def generate(images: dict[str, int], kind: str = "global") -> Dataset:
 
 
 def make_split(name: str, features: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> Split:
-    """Return a split of some rows, with five captions each."""
     frequency = 1 / np.arange(1, WORDS + 1)
     lengths = np.clip(rng.normal(*LENGTH, 5 * len(rows)), 2, 36).astype(int)
     ids = len(SPECIAL) + rng.choice(WORDS, size=lengths.sum(), p=frequency / frequency.sum())

@@ -13,7 +13,6 @@ which actors start. Where there is no Flickr8k it is of generated scenes.
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,7 +29,6 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import read_journal
 from orchestrator.searches.search import run_search
 from orchestrator.workload.training import TrainablesWorkload
-from tests.benchmarks.command import main
 from tests.benchmarks.flickr8k import NAME, SHARED, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, wait
@@ -59,7 +57,6 @@ ALONE = 2
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--data-root", type=Path, help="holds flickr8k; generated numbers of its shape otherwise")
     parser.add_argument("--images", type=int, help="generate so many instead")
     parser.add_argument("--cases", nargs="+", metavar="MODEL:SIZE:LOSS", help="by default what fits the device")
@@ -71,7 +68,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     torch.set_num_threads(1)
     for case in options.cases or CASES[options.device]:
         model = case.split(":")[0]
@@ -84,7 +80,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def compare(bench: "Bench", trials: int, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield what an epoch of one trial takes, beside the two other ways."""
     one, stacked = bench.alone(), bench.stacked(trials)
     seconds = alternate({"ours": stacked, "one": one}, 3)
     ours = bench.epoch_seconds(seconds["ours"] / trials)
@@ -139,14 +134,7 @@ def make_search(case: str, dataset: str, fuse: int, trials: int, options: argpar
 
 @dataclass(frozen=True)
 class Bench:
-    """One case on one device.
-
-    Attributes:
-        case: ``MODEL:SIZE:LOSS``.
-        data: Flickr8k.
-        device: ``cpu`` or ``cuda``.
-        steps: That are timed.
-    """
+    """One case, ``MODEL:SIZE:LOSS``, on one device."""
 
     case: str
     data: Dataset
@@ -163,11 +151,9 @@ class Bench:
         return made
 
     def alone(self) -> "AloneSteps":
-        """Return the steps of one trial, warm."""
         return AloneSteps(self.trial(), self.steps)
 
     def stacked(self, trials: int) -> "AloneSteps | StackedSteps":
-        """Return the steps of several, warm."""
         first = self.trial()
         if trials == 1:
             return AloneSteps(first, self.steps)
@@ -177,11 +163,7 @@ class Bench:
         """Return what an epoch takes by the time of the timed steps of one trial, with its evaluation."""
         trial = self.trial()
         trial.evaluate_on_val()
-        wait()
-        started = time.perf_counter()
-        trial.evaluate_on_val()
-        wait()
-        evaluation = (time.perf_counter() - started) / parallel
+        evaluation = alternate({"val": trial.evaluate_on_val}, 1)["val"] / parallel
         return count_steps(self.data.splits["train"], trial.config.training) * seconds / self.steps + evaluation
 
 
@@ -200,8 +182,6 @@ class AloneSteps:
 
 
 class StackedSteps:
-    """The same of several at once."""
-
     def __init__(self, trials: list[Trial], steps: int) -> None:
         self._trials, self._steps = trials, steps
         self._epoch = StackedEpoch(trials)
@@ -228,7 +208,6 @@ def processes_step_seconds(bench: Bench, processes: int) -> float:
 
 
 def train_apart(bench: Bench, barrier: Barrier, told: "object") -> None:
-    """Time the steps of one trial while others do the same."""
     torch.set_num_threads(1)
     steps = bench.alone()
     barrier.wait()
@@ -236,7 +215,3 @@ def train_apart(bench: Bench, barrier: Barrier, told: "object") -> None:
     steps()
     wait()
     told.put(time.perf_counter() - started)  # type: ignore[attr-defined]
-
-
-if __name__ == "__main__":
-    main(["fused", *sys.argv[1:]])

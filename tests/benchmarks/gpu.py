@@ -10,7 +10,6 @@ device: `tests/trainables/test_on_gpu.py` does.
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -37,98 +36,60 @@ IMAGES = 1200
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--cases", nargs="+", default=CASES, metavar="MODEL:SIZE:LOSS")
     parser.add_argument("--images", type=int, default=IMAGES, help="train on so many generated images")
     parser.add_argument("--steps", type=int, default=20)
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     gpu = choose_device("cuda")
     for case in options.cases:
-        model, size, loss = case.split(":")
-        data = load_flickr8k(Path(), options.images, FEATURES[model])
-        yield from compare(Case(case, model, int(size), loss, options.steps), data, gpu)
+        data = load_flickr8k(Path(), options.images, FEATURES[case.split(":")[0]])
+        yield from compare(case, data, options.steps, gpu)
 
 
-@dataclass(frozen=True)
-class Case:
-    """One training.
-
-    Attributes:
-        name: ``MODEL:SIZE:LOSS``.
-        model: The model's name.
-        size: Dimensions of the embedding.
-        loss: The loss's name.
-        steps: So many are taken at a time, >= 1.
-    """
-
-    name: str
-    model: str
-    size: int
-    loss: str
-    steps: int
-
-    def config(self, precision: Precision = "float32") -> TrialConfig:
-        """Return the training's config."""
-        training = TrainingConfig(embedding_size=self.size, precision=precision)
-        return TrialConfig(dataset="generated", model=self.model, loss=self.loss, training=training)
-
-
-def compare(case: Case, data: Dataset, gpu: torch.device) -> Iterator[Row]:
-    """Yield the costs of a case on the GPU beside those on the CPU."""
-    cpu = torch.device("cpu")
-    here, there, again = (first_steps(case, data, device) for device in (cpu, gpu, gpu))
+def compare(case: str, data: Dataset, steps: int, gpu: torch.device) -> Iterator[Row]:
+    here, there, again = (Steps(case, data, steps, device) for device in (torch.device("cpu"), gpu, gpu))
     off = abs(there.loss - here.loss) / abs(here.loss)
     note = f"loss differs by {off:.1e}; twice the same: {'yes' if same_weights(there, again) else 'NO'}"
-    runs = {"here": lambda: here.steps(case.steps), "there": lambda: there.steps(case.steps)}
-    seconds = {name: value / case.steps for name, value in alternate(runs, 3).items()}
-    yield Row(f"{case.name}: a step", "ms", 1000 * seconds["there"], 1000 * seconds["here"], "the CPU", note=note)
+    each = {
+        name: 1000 * value / steps for name, value in alternate({"here": here.take, "there": there.take}, 3).items()
+    }
+    yield Row(f"{case}: a step", "ms", each["there"], each["here"], "the CPU", note=note)
     evaluations = alternate({"here": here.evaluate, "there": there.evaluate}, 3)
     off = abs(there.evaluate() - here.evaluate())
     note = f"rsum differs by {off:.2f}"
     yield Row("  an evaluation", "ms", 1000 * evaluations["there"], 1000 * evaluations["here"], "the CPU", note=note)
-    low = first_steps(case, data, gpu, "bf16")
-    halves = alternate({"bf16": lambda: low.steps(case.steps), "float32": lambda: there.steps(case.steps)}, 3)
-    each = {name: 1000 * value / case.steps for name, value in halves.items()}
+    low = Steps(case, data, steps, gpu, "bf16")
+    halves = alternate({"bf16": low.take, "float32": there.take}, 3)
+    each = {name: 1000 * value / steps for name, value in halves.items()}
     note = f"loss differs by {abs(low.loss - there.loss) / abs(there.loss):.1e}"
     yield Row("  a step in bf16", "ms", each["bf16"], each["float32"], "float32", note=note)
-    peak = measure_peak(case.config(), data, gpu) / 2**20
+    peak = measure_peak(there.trial.config, data, gpu) / 2**20
     yield Row("  memory of the GPU", "MiB", peak, None, "", note="what trials that share a GPU are counted with")
 
 
 class Steps:
-    """A training, some steps at a time.
+    """A training, ``MODEL:SIZE:LOSS``, after its first steps; ``loss`` is the mean over the latest."""
 
-    Attributes:
-        trial: The training.
-        loss: Mean over the latest steps.
-    """
+    def __init__(
+        self, case: str, data: Dataset, steps: int, device: torch.device, precision: Precision = "float32"
+    ) -> None:
+        model, size, loss = case.split(":")
+        training = TrainingConfig(embedding_size=int(size), precision=precision)
+        config = TrialConfig(dataset="generated", model=model, loss=loss, training=training)
+        self.trial, self.steps = Trial(config, data, device), steps
+        self.take()
 
-    def __init__(self, case: Case, data: Dataset, device: torch.device, precision: Precision) -> None:
-        self.trial = Trial(case.config(precision), data, device)
-        self.loss = 0.0
-
-    def steps(self, steps: int) -> None:
-        """Take the first steps of an epoch."""
+    def take(self) -> None:
         trial = self.trial
         trial.epoch = 0
         trial.begin_epoch()
-        clip = trial.config.training.gradient_clip
-        batches = islice(trial.batches(), steps)
+        clip, batches = trial.config.training.gradient_clip, islice(trial.batches(), self.steps)
         self.loss = train_epoch(trial.model, trial.loss, trial.optimizer, batches, clip, 1, trial.learned)
 
     def evaluate(self) -> float:
-        """Return val rsum."""
         return evaluate(self.trial.model, self.trial.val_split)["rsum"]
-
-
-def first_steps(case: Case, data: Dataset, device: torch.device, precision: Precision = "float32") -> Steps:
-    """Return a training after its first steps."""
-    training = Steps(case, data, device, precision)
-    training.steps(case.steps)
-    return training
 
 
 def same_weights(one: Steps, other: Steps) -> bool:

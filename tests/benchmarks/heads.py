@@ -14,10 +14,6 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from statistics import median
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -26,6 +22,7 @@ import torch
 from orchestrator.machines.gpu_share import KEEP_FREED_MEMORY
 from tests.benchmarks.flickr8k import generate
 from tests.benchmarks.rows import Row
+from tests.benchmarks.timing import alternate, apart
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.fused import StackedEpoch
@@ -36,7 +33,6 @@ NEEDED = {(64, 128): 0.5}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--trials", type=int, default=64, help="that train at once, >= 2")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[128, 512])
     parser.add_argument("--inputs", type=int, nargs=2, default=[1024, 256], help="features of an image, of a caption")
@@ -46,21 +42,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     # The C library of a process reads the variables when the process starts.
-    with patch.dict(os.environ, KEEP_FREED_MEMORY), ProcessPoolExecutor(1, get_context("spawn")) as process:
-        yield from process.submit(measure, options).result()
+    with patch.dict(os.environ, KEEP_FREED_MEMORY):
+        yield from apart(measure, options)
 
 
 def measure(options: argparse.Namespace) -> list[Row]:
-    """Return the rows of the batch sizes."""
     torch.set_num_threads(options.threads)
     rows = []
     for batch_size in options.batch_sizes:
         data = make_data(batch_size, *options.inputs)
         steps = {shared: stacked_step(data, batch_size, options, shared=shared) for shared in (True, False)}
         product, operations = plain_product(batch_size, options)
-        seconds = processor_seconds({**steps, "product": product}, options.rounds)
+        seconds = alternate({**steps, "product": product}, options.rounds, time.process_time)
         inside = operations_of_step(batch_size, options)
         peak = operations / seconds["product"]
         for shared in steps:
@@ -97,14 +91,7 @@ def make_data(batch_size: int, image_size: int, caption_size: int) -> Dataset:
 
 
 def stacked_step(data: Dataset, batch_size: int, options: argparse.Namespace, *, shared: bool) -> Callable[[], None]:
-    """Return a function that takes the next step of all trials, which differ in their temperatures; warm.
-
-    Args:
-        data: The dataset.
-        batch_size: Pairs a batch.
-        options: Of the command line.
-        shared: Whether all trials have the same batches.
-    """
+    """Return a function that takes the next step of all trials, which differ in their temperatures; warm."""
     training = TrainingConfig(batch_size=batch_size, embedding_size=options.embedding_size, learning_rate=1e-4)
     trials: list[Trial] = []
     for place in range(options.trials):
@@ -142,14 +129,3 @@ def operations_of_step(batch_size: int, options: argparse.Namespace) -> int:
     """Return the floating-point operations of a step's products; features need no gradient."""
     heads = 4 * batch_size * sum(options.inputs) * options.embedding_size
     return options.trials * (heads + 6 * batch_size**2 * options.embedding_size)
-
-
-def processor_seconds(runs: dict[Any, Callable[[], object]], rounds: int) -> dict[Any, float]:
-    """Return the median processor time of each run, over rounds in which each is run once."""
-    seconds: dict[Any, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run_once in runs.items():
-            started = time.process_time()
-            run_once()
-            seconds[name].append(time.process_time() - started)
-    return {name: median(found) for name, found in seconds.items()}

@@ -7,17 +7,14 @@ everything, made of hard links, in turns; the seconds are those of the processor
 """
 
 import argparse
-import resource
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution
 from pathlib import Path
 from statistics import median
 
-from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
+from tests.benchmarks.timing import cpu_seconds
 from tests.support.installed import asked, closure, make_environment
 from trainables.extras import EXTRAS
 
@@ -28,12 +25,10 @@ EVERYTHING = "everything"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--times", type=int, default=5, help="imports in each environment; the median counts")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     packages = {extra: closure(asked(extra)) for extra in ("", *EXTRAS, "all")}
     everything = packages["all"]
     for extra, found in packages.items():
@@ -61,13 +56,7 @@ def import_seconds(extras: tuple[str, ...], times: int) -> dict[str, float]:
         # The first import of each compiles.
         for turn in range(times + 1):
             for extra, python in pythons.items():
-                before = resource.getrusage(resource.RUSAGE_CHILDREN)
-                subprocess.run([python, "-c", "import trainables.losses"], cwd=folder, check=True)
-                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                seconds = cpu_seconds([python, "-c", "import trainables.losses"], Path(folder))
                 if turn:
-                    found[extra].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+                    found[extra].append(seconds)
     return {extra: median(seconds) for extra, seconds in found.items()}
-
-
-if __name__ == "__main__":
-    main(["installed", *sys.argv[1:]])

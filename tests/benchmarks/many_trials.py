@@ -30,7 +30,6 @@ COMPARED = ("ours", "class")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=1.0, help="for which a trial sleeps")
@@ -39,7 +38,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     size = f"{options.trials} trials"
     ideal = options.trials * options.seconds / options.workers
     for mode in COMPARED if options.only is None else [options.only]:
@@ -52,14 +50,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def rows(name: str, found: Measurement, ideal: float, note: str) -> Iterator[Row]:
-    """Return what a run came to.
-
-    Args:
-        name: Of what ran, before each row's own words.
-        found: How the driver was from second to second.
-        ideal: Seconds that the trials take alone, on all workers.
-        note: What is missing in MLflow in the end, or how many trials there were.
-    """
+    """Return what a run came to, beside the seconds that the trials take alone on all workers."""
     began, ended = found.processor_a_trial(0.1, 0.3), found.processor_a_trial(0.8, 1.0)
     yield Row(f"{name}all trials", "s", found.seconds_a_trial * found.trials, ideal * LONGER, "the limit", 1.0)
     yield Row(f"{name}driver a trial", "s", found.processor_a_trial(), PROCESSOR, "the limit", 1.0, "processor")

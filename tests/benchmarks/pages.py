@@ -8,15 +8,13 @@ end, as a person starts it; seconds are those of the CPU, user and system, so th
 
 import argparse
 import json
-import resource
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
+from tests.benchmarks.timing import cpu_seconds
 from tests.support.long_journals import write_journal
 
 COMMANDS = ("status", "summarise", "report")
@@ -24,23 +22,21 @@ JSON = "import json, sys; [json.loads(line) for line in open(sys.argv[1], 'rb')]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--trials", type=int, nargs="+", default=[12, 1000, 5000])
     parser.add_argument("--repeats", type=int, default=2, help="of each command, of which the fastest counts")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     with tempfile.TemporaryDirectory() as folder:
         for trials in options.trials:
             name = f"of-{trials}-trials"
             journal = write_journal(Path(folder) / name, trials)
             epochs = sum(json.loads(line)["kind"] == "epoch" for line in journal.read_bytes().splitlines())
             size = f"journal of {epochs:,} epochs, {journal.stat().st_size / 1e6:.1f} MB"
-            other = cpu_seconds([sys.executable, "-c", JSON, str(journal)], options.repeats)
+            other = min(cpu_seconds([sys.executable, "-c", JSON, journal]) for _ in range(options.repeats))
             for command in COMMANDS:
                 started = [sys.executable, "-c", START, command, name, "--output", folder]
-                ours = cpu_seconds(started, options.repeats)
+                ours = min(cpu_seconds(started) for _ in range(options.repeats))
                 yield Row(
                     f"{command}, {trials:,} trials", "s of CPU", ours, other, "json.loads of its lines", note=size
                 )
@@ -50,18 +46,3 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 START = "import sys; from orchestrator.cli import main; sys.argv[0] = 'orchestrator'; main()"
 """What the command ``orchestrator`` runs."""
-
-
-def cpu_seconds(command: Sequence[str], repeats: int) -> float:
-    """Return the least CPU time of a command to its end, in seconds."""
-    found = []
-    for _ in range(repeats):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
-    return min(found)
-
-
-if __name__ == "__main__":
-    main(["pages", *sys.argv[1:]])

@@ -22,6 +22,7 @@ import argparse
 import json
 import math
 import random
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,8 +45,8 @@ from orchestrator.journal.trial import PriorPoint, Trial, TrialState
 from orchestrator.studies.prior import SHARE
 from orchestrator.studies.study import Study
 from search_spaces import Values
-from tests.benchmarks.roots import roots_of
-from tests.benchmarks.rows import Row
+from tests.benchmarks.flickr8k import SHARED
+from tests.benchmarks.rows import Row, error_of_mean
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset, Split, open_dataset
 from trainables.data.scenes.generate import generate_scenes
@@ -69,7 +70,6 @@ Setting = Mapping[str, Any]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--datasets", nargs="+", default=["scenes", "scenes_1"], help="at least two")
     parser.add_argument("--shared", type=int, default=0, help="how many of them have the same photographs")
@@ -86,19 +86,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
-    options.dataset = options.datasets[0]
-    with roots_of(options) as (root, output):
-        surfaces = {surface.key: surface for surface in measure_all(options, root, output)}
+    with tempfile.TemporaryDirectory() as folder:
+        own = Path(folder) if options.datasets[0] == "scenes" else SHARED
+        found = measure_all(options, options.data_root or own, options.output or Path(folder) / "runs")
+        surfaces = {surface.key: surface for surface in found}
     yield from fidelity(list(surfaces.values()))
-    yield from compare_all(Comparison(surfaces, options.seeds, options.sources, options.journals))
-
-
-# Trainings
+    yield from compare_all(Comparison(surfaces, options))
 
 
 def measure_all(options: argparse.Namespace, root: Path, output: Path) -> Iterator["Surface"]:
-    """Train what is missing of each surface, and yield the surfaces."""
     output.mkdir(parents=True, exist_ok=True)
     path = output / "trainings.jsonl"
     lines = path.read_text().splitlines() if path.is_file() else []
@@ -217,14 +213,10 @@ def train(configs: Sequence[TrialConfig], data: Dataset) -> list[float | None]:
 
 
 def value_of(training: Training) -> float | None:
-    """Return val rsum; ``None`` where similarities are no numbers."""
     try:
         return training.evaluate_on_val()["val/rsum"]
     except DivergedError:
         return None
-
-
-# Surfaces
 
 
 class Surface:
@@ -232,7 +224,6 @@ class Surface:
 
     Attributes:
         key: Dataset and loss.
-        model: Model of the trainings.
         best: Its maximum.
         noise: Standard deviation of a seed among the best settings, nan where it is not known.
         errors: Value minus the prediction without it, of each training.
@@ -277,7 +268,6 @@ class Surface:
         return found
 
     def at(self, params: Setting) -> float:
-        """Return the mean value of a setting."""
         return float(self._means(np.array([self.place(params)]))[0])
 
     def _means(self, points: np.ndarray) -> np.ndarray:
@@ -311,18 +301,9 @@ def fidelity(surfaces: Sequence[Surface]) -> Iterator[Row]:
         )
 
 
-# Searches
-
-
 @dataclass(frozen=True)
 class Tried:
-    """A trial of a simulated search.
-
-    Attributes:
-        params: Its setting.
-        value: The setting's mean with the luck of a seed.
-        mean: The setting's mean.
-    """
+    """A trial of a simulated search; ``value`` is the mean of its setting with the luck of a seed."""
 
     params: Setting
     value: float
@@ -332,15 +313,7 @@ class Tried:
 def search(
     surface: Surface, noise: float, seed: int, trials: int = BUDGETS[-1], *, prior: Sequence[Setting] = ()
 ) -> list[Tried]:
-    """Search a surface, one trial after the other, each trained to its end.
-
-    Args:
-        surface: What is searched.
-        noise: Standard deviation of a seed.
-        seed: Of the suggestions and of the luck.
-        trials: Of the study.
-        prior: Settings right after the published ones.
-    """
+    """Search a surface, one trial after the other, each trained to its end; ``prior`` comes after the published."""
     cell = replace(surface.cell, seed=seed)
     experiment = make_experiment(*surface.key, trials, model=surface.model)
     study = Study(cell, experiment.search, trials, prior=[PriorPoint(params, "benchmark") for params in prior])
@@ -358,7 +331,6 @@ def search(
 
 
 def best_of(trials: Sequence[Tried]) -> Tried:
-    """Return the trial with the highest value."""
     return max(trials, key=lambda trial: trial.value)
 
 
@@ -374,25 +346,14 @@ def best_of_journals(output: Path, surface: Surface) -> Iterator[Setting]:
 
 
 class Comparison:
-    """Searches of all kinds on all surfaces that have something to begin from.
+    """Searches of all kinds on all surfaces that have something to begin from, which are those of ``keys``."""
 
-    Attributes:
-        keys: Dataset and loss of these surfaces.
-        seeds: Searches of each kind on each.
-    """
-
-    def __init__(
-        self,
-        surfaces: Mapping[tuple[str, str], Surface],
-        seeds: int,
-        sources: Sequence[str] | None = None,
-        journals: Path | None = None,
-    ) -> None:
-        self._surfaces, self.seeds, self._sources, self._journals = surfaces, seeds, sources, journals
+    def __init__(self, surfaces: Mapping[tuple[str, str], Surface], options: argparse.Namespace) -> None:
+        self._surfaces, self.seeds, self._options = surfaces, options.seeds, options
         losses = {loss for _, loss in surfaces}
         alike = {loss: [one.noise**2 for one in surfaces.values() if one.key[1] == loss] for loss in losses}
         self._noise = {loss: math.sqrt(np.nanmean(alike[loss])) for loss in losses}
-        self._plain = {(key, seed): self._search(key, seed) for key in surfaces for seed in range(seeds)}
+        self._plain = {(key, seed): self._search(key, seed) for key in surfaces for seed in range(self.seeds)}
         self.keys = [key for key in surfaces if self._elsewhere(key, 0)]
 
     def regrets(self, key: tuple[str, str], seed: int) -> Iterator[tuple[str, tuple[float, ...]]]:
@@ -415,10 +376,10 @@ class Comparison:
     def _elsewhere(self, key: tuple[str, str], seed: int) -> list[Setting]:
         """Return the best setting of a search of each other dataset, in an order that the seed draws."""
         dataset, loss = key
-        if self._journals is not None:
-            return list(best_of_journals(self._journals, self._surfaces[key]))
+        if self._options.journals is not None:
+            return list(best_of_journals(self._options.journals, self._surfaces[key]))
         others = [other for other in self._surfaces if other[1] == loss and other[0] != dataset]
-        others = [other for other in others if self._sources is None or other[0] in self._sources]
+        others = [other for other in others if self._options.sources is None or other[0] in self._options.sources]
         random.Random(seed).shuffle(others)
         # Another seed than that of the search itself, whose luck is its own.
         return [best_of(self._plain[other, (seed + 1) % self.seeds]).params for other in others]
@@ -455,14 +416,9 @@ def compare(case: str, kind: str, regrets: Mapping[tuple[str, str], Mapping[str,
         by_loss: dict[str, list[float]] = {}
         for (_, loss), difference in differences.items():
             by_loss.setdefault(loss, []).append(difference)
-        over_losses = error([fmean(one) for one in by_loss.values()])
+        over_losses = error_of_mean([fmean(one) for one in by_loss.values()])
         worse = sum(difference > 0 for difference in differences.values())
-        mean = f"{fmean(differences.values()):+.2f} ± {error(list(differences.values())):.2f}"
+        mean = f"{fmean(differences.values()):+.2f} ± {error_of_mean(list(differences.values())):.2f}"
         note = f"{mean}, over losses ± {over_losses:.2f}; worse in {worse} of {len(regrets)}"
         ours, other = (fmean(kinds[name][place] for kinds in regrets.values()) for name in (kind, "tpe"))
         yield Row(f"{case}, {budget} trials", "rsum", ours, other, "tpe", None, note)
-
-
-def error(values: Sequence[float]) -> float:
-    """Return the standard error of a mean."""
-    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan

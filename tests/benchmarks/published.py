@@ -29,8 +29,6 @@ CAPTIONS = 5
 
 
 class PairDataset(TorchDataset[tuple[Tensor, Tensor, int]]):
-    """One pair a caption."""
-
     def __init__(self, split: Split) -> None:
         self.images = np.asarray(split.features[split.image_rows], dtype=np.float32)
         self.captions = np.split(np.asarray(split.tokens, dtype=np.int64), split.offsets[1:-1])
@@ -80,8 +78,6 @@ def hardest_negatives(images: Tensor, captions: Tensor) -> Tensor:
 
 
 class PublishedTraining:
-    """The loop over epochs, a few steps at a time."""
-
     def __init__(self, model: PublishedModel, train: Split, val: Split, device: torch.device) -> None:
         self.model, self.device = model.to(device), device
         self.optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
@@ -90,13 +86,11 @@ class PublishedTraining:
         self.losses: list[float] = []
 
     def steps(self, count: int) -> None:
-        """Take some steps."""
         self.model.train()
         for _ in range(count):
             self.step(next(self._batches))
 
     def step(self, pairs: Pairs) -> None:
-        """Take a step."""
         images, captions, lengths, _ = pairs
         self.optimizer.zero_grad()
         loss = hardest_negatives(*self.model(images.to(self.device), captions.to(self.device), lengths))
@@ -106,7 +100,6 @@ class PublishedTraining:
         self.optimizer.step()
 
     def evaluate(self) -> dict[str, float]:
-        """Encode the val split batch by batch, and rank."""
         self.model.eval()
         found = [np.zeros((len(self.val), self.model.gru.hidden_size)) for _ in range(2)]
         loader = DataLoader(self.val, BATCH, shuffle=False, collate_fn=collate)
@@ -124,10 +117,7 @@ class PublishedTraining:
 
 
 def published_metrics(images: np.ndarray, captions: np.ndarray) -> dict[str, float]:
-    """Return recalls and rsum of embeddings with a row a caption each, five captions of an image in a row.
-
-    Each query is compared with all candidates, which are sorted; the rank is the place at which its own stands.
-    """
+    """Rank by sorting all candidates of each query; a row is a caption, and five in a row are of one image."""
     images = images[::CAPTIONS]
     i2t = np.zeros(len(images))
     for index, image in enumerate(images):

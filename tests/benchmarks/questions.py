@@ -34,7 +34,6 @@ BATCH = 1000
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--studies", type=int, default=10_000, help="of each row, simulated")
     parser.add_argument("--seeds", type=int, nargs="+", default=[3, 5, 10], help="of each candidate")
     parser.add_argument("--likeness", type=float, nargs="*", default=[0.5, 0.9], help="of images; none: no images")
@@ -42,7 +41,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Simulate each null, over seeds alone, and over seeds and images."""
     for losses, settings in SHAPES:
         for seeds in options.seeds:
             for null in NULLS:

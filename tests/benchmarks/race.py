@@ -27,7 +27,6 @@ BATCH = 1000
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--studies", type=int, default=4000, help="of each row, simulated")
     parser.add_argument("--candidates", type=int, nargs="+", default=[2, 3, 6, 12, 30])
     parser.add_argument("--seeds", type=int, nargs="+", default=[5, 10], help="of each candidate, in the fixed design")
@@ -39,7 +38,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Simulate error rates over seeds, then over seeds and images, then power."""
     for candidates in options.candidates:
         for seeds in options.seeds:
             yield from _false(candidates, seeds, options)

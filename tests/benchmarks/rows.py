@@ -4,10 +4,12 @@ A cost is seconds, megabytes or epochs: less is better, and the ratio says how m
 """
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from orchestrator.machines.cluster import describe_environment
@@ -21,12 +23,9 @@ class Row:
 
     Attributes:
         case: What, at which size.
-        unit: Of the costs.
-        ours: What it costs here, >= 0.
-        other: What it costs there; ``None`` where that was not run, as ``note`` says why.
-        against: What the other is.
+        unit: Of the costs, which are >= 0.
+        other: ``None`` where the other was not run, as ``note`` says why.
         needed: The least ratio that is to hold; ``None`` where the ratio is only told.
-        note: What else there is to say.
     """
 
     case: str
@@ -43,7 +42,6 @@ class Row:
         return None if self.other is None else self.other / self.ours if self.ours else float("inf")
 
     def line(self) -> str:
-        """Return the row as it stands under ``COLUMNS``."""
         ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
         other = "" if self.other is None else f"{self.other:.4g} {self.unit}"
         needed = "" if self.needed is None else f"{self.needed:.3g}"
@@ -51,22 +49,22 @@ class Row:
         about = "; ".join(part for part in (self.against, "BELOW WHAT IS NEEDED" * missed, self.note) if part)
         return f"{self.case:40} {f'{self.ours:.4g} {self.unit}':>12} {other:>12} {ratio:>8} {needed:>7}  {about}"
 
+    def to_dict(self, benchmark: str) -> dict[str, Any]:
+        return {"benchmark": benchmark, **asdict(self), "ratio": self.ratio}
+
+
+def error_of_mean(values: Sequence[float]) -> float:
+    """Return the standard error of a mean; nan of a single value."""
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+
 
 def load() -> float:
-    """Return how many processes wanted to run in the last minute, on average."""
     return os.getloadavg()[0]
 
 
 def write_json(
-    path: Path, rows: Mapping[str, Sequence[Row]], seconds: Mapping[str, float], loads: Sequence[float]
+    path: Path, rows: Sequence[Mapping[str, Any]], seconds: Mapping[str, float], loads: Sequence[float]
 ) -> None:
-    """Write what benchmarks gave, by name, with the machine, its load before and after each, and the versions."""
-    report: dict[str, Any] = {
-        **describe_environment(),
-        "load": list(loads),
-        "seconds": dict(seconds),
-        "rows": [
-            {"benchmark": name, **asdict(row), "ratio": row.ratio} for name, found in rows.items() for row in found
-        ],
-    }
+    """Write what benchmarks gave, with the machine, its load before and after each, and the versions."""
+    report = {**describe_environment(), "load": list(loads), "seconds": dict(seconds), "rows": list(rows)}
     path.write_text(json.dumps(report, indent=2) + "\n")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.benchmarks.cross_attention import make_captions, make_model
 from tests.benchmarks.epoch import OurTraining, make_config
 from tests.benchmarks.flickr8k import generate
 from tests.benchmarks.published import PublishedModel, PublishedTraining, collate, published_metrics
@@ -43,3 +44,15 @@ def test_the_published_ranks_are_ours() -> None:
     expected = embedding_metrics(images, captions, owner)
     found = published_metrics(images[owner].numpy(), captions.numpy())
     assert found == pytest.approx({name: expected[name] for name in found})
+
+
+def test_the_loop_over_captions_gives_the_similarities_and_gradients_of_ours() -> None:
+    images, (tokens, lengths), found = torch.randn(7, 5, 6), make_captions(40), []
+    for kind in ("ours", "loop"):
+        model = make_model(kind, "5:6:8")
+        similarity = model.compare(model.encode_images(images), model.encode_captions(tokens, lengths))
+        (similarity * torch.linspace(-1, 1, 40)).sum().backward()
+        found.append([similarity.detach(), *(one.grad for one in model.parameters() if one.grad is not None)])
+    assert len(found[0]) == len(list(make_model("ours", "5:6:8").parameters())) + 1
+    for ours, loop in zip(*found, strict=True):
+        torch.testing.assert_close(ours, loop, atol=1e-5, rtol=1e-4)

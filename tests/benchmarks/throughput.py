@@ -24,7 +24,6 @@ import numpy as np
 import psutil
 
 from orchestrator.tracking.tracker import COMMAND
-from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve
@@ -50,11 +49,9 @@ MODES = {"ours": "orchestrator", "class": "Ray Tune, class, actors reused", "fun
 
 @dataclass(frozen=True)
 class Sample:
-    """How far a driver was at a moment.
+    """How far a driver was at a moment of a clock that does not jump.
 
     Attributes:
-        seconds: Of a clock that does not jump.
-        ended: Trials.
         kilobytes: Of memory that belongs to the driver alone.
         processor: Seconds that the driver's threads have taken of the processors.
         delivering: Seconds that the driver's process which delivers to MLflow has taken of them; 0 where there is none.
@@ -69,27 +66,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a run of a driver came to.
-
-    Attributes:
-        mode: One of ``MODES``.
-        samples: One a second or so; the last when all trials had ended.
-        started: When its process was, on the clock of the samples.
-    """
+    """What a run of a driver came to: a sample a second or so, the last when all trials had ended."""
 
     mode: str
     samples: tuple[Sample, ...]
-    started: float = 0.0
 
     @property
     def trials(self) -> int:
-        """Trials that ended."""
         return self.samples[-1].ended
-
-    @property
-    def start_seconds(self) -> float:
-        """From the start of its process to the first sample with an ended trial."""
-        return next(sample for sample in self.samples if sample.ended).seconds - self.started
 
     @property
     def seconds_a_trial(self) -> float:
@@ -116,7 +100,6 @@ class Measurement:
 
     @property
     def kilobytes(self) -> float:
-        """The most that the driver had."""
         return max(sample.kilobytes for sample in self.samples)
 
     @property
@@ -138,24 +121,17 @@ def measure(
 ) -> Measurement:
     """Run a driver in a process of its own and watch it.
 
-    Args:
-        mode: One of ``MODES``.
-        trials: That end.
-        workers: Trials at a time; where there are fewer CPUs, each takes a part of one.
-        folder: Empty, for what the driver writes.
-        epochs: Of a whole trial.
-        seconds: For which an epoch sleeps.
-        tracking_uri: MLflow's store, of ``ours``; by default SQLite in the folder.
+    An epoch sleeps for ``seconds``. The empty ``folder`` is for what the driver writes; ``tracking_uri`` is the store
+    of ``ours``, by default SQLite there. Where there are fewer CPUs than workers, each takes a part of one.
 
     Raises:
         RuntimeError: If it fails.
     """
     counted = folder / "tiny" / "journal.jsonl" if mode == "ours" else folder / "ended"
-    arguments = [mode, str(trials), str(workers), str(epochs), str(seconds), str(folder), tracking_uri or ""]
-    program = "from tests.benchmarks.throughput import *; drive(*sys.argv[1:])"
-    started = time.monotonic()
+    load = Load(trials, workers, epochs, seconds)
+    program = f"from tests.benchmarks.throughput import *; drive({mode!r}, {load!r}, {str(folder)!r}, {tracking_uri!r})"
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=log, stderr=log)
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=log, stderr=log)
         try:
             samples = _watch(process, counted)
         finally:
@@ -165,10 +141,10 @@ def measure(
         ended = samples[-1].ended if samples else 0
         log_text = (folder / "log").read_text()[-2000:]
         raise RuntimeError(f"{mode}: {ended} of {trials} trials, exit code {process.returncode}: {log_text}")
-    return Measurement(mode, tuple(samples), started)
+    return Measurement(mode, tuple(samples))
 
 
-def drive(mode: str, trials: str, workers: str, epochs: str, seconds: str, folder: str, tracking_uri: str = "") -> None:
+def drive(mode: str, load: "Load", folder: str, tracking_uri: str | None) -> None:
     """Run trials in this process, and exit without the rest of its end, which is nobody's trial."""
     # The actors are to find the tests' modules as values, not as files.
     from ray import cloudpickle
@@ -178,17 +154,14 @@ def drive(mode: str, trials: str, workers: str, epochs: str, seconds: str, folde
 
     cloudpickle.register_pickle_by_value(fake_workload)
     cloudpickle.register_pickle_by_value(this)
-    load = Load(int(trials), int(workers), int(epochs), float(seconds))
     if mode == "ours":
-        _drive_ours(load, Path(folder), tracking_uri or None)
+        _drive_ours(load, Path(folder), tracking_uri)
     else:
         _drive_plain(mode, load, Path(folder))
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a driver is given to do; see ``measure``."""
-
     trials: int
     workers: int
     epochs: int
@@ -288,10 +261,9 @@ def _counter(path: Path) -> object:
 
 
 def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
-    """Sample until the process ends."""
     samples: list[Sample] = []
     place, ended = 0, 0
-    delivering: int | None = None
+    driver, delivering = psutil.Process(process.pid), None
     while process.poll() is None:
         if counted.exists():
             with counted.open("rb") as file:
@@ -299,44 +271,23 @@ def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
                 new = file.read()
             place += len(new)
             ended += sum(new.count(end) for end in ENDS) + new.count(b"ended\n")
-        if (kilobytes := _private(process.pid)) > 0:
-            delivering = delivering or _find_delivering(process.pid)
-            taken = _processor(process.pid), 0.0 if delivering is None else _processor(delivering)
-            samples.append(Sample(time.monotonic(), ended, kilobytes, *taken))
+        with suppress(psutil.Error):
+            kilobytes = driver.memory_full_info().uss / 1024
+            children = () if delivering else driver.children()
+            delivering = delivering or next((one for one in children if COMMAND[-1] in one.cmdline()), None)
+            samples.append(Sample(time.monotonic(), ended, kilobytes, _processor(driver), _processor(delivering)))
         time.sleep(0.5)
     return samples
 
 
-def _private(pid: int) -> float:
-    """Return the kilobytes that belong to a process alone; 0 if it has just ended."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    fields = {name: float(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
-    return fields.get("Private_Clean", 0.0) + fields.get("Private_Dirty", 0.0)
-
-
-def _find_delivering(pid: int) -> int | None:
-    """Return the number of the process that delivers to MLflow for a driver, or ``None``."""
-    with suppress(psutil.Error):
-        for child in psutil.Process(pid).children():
-            if COMMAND[-1] in child.cmdline():
-                return child.pid
-    return None
-
-
-def _processor(pid: int) -> float:
+def _processor(process: psutil.Process | None) -> float:
     """Return the seconds that a process has taken of the processors, without its children; 0 if it has just ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    with suppress(psutil.Error):
+        return 0.0 if process is None else sum(process.cpu_times()[:2])
+    return 0.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--trials", type=int, default=150)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--plain-trials", type=int, default=60, help="of plain Ray Tune; a sixth of it as a function")
@@ -344,7 +295,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     trials = {"ours": options.trials, "class": options.plain_trials, "function": max(10, options.plain_trials // 6)}
     found: dict[str, Measurement] = {}
     for mode in MODES if options.only is None else [options.only]:
@@ -359,7 +309,3 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     yield Row(f"{MODES[first.mode]}: {pace}", "s", first.seconds_a_trial, LONGEST, "the limit", 1.0)
     yield Row(f"{MODES[first.mode]}: KB a trial", "KB", first.kilobytes_a_trial, STEEPEST, "the limit", 1.0)
     yield Row(f"{MODES[first.mode]}: driver", "MB", first.kilobytes / 1024, None, "", note="the most that it had")
-
-
-if __name__ == "__main__":
-    main(["throughput", *sys.argv[1:]])

@@ -16,7 +16,6 @@ models; it should hold what other seeds say on 500 other images, as often as the
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from pathlib import Path
 
@@ -74,27 +73,19 @@ LEADS = {
 """Whole confirmations in which the first candidate is five errors of the images better than all others."""
 
 
-@dataclass(frozen=True)
-class Model:
-    """What is judged on Flickr8k."""
+MODELS = ((32, 0.1), (64, 0.1), (64, 1.0))
+"""Dimensions and ridge of what is judged on Flickr8k."""
 
-    dimensions: int
-    ridge: float
-
-
-MODELS = (Model(32, 0.1), Model(64, 0.1), Model(64, 1.0))
 FITTED, SET, SEEDS = 3000, 500, 3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """See ``command``."""
     parser.add_argument("--studies", type=int, default=400, help="of each simulated case; 0 leaves them out")
     parser.add_argument("--splits", type=int, default=2, help="random splits of Flickr8k; 0 leaves it out")
     parser.add_argument("--data-root", type=Path, help="holds flickr8k; by default what lies beside the checkout")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """See ``command``."""
     if options.studies:
         yield from simulated_rows(options.studies)
     folder = (options.data_root or SHARED) / NAME
@@ -159,12 +150,7 @@ def judged(candidates: Sequence[Candidate], over_images: bool) -> DatasetVerdict
 
 
 def trust_row(spread: float, studies: int) -> Row:
-    """Return how often the winner is not better than the runner-up although it is said to be so with 0.9 to 0.98.
-
-    Args:
-        spread: Standard deviation of what the candidates are worth, in errors of the images.
-        studies: How many, of four candidates with five seeds.
-    """
+    """Return how often the winner is not better than the runner-up although 0.9 to 0.98 is said."""
     generator = np.random.default_rng(3)
     told, true = [], []
     for _ in range(studies):
@@ -204,12 +190,16 @@ def flickr8k_rows(pairs: Pairs, splits: int) -> Iterator[Row]:
     ]
     without = [values_on(pairs, fitted, model, sets)[None] for model in MODELS]
     per_split = len(held) // SET
+    variances: tuple[Callable[[DifferenceTest], float], ...] = (
+        lambda test: test.error**2,
+        lambda test: test.variances.seed_variance + test.variances.joint_variance,
+    )
     for case, runs, groups in (
         ("3 seeds", with_seeds, (slice(0, SEEDS), slice(SEEDS, None))),
         ("without seeds", without, (slice(0, 1), slice(0, 1))),
     ):
         tests = list(compared(runs, groups, per_split))
-        shares = [100 * np.mean([not agrees(*two, variance) for two in tests]) for variance in (whole, seeds_alone)]
+        shares = [100 * np.mean([not agrees(*two, variance) for two in tests]) for variance in variances]
         other, against = (shares[1], "seeds alone") if case == "3 seeds" else (None, "")
         note = f"promised 5 %; {len(tests):,} comparisons of {len(sets)} sets of {SET} images"
         yield Row(f"Flickr8k, interval misses: {case}", "%", shares[0], other, against, note=note)
@@ -219,13 +209,14 @@ def flickr8k_rows(pairs: Pairs, splits: int) -> Iterator[Row]:
     yield Row("Flickr8k, interval misses: one model", "%", missed, None, "", note=f"spread {width:.2f} of what is said")
 
 
-def values_on(pairs: Pairs, images: np.ndarray, model: Model, sets: Sequence[np.ndarray]) -> np.ndarray:
+def values_on(pairs: Pairs, images: np.ndarray, model: tuple[int, float], sets: Sequence[np.ndarray]) -> np.ndarray:
     """Fit a model and return rsum per image on each set, shape (sets, SET)."""
     import torch
 
     from trainables.positive_ranks import rank_positives
 
-    fitted = fit(pairs.at(images), ridge=model.ridge, dimensions=model.dimensions)
+    dimensions, ridge = model
+    fitted = fit(pairs.at(images), ridge=ridge, dimensions=dimensions)
     owner = np.repeat(np.arange(SET, dtype=np.int32), 5)
     found = []
     for part in sets:
@@ -256,16 +247,6 @@ def compared_alone(runs: Sequence[np.ndarray], per_split: int) -> Iterator[tuple
             for one, other in combinations(values[start : start + per_split], 2):
                 error = np.sqrt((one.var(ddof=1) + other.var(ddof=1)) / SET)
                 yield float(one.mean() / error), float(other.mean() / error)
-
-
-def whole(test: DifferenceTest) -> float:
-    """Return the variance over seeds and images."""
-    return test.error**2
-
-
-def seeds_alone(test: DifferenceTest) -> float:
-    """Return the variance that the seeds show on one set of images."""
-    return test.seed_variance + test.joint_variance
 
 
 def agrees(one: DifferenceTest, other: DifferenceTest, variance: Callable[[DifferenceTest], float]) -> bool:

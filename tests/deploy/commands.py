@@ -33,7 +33,6 @@ def in_shell(text: str) -> Iterator[list[str]]:
 
 
 def in_markdown(text: str) -> Iterator[list[str]]:
-    """Yield the commands in the code of a page, blocks and inline."""
     blocks = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
     for block in blocks.findall(text):
         yield from in_shell(block)
@@ -49,11 +48,7 @@ def in_words(words: Sequence[str]) -> Iterator[list[str]]:
 
 
 def check(command: Sequence[str]) -> None:
-    """Let the program parse what it is given.
-
-    Raises:
-        CommandError: If it would refuse it.
-    """
+    """Let the program parse what it is given, or raise ``CommandError``."""
     program, *words = command
     # What the shell puts in may be a number.
     arguments = [re.sub(r"\$(\w+|\{[^}]*\}|\([^)]*\))", "1", word) for word in words]
@@ -78,7 +73,6 @@ def check(command: Sequence[str]) -> None:
 
 @cache
 def program_of(name: str) -> Any:
-    """Return the parser of a program."""
     if name == "ray":
         from ray.scripts.scripts import cli as ray
 

@@ -23,7 +23,6 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def named(path: Path) -> str:
-    """Return what a test of a file is called."""
     return str(path.relative_to(DEPLOY))
 
 

@@ -20,7 +20,6 @@ class KustomizationError(Exception):
 
 
 def build(folder: Path) -> list[dict[str, Any]]:
-    """Return the resources of a folder, patched."""
     kustomization = _read(folder / "kustomization.yaml")
     resources = [resource for name in kustomization["resources"] for resource in _load(folder / name)]
     identities = [_identity(resource) for resource in resources]

@@ -5,8 +5,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
-from tests.support.hosts import ROOT, Host
+import pytest
+
+from tests.support.hosts import ROOT, Host, missing
 
 
 def needed() -> list[Path]:
@@ -18,8 +21,9 @@ def needed() -> list[Path]:
 class Network:
     """Hosts that know each other by name; the bridge is on the first.
 
-    ``shared`` is a folder that all have under the same path. ``empty`` are folders that each has for itself, beside
-    ``/run``, ``/tmp`` and ``/dev/shm``; of the files ``replaced`` (path -> text) all have another.
+    The test is skipped where hosts cannot be made. ``shared`` is a folder that all have under the same path. ``empty``
+    are folders that each has for itself, beside ``/run``, ``/tmp`` and ``/dev/shm``; of the files ``replaced`` (path ->
+    text) all have another.
     """
 
     def __init__(
@@ -30,6 +34,8 @@ class Network:
         empty: Sequence[str] = (),
         replaced: Mapping[str, str] | None = None,
     ) -> None:
+        if reason := missing():
+            pytest.skip(reason)
         self.shared = shared
         self.hosts = {name: Host(name) for name in names}
         self.addresses = {name: f"10.231.9.{number}" for number, name in enumerate(names, start=1)}
@@ -81,14 +87,16 @@ class Network:
         lines = self.hosts[name].run("ps", "-ewwo", "stat=,args=").splitlines()
         return "\n".join(line for line in lines if not line.startswith("Z"))
 
-    def kill(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
         """End all hosts and everything on them."""
         for host in self.hosts.values():
             host.kill()
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 300) -> None:
-    """Wait for something to become true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.deploy.network import Network, wait_until
-from tests.support.hosts import Host, missing
+from tests.support.hosts import Host
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 NODES = ("n1", "n2")
@@ -37,17 +39,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=60 State=UP
 """
 
 
-def absent() -> str | None:
-    """Say why there can be no Slurm cluster here; ``None`` where there can."""
-    lacking = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
-    if lacking:
-        return f"no {', '.join(lacking)} here; on Debian: apt-get install slurm-wlm munge"
-    return missing()
-
-
 class SlurmCluster(Network):
-    """A controller and two nodes."""
-
     def __init__(self, shared: Path) -> None:
         super().__init__(shared, ("ctl", *NODES), empty=["/etc/slurm"])
         key = shared / "munge.key"
@@ -69,22 +61,20 @@ class SlurmCluster(Network):
         host.start(daemon, environment, log)
 
     def submit(self, *arguments: str) -> str:
-        """Submit a job from the controller and return its number."""
         return self.hosts["ctl"].run("sbatch", "--parsable", *arguments).strip()
 
     def show(self, job: str) -> dict[str, str]:
-        """Return what Slurm says of a job, by Slurm's names."""
         words = (self.try_run("ctl", "scontrol", "--oneliner", "show", "job", job) or "").split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
 
 @contextmanager
 def slurm_cluster(shared: Path) -> Iterator[SlurmCluster]:
-    """Yield a cluster whose nodes are idle, for the length of a ``with`` block."""
-    cluster = SlurmCluster(shared)
-    try:
+    """Yield a cluster whose nodes are idle, for the length of a ``with`` block; skip the test without Slurm."""
+    lacking = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    if lacking:
+        pytest.skip(f"no {', '.join(lacking)} here; on Debian: apt-get install slurm-wlm munge")
+    with SlurmCluster(shared) as cluster:
         idle = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
         wait_until(lambda: (cluster.try_run("ctl", *idle) or "").strip() == str(len(NODES)), "the nodes are idle")
         yield cluster
-    finally:
-        cluster.kill()

@@ -74,7 +74,6 @@ def test_the_launcher_starts_the_machines_of_the_file_and_opens_nothing(account:
 
 
 def check(machine: Any, kind_tag: str) -> None:
-    """Check a machine against what its kind is in the file."""
     kind = {tag["Key"]: tag["Value"] for tag in machine.tags}[kind_tag]
     expected = {"head": ("m6i.xlarge", "icr-head", None), "gpu": ("g6.2xlarge", "icr-worker", "spot")}[kind]
     profile = machine.iam_instance_profile["Arn"].rpartition("/")[2]
@@ -82,20 +81,3 @@ def check(machine: Any, kind_tag: str) -> None:
     [volume] = list(machine.volumes.all())
     assert (volume.size, volume.volume_type, volume.encrypted) == (100, "gp3", True)
     assert [group["GroupName"] for group in machine.security_groups] == ["icr-ray"]
-
-
-def test_without_a_group_of_ones_own_ssh_would_be_open_to_everybody(account: Any) -> None:
-    """Why the file names a group; where Ray no longer does so, the file may be shorter."""
-    from ray.autoscaler._private.aws.config import bootstrap_aws
-
-    config = filled_in(account)
-    for kind in config["available_node_types"].values():
-        del kind["node_config"]["SecurityGroupIds"]
-    boot = bootstrap_aws(config)
-    made = {
-        group for kind in boot["available_node_types"].values() for group in kind["node_config"]["SecurityGroupIds"]
-    }
-    rules = [rule for group in made for rule in account.SecurityGroup(group).ip_permissions]
-    assert any(
-        each["CidrIp"] == OPEN_TO_ALL for rule in rules for each in rule["IpRanges"] if rule.get("FromPort") == 22
-    )

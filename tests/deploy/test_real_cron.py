@@ -8,7 +8,6 @@ import pytest
 
 from tests.deploy.files import DEPLOY
 from tests.deploy.network import Network, wait_until
-from tests.support.hosts import missing
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
 
@@ -47,8 +46,6 @@ def network(tmp_path: Path) -> Iterator[Network]:
     """One host with the user of the crontab, and with a program that keeps what is mailed."""
     if not Path(CRON).exists():
         pytest.skip("no cron here; on Debian: apt-get install cron")
-    if reason := missing():
-        pytest.skip(reason)
     shared = tmp_path / "shared"
     shared.mkdir()
     # A user that is not root has to get in.
@@ -60,11 +57,8 @@ def network(tmp_path: Path) -> Iterator[Network]:
         "/etc/shadow": f"{shadow}icr:*:20000:0:99999:7:::\n",
         "/etc/crontab": "",
     }
-    made = Network(shared, ["host"], empty=["/etc/cron.d", "/var/spool/cron/crontabs"], replaced=replaced)
-    try:
+    with Network(shared, ["host"], empty=["/etc/cron.d", "/var/spool/cron/crontabs"], replaced=replaced) as made:
         yield made
-    finally:
-        made.kill()
 
 
 def test_each_end_of_a_rerun_is_told_as_it_should_be(network: Network) -> None:

@@ -1,6 +1,5 @@
 """``ray up`` with ``ray/on-premise.yaml``, a search, ``ray down``, on hosts in namespaces that are reached by SSH."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
 from tests.deploy.files import DEPLOY
 from tests.deploy.network import Network, wait_until
-from tests.support.hosts import ROOT, missing
-from tests.support.precomputed_folder import write_precomputed
+from tests.deploy.tiny_search import assert_finished, write_tiny_search
+from tests.support.hosts import ROOT
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
@@ -23,22 +20,10 @@ SSHD = "/usr/sbin/sshd"
 HOME = "/run/home"
 """Each host's own, because ``/run`` is."""
 
-EXPERIMENT = """
-name: tiny
-datasets: [tiny]
-models: [wsabie]
-losses: [triplet_sh]
-training: {epochs: 3, batch_size: 16, learning_rate: 1.0e-2, embedding_size: 8, word_size: 8}
-search: {sampler: random, trials: 4, metric: val/rsum}
-scheduler: {name: none}
-resources: {cpus: 1, gpus: 0}
-"""
-
 
 @pytest.fixture
 def shared(short_path: Path) -> Path:
-    write_precomputed(short_path / "data" / "tiny")
-    (short_path / "tiny.yaml").write_text(EXPERIMENT)
+    write_tiny_search(short_path, epochs=3, batch_size=16)
     return short_path
 
 
@@ -47,12 +32,9 @@ def network(shared: Path) -> Iterator[Network]:
     """An operator's machine, a head and a worker; the last two listen to SSH."""
     if not (Path(SSHD).exists() and shutil.which("rsync")):
         pytest.skip("no sshd or rsync here; on Debian: apt-get install openssh-server rsync")
-    if reason := missing():
-        pytest.skip(reason)
     users = [line for line in Path("/etc/passwd").read_text().splitlines() if not line.startswith("root:")]
     passwd = "\n".join([f"root:x:0:0:root:{HOME}:/bin/bash", *users]) + "\n"
-    made = Network(shared, ["operator", "node-0", "node-1"], replaced={"/etc/passwd": passwd})
-    try:
+    with Network(shared, ["operator", "node-0", "node-1"], replaced={"/etc/passwd": passwd}) as made:
         for name in made.hosts:
             made.hosts[name].run("bash", "-c", f"mkdir -p {HOME}/.ssh /run/sshd; cp /etc/skel/.[bp]* {HOME}/")
         key = shared / "key"
@@ -61,8 +43,6 @@ def network(shared: Path) -> Iterator[Network]:
         for name in ("node-0", "node-1"):
             serve_ssh(made, name)
         yield made
-    finally:
-        made.kill()
 
 
 def serve_ssh(network: Network, name: str) -> None:
@@ -90,14 +70,11 @@ def fill_in(shared: Path) -> Path:
         "max_workers: 3": "max_workers: 1",
         "ssh_user: icr": "ssh_user: root",
         "~/.ssh/id_ed25519": str(shared / "key"),
-        "/opt/icr": str(shared / "icr"),
+        "/opt/icr": str(shared / "home"),
     }
     for old, new in changes.items():
         assert old in text, old
         text = text.replace(old, new)
-    # The checkout with its .venv, wherever this Python has its own.
-    (shared / "icr").mkdir()
-    (shared / "icr" / ".venv").symlink_to(Path(sys.prefix))
     (shared / "on-premise.yaml").write_text(text)
     return shared / "on-premise.yaml"
 
@@ -122,9 +99,7 @@ def test_the_file_starts_a_cluster_that_searches_and_ends(network: Network, shar
     places = f"--data-root {shared}/data --storage {shared}/searches --output {shared}/runs"
     code = f"PYTHONPATH={ROOT} orchestrator search {shared}/tiny.yaml --address auto {places}"
     said = ray(network, "exec", file, f". ~/.icr-profile; {code}")
-    history = History.of(read_journal(shared / "runs" / "tiny" / "journal.jsonl"))
-    assert history.finished and len(history.trials) == 4, said[-3000:]
-    assert json.loads((shared / "runs" / "tiny" / "summary.json").read_text())["winners"]
+    assert_finished(shared / "runs", said[-3000:])
     ended = ray(network, "down", "--yes", file)
     for name in ("node-0", "node-1"):
         wait_until(lambda name=name: "raylet" not in network.processes(name), f"Ray has ended on {name}: {ended}", 150)  # type: ignore[misc]

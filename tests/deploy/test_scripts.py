@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.deploy.files import DEPLOY, SCRIPTS, TOOLS, named
 
@@ -41,45 +42,25 @@ def test_the_crontab() -> None:
 
 
 @pytest.mark.proof
-def test_a_mistake_in_a_script_is_found() -> None:
-    found = shellcheck("#!/bin/bash\nrm -rf $1/x\n")
-    assert found.returncode != 0 and "SC2086" in found.stdout
-
-
-def verify(folder: Path, old: str = "", new: str = "") -> str:
-    """Return what systemd has against the units, given a program and a user that there are on this machine."""
+def test_units(tmp_path: Path) -> None:
+    """By systemd, given a program and a user that there are on this machine."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze here; on Debian: apt-get install systemd")
-    files = []
-    for unit in UNITS:
-        text = unit.read_text().replace("/opt/icr/.venv/bin/orchestrator", "/bin/true").replace("=icr\n", "=root\n")
-        files.append(folder / unit.name)
-        files[-1].write_text(text.replace(old, new))
+    files = [tmp_path / unit.name for unit in UNITS]
+    for unit, file in zip(UNITS, files, strict=True):
+        text = unit.read_text().replace("/opt/icr/.venv/bin/orchestrator", "/bin/true")
+        file.write_text(text.replace("=icr\n", "=root\n"))
     found = subprocess.run(["systemd-analyze", "verify", "--man=no", *files], capture_output=True, text=True)
-    return found.stderr + ("" if found.returncode == 0 else f"exit code {found.returncode}")
+    assert (found.returncode, found.stderr) == (0, "")
 
 
-@pytest.mark.proof
-def test_units(tmp_path: Path) -> None:
-    assert verify(tmp_path) == ""
-
-
-@pytest.mark.proof
-def test_a_mistake_in_a_unit_is_found(tmp_path: Path) -> None:
-    assert verify(tmp_path, "OnCalendar=hourly", "OnCalendar=hurly") != ""
-
-
-def test_the_timer_starts_the_service() -> None:
+def test_the_timer_starts_the_service_which_runs_without_the_users_home_and_stops_well() -> None:
     assert [unit.suffix for unit in UNITS] == [".service", ".timer"]
-    timer = configparser.ConfigParser(strict=False)
+    service, timer = (configparser.ConfigParser(strict=False) for _ in UNITS)
+    service.optionxform = str
+    service.read(UNITS[0])
     timer.read(UNITS[1])
     assert timer["Install"]["wantedby"] == "timers.target" and "unit" not in timer["Timer"]
-
-
-def test_the_service_runs_without_the_users_home_and_stops_well() -> None:
-    service = configparser.ConfigParser(strict=False)
-    service.optionxform = str  # type: ignore[assignment, method-assign]
-    service.read(UNITS[0])
     options = service["Service"]
     assert options["ProtectHome"] == "yes"
     assert options["Environment"] == f"HOME=/var/lib/{options['StateDirectory']}"
@@ -93,7 +74,7 @@ def make_secrets(folder: Path) -> str:
 
 
 @pytest.mark.proof
-def test_secrets_are_made_once(tmp_path: Path) -> None:
+def test_the_secrets_that_compose_reads_are_made_once(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
     made = make_secrets(folder)
     contents = {path.name: path.read_text() for path in folder.iterdir()}
@@ -108,16 +89,9 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     assert all(len(text) == 48 for name, text in contents.items() if not name.endswith((".json", ".pem")))
     certificate = folder / "s3_grpc_cert.pem"
     ssl.create_default_context().load_cert_chain(certificate, folder / "s3_grpc_key.pem")
+    wanted = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())["secrets"]
+    assert {entry["file"] for entry in wanted.values()} == {f"secrets/{name}" for name in contents}
     (folder / "ray_token").unlink()
     assert make_secrets(folder) == f"made {folder}/ray_token\n"
     again = {path.name: path.read_text() for path in folder.iterdir()}
     assert again.pop("ray_token") != contents.pop("ray_token") and again == contents
-
-
-@pytest.mark.proof
-def test_they_are_those_that_compose_reads(tmp_path: Path) -> None:
-    import yaml
-
-    make_secrets(tmp_path)
-    wanted = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())["secrets"]
-    assert {entry["file"] for entry in wanted.values()} == {f"secrets/{path.name}" for path in tmp_path.iterdir()}

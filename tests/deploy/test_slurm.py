@@ -64,19 +64,11 @@ def job(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(
-    job: Path,
-    *,
-    nodes: str = "one two three",
-    tenths: int = 1,
-    code: int = 0,
-    head: str = "well",
-    known: str = "yes",
-    joined: int = 3,
-) -> "subprocess.Popen[str]":
+def start(job: Path, **given: object) -> "subprocess.Popen[str]":
     environment = {"PATH": "/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(job), "SLURM_JOB_ID": JOB, "ICR_PAUSE": "0"}
-    environment |= {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_CPUS_PER_TASK": "16", "NODES": nodes, "HEAD": head}
-    environment |= {"TENTHS": str(tenths), "CODE": str(code), "KNOWN": known, "JOINED": str(joined)}
+    environment |= {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_CPUS_PER_TASK": "16"}
+    usual = {"nodes": "one two three", "tenths": 1, "code": 0, "head": "well", "known": "yes", "joined": 3}
+    environment |= {name.upper(): str(value) for name, value in (usual | given).items()}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     command = [str(SCRIPT), "flickr8k-losses"]
     return subprocess.Popen(command, cwd=job, env=environment, text=True, start_new_session=True, **pipes)
@@ -144,7 +136,7 @@ def test_an_interrupted_job_is_queued_again_and_a_cancelled_one_is_not(job: Path
 
 @pytest.mark.parametrize("broken", [{"head": "dead"}, {"known": "no"}], ids=["no head", "no address"])
 def test_without_a_head_or_its_address_the_job_ends_before_a_search(job: Path, broken: dict[str, str]) -> None:
-    process = start(job, **broken)  # type: ignore[arg-type]
+    process = start(job, **broken)
     assert end(process) == 1
     assert "orchestrator" not in (job / "said").read_text()
     assert process.stdout is not None

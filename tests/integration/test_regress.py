@@ -57,14 +57,14 @@ def asked(output: Path, trials_run: None) -> Request:
     for module in (fake_workload, here):
         ray.cloudpickle.register_pickle_by_value(module)
 
-    return Request(output / "quick.accepted.json", output)
+    return Request(output=output, reference=output / "quick.accepted.json", quiet=True)
 
 
 SUITE = make_suite(cells=CELLS)
 
 
 def go(asked: Request, suite: Suite = SUITE, **changes: Any) -> Rerun:
-    return rerun(suite, asked, NoisyWorkload(**changes), quiet=True)
+    return rerun(suite, asked, NoisyWorkload(**changes))
 
 
 def test_accepted_then_unchanged_then_worse(asked: Request) -> None:

@@ -237,8 +237,8 @@ MUTATIONS = (
     Mutation(
         name="a rerun dated in the future counts",
         file="orchestrator/regression/reruns.py",
-        old="if (begun[path] or 0.0) > latest}",
-        new="if (begun[path] or 0.0) > float('inf')}",
+        old="if date > latest}",
+        new="if date > float('inf')}",
         tests="tests/orchestrator/regression/test_past.py",
     ),
     Mutation(

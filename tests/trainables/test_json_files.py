@@ -94,7 +94,7 @@ OTHERS = {
     "trainables/data/text_files.py": "data sets: another cap, and errors with line and column",
     "trainables/data/npy_files.py": "the header of a safetensors file: capped, and every error caught",
     "trainables/data/extract.py": "what was just written",
-    "orchestrator/doctor/experiment.py": "what was just written; a file beside it is compared in `_read`",
+    "orchestrator/doctor/experiment.py": "what was just written; a file beside it is compared in `_says`",
     "orchestrator/experiment/yaml_files.py": "what was just written",
     "orchestrator/tuner/actor.py": "what the driver sent",
 }

@@ -80,12 +80,6 @@ def test_a_checkpoint_that_was_passed_over_is_named(folder: Path) -> None:
     ]
 
 
-def test_everything_holds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert states(folder) == {}
-    assert run_command(["doctor", str(folder)]) == 0
-    assert "everything holds" in capsys.readouterr().out
-
-
 def cut(name: str) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
         path = folder / name
@@ -248,12 +242,15 @@ def test_a_lost_winner_is_said_and_not_mended(folder: Path) -> None:
         assert "restore its model" in states(folder, repair=repair)["checkpoint"]
 
 
-def test_runs_that_are_missing_or_twice_in_mlflow_are_found(folder: Path) -> None:
+def test_runs_that_are_missing_in_mlflow_are_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(folder / "journal.jsonl")
     add_trial(ledger, [5.0])
     ledger.close()
     found = check_experiment(folder, default_uri(folder.parent))
     assert f"{NAME}-0002 has 0 runs" in next(row.found for row in found if row.check == "tracking")
+    with monkeypatch.context() as patched:
+        patched.setattr("orchestrator.doctor.experiment.deliver", Mock(side_effect=DeliveryError("no answer")))
+        assert states(folder, repair=True)["tracking"] == "could not be repaired: no answer"
     assert states(folder, repair=True)["tracking"] == "repaired: delivered"
     assert "tracking" not in states(folder)
 
@@ -280,7 +277,8 @@ def test_a_contradiction_in_the_journal_is_found(folder: Path) -> None:
     assert f"{NAME}-0001: has epochs [1, 2, 3, 5]" in found
 
 
-def test_an_experiment_that_runs_is_not_mended(folder: Path) -> None:
+def test_an_experiment_that_runs_is_not_mended(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["doctor", str(folder)]) == 0 and "everything holds" in capsys.readouterr().out
     with hold(folder):
         assert states(folder) == {}
         with pytest.raises(AlreadyRunningError):
@@ -290,11 +288,3 @@ def test_an_experiment_that_runs_is_not_mended(folder: Path) -> None:
 def test_repair_needs_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["doctor", "--repair"]) == 2
     assert "name the experiment" in capsys.readouterr().err
-
-
-def test_a_store_that_does_not_take_it_is_no_repair(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(folder / "journal.jsonl")
-    add_trial(ledger, [5.0])
-    ledger.close()
-    monkeypatch.setattr("orchestrator.doctor.experiment.deliver", Mock(side_effect=DeliveryError("no answer")))
-    assert states(folder, repair=True)["tracking"] == "could not be repaired: no answer"

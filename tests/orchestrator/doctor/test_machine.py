@@ -43,11 +43,6 @@ def test_what_a_cluster_needs_is_looked_at_where_it_is_named(tmp_path: Path) -> 
     assert gone.way_out.startswith("start its head with `ray start --head`")
 
 
-def of(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> Check:
-    monkeypatch.setattr(doctor, "version", versions.__getitem__)
-    return doctor.check_torch_pair()
-
-
 @pytest.mark.parametrize(
     ("torch", "vision", "state"),
     [
@@ -60,7 +55,8 @@ def of(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> Check:
 def test_torch_and_torchvision_belong_together(
     monkeypatch: pytest.MonkeyPatch, torch: str, vision: str, state: str
 ) -> None:
-    assert of(monkeypatch, {"torch": torch, "torchvision": vision}).state == state
+    monkeypatch.setattr(doctor, "version", {"torch": torch, "torchvision": vision}.__getitem__)
+    assert doctor.check_torch_pair().state == state
 
 
 @pytest.mark.parametrize(("version", "state"), [((3, 10, 9), "fail"), ((3, 11, 0), "ok"), ((3, 14, 0), "fail")])
@@ -81,7 +77,7 @@ def test_a_taken_port_is_a_warning() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        assert doctor.check_port(taken.getsockname()[1], "x").state == "warn"
+        assert doctor.check_port(taken.getsockname()[1]).state == "warn"
 
 
 def test_data_and_output_have_ways_out(tmp_path: Path) -> None:
@@ -92,10 +88,8 @@ def test_data_and_output_have_ways_out(tmp_path: Path) -> None:
     assert doctor.check_output(tmp_path / "new").state == "ok"
 
 
-@pytest.mark.parametrize("content", [b"no database " * 100], ids=["damaged"])
-def test_a_store_that_does_not_answer_is_a_warning(tmp_path: Path, content: bytes) -> None:
+def test_a_store_that_does_not_answer_is_a_warning(tmp_path: Path) -> None:
     assert doctor.check_store(tmp_path, None).state == "ok"
-    (tmp_path / "mlflow.db").write_bytes(content)
+    (tmp_path / "mlflow.db").write_bytes(b"no database " * 100)
     found = doctor.check_store(tmp_path, None)
-    assert found.state == "warn"
-    assert "not a database" in found.found
+    assert found.state == "warn" and "not a database" in found.found

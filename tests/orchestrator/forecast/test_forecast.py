@@ -1,5 +1,7 @@
 """What a search takes, by hand: epochs of halving, hours of trials side by side, the limit that is reached first."""
 
+import dataclasses
+
 import pytest
 
 from orchestrator.experiment.sections import Resources, Scheduler
@@ -23,21 +25,6 @@ ASHA = Scheduler(name="asha", grace_epochs=1, reduction_factor=3)
 )
 def test_mean_epochs_of_a_trial(epochs: int, rules: Scheduler, mean: float) -> None:
     assert expected_epochs(epochs, rules) == pytest.approx(mean)
-
-
-def simulated(epochs: int, grace: int, factor: int, trials: int) -> float:
-    """Return the mean epochs where exactly one in ``factor`` passes each rung."""
-    total, left, reached, rung = 0, trials, 0, grace
-    while reached < epochs:
-        total += left * (min(rung, epochs) - reached)
-        reached, rung, left = min(rung, epochs), rung * factor, left // factor
-    return total / trials
-
-
-@pytest.mark.parametrize(("epochs", "grace", "factor"), [(27, 1, 3), (30, 3, 3), (12, 2, 2), (64, 4, 4)])
-def test_mean_epochs_are_those_of_a_simulation(epochs: int, grace: int, factor: int) -> None:
-    rules = Scheduler(name="asha", grace_epochs=grace, reduction_factor=factor)
-    assert expected_epochs(epochs, rules) == pytest.approx(simulated(epochs, grace, factor, factor**8))
 
 
 def test_hours_are_those_of_all_studies_side_by_side() -> None:
@@ -75,34 +62,29 @@ def test_hours_are_those_of_all_studies_side_by_side() -> None:
         pytest.param({"cpus": 4}, 0.25, 100, (2, "CPUs"), id="CPUs before GPUs"),
         pytest.param({"cpus": 1, "max_concurrent": 3}, 0.0, 100, (3, "resources.max_concurrent"), id="a setting"),
         pytest.param({"cpus": 1}, 0.0, 5, (5, "the number of trials"), id="few trials"),
+        pytest.param({"cpus": 4, "fuse": 16}, 0.0, 100, (32, "CPUs", 0.0, 16, 16), id="fused, full"),
+        pytest.param({"cpus": 1, "fuse": 16}, 1.0, 100, (32, "GPUs", 1 / 16, 16, 16), id="fused on GPUs"),
+        pytest.param(
+            {"cpus": 4, "max_concurrent": 4, "fuse": 16},
+            1.0,
+            100,
+            (4, "resources.max_concurrent", 1 / 16, 16, 4),
+            id="fused, a limit below a GPU's",
+        ),
+        pytest.param({"cpus": 1, "fuse": 16}, 1.0, 20, (20, "the number of trials", 1 / 16, 16, 16), id="a GPU first"),
+        pytest.param(
+            {"cpus": 4, "max_concurrent": 5, "fuse": 16},
+            0.0,
+            100,
+            (5, "resources.max_concurrent", 0.0, 16, 3),
+            id="fused over two stacks on CPUs",
+        ),
+        pytest.param({"cpus": 8, "fuse": 16}, 0.0, 4, (4, "the number of trials", 0.0, 16, 4), id="fused, few trials"),
     ],
 )
-def test_the_limit_that_is_reached_first(
-    wanted: dict[str, float], gpus: float, trials: int, expected: tuple[int, str]
+def test_the_limit_that_is_reached_first_and_what_trains_together(
+    wanted: dict[str, float], gpus: float, trials: int, expected: tuple
 ) -> None:
-    found = limit_concurrency(Resources(**wanted), gpus, {"CPU": 8.0, "GPU": 2.0}, trials)
-    assert (found.trials, found.limited_by) == expected
-
-
-def test_fused_trials_share_what_one_would_have() -> None:
     available = {"CPU": 8.0, "GPU": 2.0}
-    assert limit_concurrency(Resources(cpus=2), 0.0, available, 100, fuse=4) == Concurrency(16, "CPUs", 0.0, 4, 4)
-    assert limit_concurrency(Resources(cpus=1), 1.0, available, 100, fuse=16) == Concurrency(32, "GPUs", 1 / 16, 16, 16)
-    assert limit_concurrency(Resources(cpus=1), 1.0, available, 20, fuse=16).trials == 20
-
-
-@pytest.mark.parametrize(
-    ("wanted", "gpus", "trials", "together"),
-    [
-        pytest.param({"cpus": 4}, 0.0, 100, 16, id="full"),
-        pytest.param({"cpus": 4, "max_concurrent": 4}, 1.0, 100, 4, id="a limit below a GPU's"),
-        pytest.param({"cpus": 4, "max_concurrent": 20}, 1.0, 100, 16, id="Ray fills a GPU first"),
-        pytest.param({"cpus": 4, "max_concurrent": 5}, 0.0, 100, 3, id="over two stacks on CPUs"),
-        pytest.param({"cpus": 8}, 0.0, 4, 4, id="few trials"),
-    ],
-)
-def test_so_many_train_together_as_run_at_once(
-    wanted: dict[str, float], gpus: float, trials: int, together: int
-) -> None:
-    found = limit_concurrency(Resources(**wanted), gpus, {"CPU": 8.0, "GPU": 2.0}, trials, fuse=16)
-    assert (found.fuse, found.together) == (16, together)
+    found = limit_concurrency(Resources(**wanted), gpus, available, trials, int(wanted.get("fuse", 1)))
+    assert dataclasses.astuple(found)[: len(expected)] == expected

@@ -30,7 +30,6 @@ from orchestrator.views.html import write_sections
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
-from trainables.files import LARGEST_STATE
 
 OLD = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
 SAME = [301.0, 299.0, 302.0]
@@ -59,14 +58,13 @@ def test_nothing_accepted_is_nothing_known() -> None:
 def test_one_cell_that_regressed_makes_the_suite_a_regression() -> None:
     result = judged(runs(SAME), runs([score - 40 for score in SAME]))
     assert (result.finding, [cell.finding for cell in result.cells]) == ("regression", ["ok", "regression"])
-    assert result.counts() == {"regression": 1, "ok": 1}
+    assert "2 cells: 1 regression and 1 ok" in said(result, new(nt_xent=runs(SAME), triplet=runs(SAME)))[0].headline
 
 
 def test_gradients_that_changed_are_a_change_though_recall_is_the_same() -> None:
     cell = judged(runs(SAME, count=35), runs(SAME)).cells[0]
     assert cell.score is not None and cell.score.finding is Finding.OK
-    assert [one.finding for one in cell.gradients] == ["changed"]
-    assert cell.finding is Finding.CHANGED
+    assert ([one.finding for one in cell.gradients], cell.finding) == (["changed"], Finding.CHANGED)
 
 
 @pytest.mark.parametrize("further", [[], [250.0], [350.0], [250.0, 251.0, 252.0]], ids=str)
@@ -102,17 +100,12 @@ def test_a_score_that_rose_with_other_gradients_is_changed_and_not_worse() -> No
     assert "regression" not in changed.headline.lower()
 
 
-def test_a_seed_that_diverged_fails_its_cell_and_is_named() -> None:
+def test_a_seed_that_diverged_and_a_count_that_is_no_longer_reported_are_named() -> None:
     broken = CellRuns(CONDITIONS, runs(SAME[:2]).values, {3: "diverged: train/loss is nan"})
-    cell = judged(broken, runs(SAME)).cells[0]
-    assert cell.finding is Finding.FAILED
-    assert cell.notes == ("seed 3: diverged: train/loss is nan",)
-
-
-def test_a_count_that_is_no_longer_reported_is_told() -> None:
     silent = CellRuns(CONDITIONS, {seed: {"val/rsum": value} for seed, value in enumerate(SAME)}, {})
-    cell = judged(silent, runs(SAME)).cells[0]
-    assert "no longer reported: last/cocos/i2t_negatives_per_query" in cell.notes
+    failed, lacking = judged(broken, silent).cells
+    assert (failed.finding, failed.notes) == (Finding.FAILED, ("seed 3: diverged: train/loss is nan",))
+    assert "no longer reported: last/cocos/i2t_negatives_per_query" in lacking.notes
 
 
 def test_the_papers_decide_where_nothing_was_accepted() -> None:
@@ -149,21 +142,11 @@ def test_what_changed_is_named() -> None:
 
 def test_a_setting_that_an_older_record_does_not_know_is_no_cause() -> None:
     older = replace(CONDITIONS, config={"loss": "nt_xent", "training": {"epochs": 3, "gradient_clip": 2.0}})
-    newer = replace(CONDITIONS, config={"loss": "nt_xent", "training": dataclasses.asdict(TrainingConfig(epochs=3))})
-    assert TrainingConfig().gradient_clip == 2.0
-    assert what_changed(older, newer) == []
-    halved = replace(
-        newer, config={"loss": "nt_xent", "training": dataclasses.asdict(TrainingConfig(epochs=3, precision="bf16"))}
-    )
+    whole = dataclasses.asdict(TrainingConfig(epochs=3))
+    newer = replace(CONDITIONS, config={"loss": "nt_xent", "training": whole})
+    assert whole["gradient_clip"] == 2.0 and what_changed(older, newer) == []
+    halved = replace(newer, config={"loss": "nt_xent", "training": {**whole, "precision": "bf16"}})
     assert what_changed(older, halved) == ["config: training.precision was float32, it is bf16"]
-
-
-def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "quick.accepted.json"
-    reference = accepted(nt_xent=runs(OLD))
-    assert read_accepted(path, "quick") is None
-    write_accepted(path, reference)
-    assert read_accepted(path, "quick") == reference
 
 
 @pytest.mark.parametrize(
@@ -174,10 +157,7 @@ def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
         pytest.param(lambda text: text.replace('"format": 1', '"format": 2'), "format 2", id="another format"),
         pytest.param(lambda text: text.replace('"quick"', '"slow"'), "accepted for suite 'slow'", id="another suite"),
         pytest.param(lambda text: "[]", "damaged", id="no object"),
-        pytest.param(lambda text: "[" * 200_000, "damaged .ValueError", id="deep"),
-        pytest.param(lambda text: text + " " * LARGEST_STATE, "more than 16 MB", id="large"),
         pytest.param(lambda text: text.replace("300.0", "9" * 400), "damaged .ValidationError", id="400 digits"),
-        pytest.param(lambda text: text.replace("300.0", "9" * 5000), "damaged .ValueError", id="5,000 digits"),
     ],
 )
 def test_a_reference_that_is_wrong_is_named(tmp_path: Path, change, message: str) -> None:
@@ -194,12 +174,7 @@ def test_junit_tells_failures_from_what_is_unknown() -> None:
     both, reference = new(nt_xent=runs(SAME), triplet=runs(low)), accepted(triplet=runs(OLD))
     answers = said(judge_suite(make_suite(), both, reference), both, reference)
     suite = ElementTree.fromstring(to_junit("quick", answers, 12.34))
-    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "2",
-        "failures": "1",
-        "errors": "0",
-        "skipped": "1",
-    }
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["2", "1", "0", "1"]
     failure = suite.find("testcase[@name='pets-vsepp-triplet']/failure")
     assert failure is not None and "val rsum 260.7, accepted 300.5 (−39.8" in failure.get("message", "")
 
@@ -297,9 +272,8 @@ def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() ->
     assert judge_suite(once, both, reference).levels == pytest.approx((0.03 / 2, 0.03 / 2, None))
     first = first_references(reference, both)
     assert judge_suite(once, both, replace(reference, first=first)).levels == pytest.approx((0.01, 0.01, 0.01))
-    assert judge_suite(
-        once, both, replace(reference, first={"pets-vsepp-triplet": first["pets-vsepp-triplet"]})
-    ).levels == (pytest.approx((0.01, 0.01, 0.02)))
+    alone = replace(reference, first={"pets-vsepp-triplet": first["pets-vsepp-triplet"]})
+    assert judge_suite(once, both, alone).levels == pytest.approx((0.01, 0.01, 0.02))
 
 
 def test_what_changed_is_said_once_and_only_beside_an_alarm() -> None:

@@ -11,8 +11,7 @@ from msgspec import structs
 
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
-from orchestrator.forecast.dry_run import DryRun, dry_run
-from orchestrator.forecast.terminal import describe
+from orchestrator.forecast.dry_run import DryRun, describe, dry_run
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
