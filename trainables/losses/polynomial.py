@@ -185,11 +185,13 @@ def _triplets(direction: Direction, gate: Parameter | None, negatives: Negatives
 
 def _evaluate(coefficients: Coefficients, x: Tensor) -> Tensor:
     """Return sum_p c_p x^p of each x, shape (..., P, N), by Horner's rule."""
-    if not isinstance(coefficients, Tensor):
-        value = torch.full_like(x, coefficients[-1])
-        for number in reversed(coefficients[:-1]):
-            value = value * x + number
-        return value
+    columns = (
+        coefficients.to(x.dtype)[..., None, None, :].unbind(-1) if isinstance(coefficients, Tensor) else coefficients
+    )
+    value = columns[-1] + torch.zeros_like(x)
+    for number in reversed(columns[:-1]):
+        value = value * x + number
+    return value
     columns = coefficients.to(x.dtype)[..., None, None, :]
     value = columns[..., -1] + torch.zeros_like(x)
     for power in range(coefficients.shape[-1] - 2, -1, -1):

@@ -97,7 +97,8 @@ class SmoothAP:
         negatives = exceeds.masked_fill(direction.rows(direction.positives), 0.0)
         rank = 0.5 + exceeds.sum(-1, keepdim=True)
         beyond = negatives.sum(-1, keepdim=True)
-        criterion = _without_own(exceeds * (1 - exceeds) / rank.square(), direction)
+        own_place = direction.candidate[:, None].expand(*exceeds.shape[:-1], 1)
+        criterion = (exceeds * (1 - exceeds) / rank.square()).scatter(-1, own_place, 0.0)
         # Slopes of 1 - R+/R with respect to s_j: a negative raises only R, another positive raises R+ and R.
         slopes = torch.where(direction.rows(direction.positives), -beyond, rank - beyond) * criterion
         own = direction.of_pairs(direction.sum_of_pairs(slopes)) - slopes.sum(-1)
@@ -119,12 +120,6 @@ class SmoothAP:
         positive = direction.positive / per_query(self.temperature, direction.scores)
         exceeds = (direction.rows(scaled) - positive[..., None]).sigmoid()
         return exceeds if direction.ignored is None else exceeds.masked_fill(direction.rows(direction.ignored), 0.0)
-
-
-def _without_own(matrix: Tensor, direction: Direction) -> Tensor:
-    """Return a matrix of shape (..., P, M) with 0 at the positive of each pair."""
-    own = direction.candidate[:, None].expand(*matrix.shape[:-1], 1)
-    return matrix.scatter(-1, own, 0.0)
 
 
 RANK_WEIGHTS = ("harmonic", "constant", "top_k")

@@ -151,12 +151,8 @@ class TripletSelHN(TwoDirections):
         return Contributions(weights, weights.sum(-1))
 
     def _part(self, direction: Direction) -> Tensor:
-        return self._costs(direction).sum(-1)
-
-    def _costs(self, direction: Direction) -> Tensor:
-        """Return the cost of each pair, shape (..., P)."""
         mean = all_costs(self.margin, direction).sum(-1) / _count(direction)
-        return torch.where(self._takes_mean(direction), mean, hardest_costs(self.margin, direction))
+        return torch.where(self._takes_mean(direction), mean, hardest_costs(self.margin, direction)).sum(-1)
 
     def _takes_mean(self, direction: Direction) -> Tensor:
         """Return whether the hardest negative is nearer than epsilon, shape (..., P), bool."""

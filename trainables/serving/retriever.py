@@ -92,7 +92,9 @@ class Retriever:
                 f"{folder}: damaged: {str(error).splitlines()[0]}; register the model again"
             ) from None
         self._extractor = read_extractor(folder / TEXT_EXTRACTOR) if (folder / TEXT_EXTRACTOR).exists() else None
-        self._images, self._captions = (converted(each, self._placed) for each in gallery.values())
+        self._images, self._captions = (
+            converted(each, lambda values: values.float().to(self._device)) for each in gallery.values()
+        )
         self._model.to(self._device)
 
     def images_for(self, caption: str, top: int = TOP) -> list[Match]:
@@ -166,9 +168,6 @@ class Retriever:
         """Return the similarity of each image to each caption, on the CPU."""
         with evaluating(self._model):
             return self._model.compare(images, captions).float().cpu()
-
-    def _placed(self, values: Tensor) -> Tensor:
-        return values.float().to(self._device)
 
     def _answer(self, image: int, score: float, caption: str = "") -> Match:
         return Match(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))

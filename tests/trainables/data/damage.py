@@ -24,31 +24,9 @@ HUGE = "a number of 5,000 digits"
 """Stands for a number that ``json.dumps`` refuses to write."""
 
 VALUES: Sequence[Any] = (
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    10**30,
-    float("inf"),
-    float("nan"),
-    HUGE,
-    "",
-    " ",
-    "a\0b",
-    "\ud800",
-    "\u2028",
-    "../x",
-    "/etc/passwd",
-    "x" * 300,
-    "train",
-    [],
-    {},
-    ["train"],
-    [["train"]],
-    {"id": 1},
-    "2024-01-01T00:00:00",
-)
+    None, True, 0, -1, 1.5, 10**30, float("inf"), float("nan"), HUGE, "", " ", "a\0b", "\ud800", "\u2028", "../x",
+    "/etc/passwd", "x" * 300, "train", [], {}, ["train"], [["train"]], {"id": 1}, "2024-01-01T00:00:00",
+)  # fmt: skip
 """Values in place of those that a reader expects."""
 
 FIELDS = (

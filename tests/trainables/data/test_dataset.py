@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pycocotools.coco import COCO
 
-from tests.trainables.data.karpathy_folder import KarpathyFolder
+from tests.trainables.data.folders import KarpathyFolder
 from trainables.config import TrainingConfig
 from trainables.data import dataset
 from trainables.data.dataset import Dataset, Split, check_batch_size, load_dataset
@@ -128,6 +128,7 @@ def test_flickr(flickr_folder: Path) -> None:
     check_contract(data)
     train, val, test = data.splits.values()
     assert [list(split.filenames) for split in (train, val, test)] == [["d.jpg", "b.jpg"], ["a.jpg"], ["e.jpg"]]
+    assert describe("Flickr8k", flickr_folder.parent).notes == ["1 images with captions are in no list and left out"]
     assert captions_of(train, 1) == ["caption 0 of b", "caption 1 of b", "caption 2 of b"]
     assert test.image_rows.tolist() == [3]
 

@@ -1,10 +1,9 @@
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
-from tests.trainables.data.karpathy_folder import KarpathyFolder
+from tests.trainables.data.folders import KarpathyFolder
 from trainables.data.dataset import load_dataset
 from trainables.dataset_description import describe
 
@@ -54,9 +53,3 @@ def test_missing_and_broken_pictures(karpathy_folder: KarpathyFolder, write_pict
     broken = describe("tiny", karpathy_folder.root, decode_images=True).problems
     assert len(broken) == 2
     assert broken[1].startswith(f"{images / 'picture1.jpg'}: cannot be decoded: ")
-
-
-def test_notes(flickr_folder: Path, make_coco_folder: Callable[..., Path]) -> None:
-    assert describe("Flickr8k", flickr_folder.parent).notes == ["1 images with captions are in no list and left out"]
-    own = make_coco_folder(split=False)
-    assert "a split of our own" in describe("coco", own.parent).notes[0]

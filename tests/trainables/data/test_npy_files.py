@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from trainables.data.batches import copy_rows
-from trainables.data.extract import Plan, join_shards
 from trainables.data.features import inspect_features, open_features, open_views
 from trainables.data.npy_files import map_array, read_rows
 from trainables.errors import DataError
@@ -194,33 +193,3 @@ def test_any_damage_is_refused_by_name_or_read_as_numpy_reads_it(path: Path, dam
         assert np.array_equal(mapped, np.load(path), equal_nan=True)
         rows = np.arange(len(mapped))
         assert np.array_equal(read_rows(mapped, rows), np.load(path), equal_nan=True)
-
-
-def make_shards(folder: Path) -> Plan:
-    """Two shards of two rows and one of one, the centre and one crop each, three numbers a crop."""
-    folder.mkdir()
-    plan = Plan(folder, ("a",) * 5, ("a",) * 5, ("global",), 8, 1, 0, {}, 2, 2)
-    values = np.arange(30, dtype=np.float16).reshape(5, 2, 3)
-    for shard in range(3):
-        np.save(plan.file("global", shard), values[list(plan.rows(shard))])
-    return plan
-
-
-SHARDS = {
-    "fortran": lambda block: np.asfortranarray(block),
-    "dtype": lambda block: block.astype(np.float32),
-    "double": lambda block: block.astype(np.float64),
-    "fewer-rows": lambda block: block[:1],
-    "fewer-crops": lambda block: block[:, :1],
-    "other-size": lambda block: block[..., :2],
-    "flat": lambda block: block.reshape(-1),
-}
-
-
-@pytest.mark.parametrize("spoil", SHARDS.values(), ids=SHARDS)
-def test_a_shard_of_another_layout_is_refused_by_name(tmp_path: Path, spoil: Any) -> None:
-    plan = make_shards(tmp_path / "shards")
-    path = plan.file("global", 1)
-    np.save(path, spoil(np.load(path)))
-    with pytest.raises(DataError, match=r"global_00001\.npy: damaged"):
-        join_shards(plan, tmp_path)

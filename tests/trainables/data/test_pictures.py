@@ -8,7 +8,6 @@ import threading
 import warnings
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.trainables.data.karpathy_folder import KarpathyFolder
+from tests.trainables.data.folders import KarpathyFolder
 from trainables.config import PIXELS, TrainingConfig
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset, load_dataset
@@ -30,7 +29,6 @@ from trainables.data.pictures import (
     FORMATS,
     LONGEST,
     MOST_PIXELS,
-    CropReader,
     ImageFiles,
     center_crop,
     decode,
@@ -320,26 +318,21 @@ def data(folder: Path) -> Dataset:
     return load_dataset("tiny", folder.parent, features=PIXELS)
 
 
-def files_of(data: Dataset, split: str = "train") -> ImageFiles:
-    files = data.splits[split].files
-    assert files is not None
-    return files
+def resident(data: Dataset, split: str = "train") -> ResidentSplit:
+    return ResidentSplit(data.splits[split], torch.device("cpu"), SIZE)
 
 
 def test_the_plain_crop_is_the_centre_of_each_image_of_the_split(folder: Path, data: Dataset) -> None:
-    resident = ResidentSplit(data.splits["test"], torch.device("cpu"), SIZE)
     paths = [folder / "images" / f"picture{index}.jpg" for index in (4, 5)]
     expected = np.stack([center_crop(decode(path), SIZE) for path in paths])
-    assert np.array_equal(torch.cat(list(resident.image_chunks(1))).numpy(), expected)
+    assert np.array_equal(torch.cat(list(resident(data, "test").image_chunks(1))).numpy(), expected)
 
 
 def test_random_crops_are_a_function_of_draw_and_image_alone(data: Dataset) -> None:
-    rows = [2, 0, 1]
-    first = CropReader(files_of(data), SIZE, threads=1).request(rows, 7)()
-    alone = [CropReader(files_of(data), SIZE, threads=3).request([row], 7)()[0] for row in rows]
-    assert np.array_equal(first, np.stack(alone))
-    other = CropReader(files_of(data), SIZE, threads=1).request(rows, 8)()
-    assert all(not np.array_equal(one, two) for one, two in zip(first, other, strict=True))
+    rows = torch.tensor([2, 0, 1])
+    first, other = (resident(data).images(rows, draw) for draw in (7, 8))
+    assert torch.equal(first, torch.cat([resident(data).images(row, 7) for row in rows.split(1)]))
+    assert all(not torch.equal(one, two) for one, two in zip(first, other, strict=True))
 
 
 @pytest.mark.parametrize("kind", ["pairs", "images"])
@@ -355,8 +348,7 @@ def test_the_next_batch_is_decoded_while_this_one_is_worked_on(
 
     monkeypatch.setattr(ImageFiles, "crop", noted)
     training = TrainingConfig(batches=kind, batch_size=2, captions_per_image=2)
-    split = ResidentSplit(data.splits["train"], torch.device("cpu"), SIZE)
-    batches = epoch_batches(split, training, generator(0, "batches", 1), draw=5)
+    batches = epoch_batches(resident(data), training, generator(0, "batches", 1), draw=5)
     assert next(batches).images.shape == (2, SIZE, SIZE, 3)
     # Those of the first batch, and those of the one after it, which nobody has asked for yet.
     expected = 4 if kind == "pairs" else 2
@@ -396,11 +388,10 @@ def test_all_broken_images_of_a_request_are_named(folder: Path, data: Dataset) -
         path = folder / "images" / f"picture{index}.jpg"
         path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(DataError) as caught:
-        CropReader(files_of(data), SIZE, threads=2).request([0, 1, 2, 0], None)()
+        resident(data).images(torch.tensor([0, 1, 2, 0]))
     assert [problem.split("image ")[1][:3] for problem in caught.value.problems] == ["'0'", "'2'"]
 
 
 def test_a_split_keeps_its_files_when_it_is_cut(data: Dataset) -> None:
-    part = data.splits["train"].head(2)
-    resident = ResidentSplit(replace(part), torch.device("cpu"), SIZE)
-    assert torch.cat(list(resident.image_chunks(8))).shape == (2, SIZE, SIZE, 3)
+    part = ResidentSplit(data.splits["train"].head(2), torch.device("cpu"), SIZE)
+    assert torch.cat(list(part.image_chunks(8))).shape == (2, SIZE, SIZE, 3)

@@ -25,13 +25,6 @@ def test_linear_polynomials_are_the_hardest_triplets_over_n(
         torch.testing.assert_close(loss(*batch), expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("gate", "share"), [(0.29, 0), (0.31, 1)], ids=["below the gate", "above the gate"])
-def test_gate(gate: float, share: int) -> None:
-    similarity = torch.tensor([[0.5, 0.2], [0.2, 0.5]], dtype=torch.float64)
-    value = PolynomialRelative((1.0, 1.0), gate=gate)(similarity, one_to_one(2))
-    assert value.item() == pytest.approx(share * 2 * 0.7)
-
-
 def test_the_gate_bounds_where_coefficients_must_be_feasible() -> None:
     with pytest.raises(ConfigError, match="must rise"):
         PolynomialRelative((0.2, 1.0, 1.0))
