@@ -204,7 +204,11 @@ class Retriever:
                 place = names.index(name)
                 return self._images[place : place + 1]
         if Path(image).is_file():
-            return self._encode_picture(Path(image))
+            if not self._model.crop_size:
+                return self._encode_features(
+                    features_of_picture(Path(image), self.about["origin"], self._config.features)
+                )
+            return self._encode(torch.from_numpy(center_crop(decode(Path(image)), self._model.crop_size).copy())[None])
         raise DataError(
             f"{image}: neither an image of {self.about['dataset']} {self.about['split']} "
             f"({', '.join(self.about['images'][:3])} ...) nor a file"
@@ -226,11 +230,6 @@ class Retriever:
             wanted = tuple(self.about["feature_shape"])
             raise DataError(f"features must be finite and of shape {wanted}, got shape {features.shape}")
         return self._encode(torch.from_numpy(features)[None])
-
-    def _encode_picture(self, path: Path) -> Gallery:
-        if self._model.crop_size:
-            return self._encode(torch.from_numpy(center_crop(decode(path), self._model.crop_size).copy())[None])
-        return self._encode_features(features_of_picture(path, self.about["origin"], self._config.features))
 
     def _encode(self, images: Tensor) -> Gallery:
         with evaluating(self._model):

@@ -9,7 +9,6 @@ from tests.support.commands import run_command as main
 from tests.trainables.data import folders
 from tests.trainables.data.folders import CLIPS
 from trainables.data.dataset import load_dataset
-from trainables.data.foreign_features import pick_frames
 from trainables.data.source import find_source
 
 WRITERS = {"msrvtt": folders.msrvtt, "msvd": folders.msvd, "tgif": folders.tgif}
@@ -78,12 +77,3 @@ def test_frames_that_are_missing_or_of_another_width_are_all_named(tmp_path: Pat
     assert "b.npy: cannot be read" in said
     assert "c.npy: features of frames must have shape (frames, 2), got (4, 3)" in said
     assert not list(folder.glob("features_*"))
-
-
-@pytest.mark.parametrize("count", [1, 3, 12])
-def test_picked_frames_are_the_middles_of_equal_parts(count: int) -> None:
-    for frames in range(1, 20):
-        picked = pick_frames(frames, count).tolist()
-        assert picked == [(2 * part + 1) * frames // (2 * count) for part in range(count)]
-        assert picked == sorted(picked)
-        assert 0 <= picked[0] <= picked[-1] < frames

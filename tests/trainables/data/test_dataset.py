@@ -89,9 +89,8 @@ def test_rows_may_repeat_once_a_caption(karpathy_folder: KarpathyFolder) -> None
     assert test.features[10].tolist() == [20, 21, 22, 23]
 
 
-def test_coco_with_karpathy_split(make_coco_folder: Callable[..., Path]) -> None:
-    folder = make_coco_folder()
-    data = load_dataset("coco", folder.parent)
+def test_coco_with_karpathy_split(coco_folder: Path) -> None:
+    data = load_dataset("coco", coco_folder.parent)
     check_contract(data)
     train, val, test = data.splits.values()
     assert list(train.image_ids) == ["202", *(str(key) for key in range(107, 99, -1))]
@@ -101,26 +100,22 @@ def test_coco_with_karpathy_split(make_coco_folder: Callable[..., Path]) -> None
     assert test.filenames[0] == "COCO_val2014_000000000201.jpg"
 
 
-def test_captions_of_coco_are_those_that_its_own_library_finds(make_coco_folder: Callable[..., Path]) -> None:
+def test_coco_with_a_split_of_its_own_and_the_captions_that_its_own_library_finds(
+    make_coco_folder: Callable[..., Path],
+) -> None:
     folder = make_coco_folder(split=False)
-    splits = load_dataset(str(folder), Path("nowhere")).splits.values()
-    found = {image: captions_of(split, row) for split in splits for row, image in enumerate(split.image_ids)}
-    listed = {}
-    for file in (folder / "annotations").iterdir():
-        annotations = COCO(file)
-        for image, records in annotations.imgToAnns.items():
-            listed[str(image)] = [record["caption"] for record in records]
-    assert found == listed
-
-
-def test_coco_with_a_split_of_its_own(make_coco_folder: Callable[..., Path]) -> None:
-    folder = make_coco_folder(split=False)
-    train, val, test = load_dataset(str(folder), Path("nowhere")).splits.values()
+    splits = load_dataset(str(folder), Path("nowhere")).splits
+    train, val, test = splits.values()
     assert len(train.image_ids) == 8
     # Two of the four official val images each, by the SHA-256 of their ids.
     assert (list(val.image_ids), list(test.image_ids)) == (["200", "201"], ["202", "203"])
     assert sorted([*train.image_rows, *val.image_rows, *test.image_rows]) == list(range(12))
     assert train.image_ids[0] == "100" and train.image_rows[0] == 0
+    for file in (folder / "annotations").iterdir():
+        for image, records in COCO(file).imgToAnns.items():
+            (split,) = (split for split in splits.values() if str(image) in split.image_ids)
+            listed = [record["caption"] for record in records]
+            assert captions_of(split, list(split.image_ids).index(str(image))) == listed
 
 
 def test_flickr(flickr_folder: Path) -> None:
@@ -361,3 +356,52 @@ def test_a_batch_is_at_most_an_epoch(
     with pytest.raises(ConfigError) as caught:
         check_batch_size(data, training)
     assert message in str(caught.value)
+
+
+def test_a_description_counts(karpathy_folder: KarpathyFolder) -> None:
+    told = describe("tiny", karpathy_folder.root)
+    assert told.problems == []
+    train = told.splits["train"]
+    assert (train.images, train.captions, train.captions_per_image, train.image_files) == (3, 6, (2, 2), 0)
+    # "a dog number one runs ." and "the dog 's one"; of these ten tokens "dog" alone is in the vocabulary.
+    assert train.caption_lengths == {"min": 4, "median": 5, "mean": 5, "max": 6}
+    assert train.unknown_tokens == 0.8
+    assert told.vocabulary == 5
+    assert told.features["regions"]["val"] == {"file": "features_regions.npy", "shape": [6, 2, 3], "dtype": "float32"}
+    assert told.digest["global"] == load_dataset("tiny", karpathy_folder.root).digest
+    assert told.digest["regions"] == load_dataset("tiny", karpathy_folder.root, features="regions").digest
+    assert json.loads(json.dumps(told.to_dict()))["splits"]["test"]["images"] == 2
+
+
+def test_a_description_without_features(karpathy_folder: KarpathyFolder) -> None:
+    for path in karpathy_folder.folder.glob("*.npy"):
+        path.unlink()
+    told = describe("tiny", karpathy_folder.root)
+    assert (told.problems, told.features, list(told.digest)) == ([], {}, ["none"])
+
+
+def test_a_description_has_the_problems_of_all_features(karpathy_folder: KarpathyFolder) -> None:
+    np.save(karpathy_folder.folder / "features_global.npy", np.ones((3, 2), np.float32))
+    np.save(karpathy_folder.folder / "features_other.npy", np.full((6, 2), np.nan, np.float32))
+    told = describe("tiny", karpathy_folder.root)
+    assert len(told.problems) == 2
+    assert "features_other.npy: 6 rows hold NaN or infinity" in told.problems[0]
+    assert "features_global.npy: 3 feature rows for 6 images" in told.problems[1]
+    assert told.splits["train"].images == 3
+
+
+def test_a_description_names_missing_pictures(
+    karpathy_folder: KarpathyFolder, write_pictures: Callable[..., None]
+) -> None:
+    images = karpathy_folder.folder / "images"
+    write_pictures(images, ["picture0.jpg", "picture1.jpg", "picture3.jpg"])
+    (images / "picture1.jpg").write_bytes((images / "picture1.jpg").read_bytes()[:300])
+    told = describe("tiny", karpathy_folder.root)
+    # A split without any picture is one whose features stand for them.
+    assert [problem.split(": ", 1)[1] for problem in told.problems] == [
+        "images[2]: image 'picture2.jpg' is missing; 2 others of train are there"
+    ]
+    assert told.splits["val"].image_files == 1
+    broken = describe("tiny", karpathy_folder.root, decode_images=True).problems
+    assert len(broken) == 2
+    assert broken[1].startswith(f"{images / 'picture1.jpg'}: cannot be decoded: ")

@@ -97,20 +97,14 @@ def break_image(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["truncated", "empty", "text", "missing"])
-def test_a_bad_image_is_named_and_spoils_its_shard_alone(plan: Plan, how: str) -> None:
-    break_image(plan.paths[5], how)
-    results = list(extract_shards(plan, open_shards(plan), fake_network, threads=2))
-    assert [len(problems) for _, problems in results] == [0, 1, 0]
-    (problem,) = results[1][1]
-    assert problem.startswith(f"captions.json: images[5]: {plan.paths[5]}: cannot be decoded")
-    assert open_shards(plan) == [1]
-
-
-def test_all_bad_images_of_a_shard_are_named(plan: Plan) -> None:
+def test_bad_images_are_all_named_and_spoil_their_shard_alone(plan: Plan, how: str) -> None:
     for row in (4, 5, 7):
-        break_image(plan.paths[row], "truncated")
-    results = list(extract_shards(plan, [1], fake_network, threads=2))
-    assert [problem.split(":")[1] for problem in results[0][1]] == [" images[4]", " images[5]", " images[7]"]
+        break_image(plan.paths[row], how)
+    results = list(extract_shards(plan, open_shards(plan), fake_network, threads=2))
+    assert [len(problems) for _, problems in results] == [0, 3, 0]
+    for row, problem in zip((4, 5, 7), results[1][1], strict=True):
+        assert problem.startswith(f"captions.json: images[{row}]: {plan.paths[row]}: cannot be decoded")
+    assert open_shards(plan) == [1]
 
 
 SHARDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -3,12 +3,9 @@ import os
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from trainables.data.dataset import Dataset, load_dataset
 from trainables.data.scenes import generate, grammar
-from trainables.data.scenes.descriptor import GLOBAL_SIZE, GRID, REGION_SIZE
 from trainables.data.scenes.generate import generate_scenes, split_of
 from trainables.data.scenes.grammar import NOUNS, RELATION_PHRASES, write_captions
 from trainables.data.scenes.render import render
@@ -35,11 +32,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patched.setattr(os, "sched_getaffinity", lambda process: {0}, raising=False)
         assert generate_scenes(target, images=300, seed=3)
     return target
-
-
-@pytest.fixture
-def data(made: Path, tmp_path: Path) -> Dataset:
-    return load_dataset("scenes", made.parent, cache=tmp_path / "c")
 
 
 def test_pixels_and_captions_are_the_same_on_every_machine() -> None:
@@ -73,19 +65,6 @@ def test_goes_through_the_coco_loader_without_a_problem(made: Path) -> None:
     assert [split.images for split in told.splits.values()] == [240, 30, 30]
     assert all(split.captions_per_image == (5, 5) for split in told.splits.values())
     assert all(split.image_files == split.images for split in told.splits.values())
-
-
-def test_features(made: Path, data: Dataset) -> None:
-    train = data.splits["train"]
-    assert train.features.shape == (300, GLOBAL_SIZE) and GLOBAL_SIZE <= 1024
-    assert train.features.dtype == np.float16
-    rows = train.features.astype(np.float64)
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=2e-3)
-    regions = np.load(made / "features_regions.npy")
-    assert regions.shape == (300, GRID * GRID, REGION_SIZE)
-    # Centred on the train split (to whole steps of a root), on a scale that suits a network.
-    assert abs(regions[:240].astype(np.float64).mean(axis=(0, 1))).max() < 0.01
-    assert 0.2 < regions.astype(np.float64).std() < 3
 
 
 @pytest.mark.parametrize("images", [10, 11, 19, 300, 2000])
@@ -141,23 +120,6 @@ def test_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt):
         generate_scenes(tmp_path / "scenes", images=10)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_things_lie_inside_the_picture_and_can_be_told_apart() -> None:
-    for scene in SCENES:
-        for thing in scene.things:
-            assert thing.radius * 3 // 4 <= min(thing.x, thing.y, 224 - thing.x, 224 - thing.y)
-        assert len({thing.colour for thing in scene.things}) == len({thing.shape for thing in scene.things})
-        assert len({thing.colour for thing in scene.things}) == len(scene.things)
-
-
-def test_five_different_captions_for_each() -> None:
-    for index, scene in enumerate(SCENES):
-        captions = write_captions(scene, 0, index)
-        assert len(set(captions)) == len(captions) == 5
-        for caption in captions:
-            assert caption[0].isupper() and caption == caption.strip() and "  " not in caption
-            assert " a a" not in caption.lower() and " a e" not in caption.lower() and " an b" not in caption.lower()
 
 
 def mentions(text: str, words: dict[str, tuple[str, ...]], value: str) -> bool:

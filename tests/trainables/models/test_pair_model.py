@@ -133,17 +133,13 @@ class LargestProduct(PairModel):
 """
 
 
-def test_a_plugin_can_compare_pairs(tmp_path: Path) -> None:
+def test_a_plugin_can_compare_pairs_and_is_told_where_they_depend_on_padding(tmp_path: Path) -> None:
     with plugins_gone_afterwards():
-        right = write_plugin(tmp_path, PLUGIN.replace("MASK", "-torch.inf"), "right.py")
-        load_plugins([str(right)])
+        load_plugins([str(write_plugin(tmp_path, PLUGIN.replace("MASK", "-torch.inf"), "right.py"))])
         assert {one.status for one in check_model("largest_product")} == {"ok"}
         config: TrialConfig = replace(tiny_config(epochs=1), model="largest_product")
         (report,) = run_trial(config, DATA, device="cpu")
         assert isinstance(report, EpochReport) and report.metrics["val/rsum"] > 0
-
-
-def test_a_plugin_whose_pairs_depend_on_padding_is_told(tmp_path: Path) -> None:
     with plugins_gone_afterwards():
         load_plugins([str(write_plugin(tmp_path, PLUGIN.replace("MASK", "0.0"), "wrong.py"))])
         (wrong,) = [one for one in check_model("largest_product") if one.status != "ok"]
