@@ -205,17 +205,13 @@ def load_dataset(
         digest = hashlib.sha256(f"{digest} {theirs}".encode()).hexdigest()
         splits = {name: replace(split, files=found[name]) for name, split in splits.items()}
     if val_images is not None:
-        splits["val"] = _first_images(source.name, splits["val"], val_images)
+        if val_images > len(splits["val"].image_rows):
+            raise DataError(
+                f"val_images must be at most the {len(splits['val'].image_rows):,} images of the val split of "
+                f"{source.name}, got {val_images:,}; leave it out to evaluate on all of them"
+            )
+        splits["val"] = splits["val"].head(val_images)
     return Dataset(source.name, digest, opened[0], splits)
-
-
-def _first_images(dataset: str, val: Split, count: int) -> Split:
-    if count > len(val.image_rows):
-        raise DataError(
-            f"val_images must be at most the {len(val.image_rows):,} images of the val split of {dataset}, got "
-            f"{count:,}; leave it out to evaluate on all of them"
-        )
-    return val.head(count)
 
 
 def tokenizer_of(source: Source, name: str | None, cache: Path) -> Tokenizer:

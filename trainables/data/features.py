@@ -167,22 +167,20 @@ def _check_origin(path: Path, images: Sequence[Image]) -> list[str]:
         digest = read_json(sidecar).get("images_digest")
         if digest != images_digest(images):
             return [f"{path}: features of another dataset: {sidecar.name} has images_digest {digest!r:.20}, not ours"]
-    return _check_listing(path, read_lines(listing), images) if listing.exists() else []
-
-
-def sidecars(path: Path) -> tuple[Path, Path]:
-    """Return the paths of the two files that may say whose features these are."""
-    return path.with_suffix(".json"), path.with_name(f"{path.stem}_ids.txt")
-
-
-def _check_listing(path: Path, lines: Sequence[str], images: Sequence[Image]) -> list[str]:
-    place = f"{path}: features of another dataset: {path.stem}_ids.txt"
+    if not listing.exists():
+        return []
+    place, lines = f"{path}: features of another dataset: {listing.name}", read_lines(listing)
     if len(lines) != len(images):
         return [f"{place} lists {len(lines)} images, the dataset has {len(images)}"]
     for number, (line, image) in enumerate(zip(lines, images, strict=True), 1):
         if line.strip() not in (image.id, image.filename):
             return [f"{place}: line {number} is {line!r}, the dataset has {image.filename or image.id!r} there"]
     return []
+
+
+def sidecars(path: Path) -> tuple[Path, Path]:
+    """Return the paths of the two files that may say whose features these are."""
+    return path.with_suffix(".json"), path.with_name(f"{path.stem}_ids.txt")
 
 
 def captions_digest(images: Sequence[Image]) -> str:

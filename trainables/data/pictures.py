@@ -166,7 +166,6 @@ def decode(path: Path) -> "PIL.Image.Image":
     pillow = _pillow()
     try:
         with pillow.open(path, formats=FORMATS) as image:
-            _check_size(*image.size)
             return _to_rgb(image)
     except (*_BROKEN, pillow.DecompressionBombError) as error:
         raise DataError(f"{path}: cannot be decoded: {_reason(error)}; fetch the picture again, or another") from error
@@ -195,15 +194,13 @@ def resized_side(size: int) -> int:
     return round(size * 256 / 224)
 
 
-def _check_size(width: int, height: int) -> None:
+def _to_rgb(image: "PIL.Image.Image") -> "PIL.Image.Image":
+    """Decode an opened image; ``ValueError`` if it is too large, or the range of its values is not known."""
+    width, height = image.size
     if width * height > MOST_PIXELS:
         raise ValueError(f"{width:,} x {height:,} pixels are more than {MOST_PIXELS:,}; make it smaller")
     if max(width, height) > LONGEST * min(width, height):
         raise ValueError(f"with {width:,} x {height:,} pixels it is more than {LONGEST} times longer than wide")
-
-
-def _to_rgb(image: "PIL.Image.Image") -> "PIL.Image.Image":
-    """Decode an opened image; ``ValueError`` if the range of its values is not known."""
     if image.mode == "RGB":
         # Converting would copy it.
         image.load()

@@ -20,7 +20,7 @@ References:
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -185,17 +185,14 @@ def _triplets(direction: Direction, gate: Parameter | None, negatives: Negatives
 
 def _evaluate(coefficients: Coefficients, x: Tensor) -> Tensor:
     """Return sum_p c_p x^p of each x, shape (..., P, N), by Horner's rule."""
-    columns = (
-        coefficients.to(x.dtype)[..., None, None, :].unbind(-1) if isinstance(coefficients, Tensor) else coefficients
-    )
-    value = columns[-1] + torch.zeros_like(x)
+    columns: Sequence[Any]
+    if isinstance(coefficients, Tensor):
+        columns = coefficients.to(x.dtype)[..., None, None, :].unbind(-1)
+    else:
+        columns = coefficients
+    value = torch.zeros_like(x) + columns[-1]
     for number in reversed(columns[:-1]):
         value = value * x + number
-    return value
-    columns = coefficients.to(x.dtype)[..., None, None, :]
-    value = columns[..., -1] + torch.zeros_like(x)
-    for power in range(coefficients.shape[-1] - 2, -1, -1):
-        value = value * x + columns[..., power]
     return value
 
 

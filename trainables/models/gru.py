@@ -83,7 +83,8 @@ def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> T
     Returns:
         States, shape (C, T, H) or (K, C, T, H); 0 after the end of a sequence.
     """
-    parameters, is_stacked = list(gru.parameters()), table.dim() == 3
+    parameters: list[Tensor] = list(gru.parameters())
+    is_stacked = table.dim() == 3
     if not is_stacked:
         parameters = [part[None] for part in parameters]
         table, tokens, lengths = table[None], tokens[None], lengths[None]
@@ -136,7 +137,11 @@ def _run(
     order, places = order.to(device, non_blocking=True), places.to(device, non_blocking=True)
     by_length = tokens.gather(1, order[..., None].expand_as(tokens))
     ids = by_length.flatten(1)[:, places]
-    inputs = _project(ids, words, input_weight, input_bias)
+    if device.type == "cpu":
+        distinct, place = _distinct(ids, words.shape[1])
+        inputs = _look_up(affine(_look_up(words, distinct), input_weight, input_bias), place)
+    else:
+        inputs = affine(_look_up(words, ids), input_weight, input_bias)
     return order, steps, _Recurrence.apply(inputs, weight, bias, steps, torch.is_grad_enabled(), keep_all)
 
 
@@ -153,14 +158,6 @@ def _plan(lengths: Tensor, device: torch.device) -> list[_Step]:
         ends = None if agree else there[:, first : rows[t], None] == t + 1
         steps.append(_Step(rows[t], first, ends))
     return steps
-
-
-def _project(ids: Tensor, words: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return W x + b of each token, (K, N, 3H), of word ids (G, N)."""
-    if ids.device.type == "cpu":
-        ids, place = _distinct(ids, words.shape[1])
-        return _look_up(affine(_look_up(words, ids), weight, bias), place)
-    return affine(_look_up(words, ids), weight, bias)
 
 
 def _look_up(tables: Tensor, rows: Tensor) -> Tensor:

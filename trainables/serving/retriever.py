@@ -20,7 +20,6 @@ from torch import Tensor
 from trainables.config import TrialConfig
 from trainables.data.pictures import center_crop, decode
 from trainables.data.text_features import read_extractor
-from trainables.data.tokenizers import UNKNOWN
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import evaluating
 from trainables.models.backbones import build_backbone, make_encoder, weights_digest
@@ -131,9 +130,10 @@ class Retriever:
 
         The query is ``None`` where captions were asked for; of the answers, at least one, the first is the best.
         """
-        unknown, are_all = ([], False) if caption is None else self._unknown_words(caption)
+        reads = self._vocabulary if self._extractor is None else self._extractor
+        words, unknown = ([], []) if caption is None else (reads.tokenizer(caption), reads.unknown(caption))
         doubts = []
-        if are_all:
+        if unknown and len(unknown) == len(set(words)):
             doubts.append("the model knows no word of the caption, so that the answers mean nothing")
         elif unknown:
             doubts.append(f"the model does not know {', '.join(unknown)}")
@@ -171,15 +171,6 @@ class Retriever:
 
     def _answer(self, image: int, score: float, caption: str = "") -> Match:
         return Match(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
-
-    def _unknown_words(self, caption: str) -> tuple[list[str], bool]:
-        """Return the words of a query that the model does not know, each once, and whether these are all."""
-        if self._extractor is not None:
-            words, unknown = self._extractor.tokenizer(caption), self._extractor.unknown(caption)
-        else:
-            words = self._vocabulary.tokenizer(caption)
-            unknown = list(dict.fromkeys(word for word in words if self._vocabulary.id_of(word) == UNKNOWN))
-        return unknown, bool(unknown) and len(unknown) == len(set(words))
 
     def _query_caption(self, caption: str) -> Gallery:
         tokens = torch.tensor([self._vocabulary.encode(caption)])
