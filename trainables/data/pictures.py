@@ -21,11 +21,10 @@ import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -240,8 +239,7 @@ def _random_box(width: int, height: int, random: np.random.Generator) -> tuple[i
     return (width - w) // 2, (height - h) // 2, w, h
 
 
-@dataclass(frozen=True, eq=False)
-class ImageFiles:
+class ImageFiles(NamedTuple):
     """The image files of a split.
 
     ``names`` are paths in the dataset's folder, and ``ids`` are the source's, for messages; I strings each.

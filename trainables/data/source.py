@@ -154,9 +154,7 @@ def formats() -> list[Format]:
 
 
 def _thing(form: str) -> Format:
-    found = run_offer("formats", form)
-    assert found is not None
-    thing: Format = found[0].thing
+    thing: Format = run_offer("formats", form)[0].thing
     return thing
 
 

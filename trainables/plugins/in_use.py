@@ -246,16 +246,17 @@ def offered(kind: str) -> dict[str, Mapping[str, Any]]:
     return {name: about for plugin in _in_use.values() for name, about in plugin.offers.get(kind, {}).items()}
 
 
-def run_offer(kind: str, name: str) -> tuple[Offer, str] | None:
-    """Run the code of the plug-in that offers a name; return the offer and its ``FILE:LINE``, or ``None``.
+def run_offer(kind: str, name: str) -> tuple[Offer, str]:
+    """Run the code of the plug-in that offers a name; return the offer and its ``FILE:LINE``.
 
     Raises:
+        KeyError: If no plug-in offers the name.
         PluginError: If the code cannot be run.
         ConfigError: See ``find_owner``.
     """
     plugin = find_owner(kind, name)
     if plugin is None:
-        return None
+        raise KeyError(name)
     return offers_of(plugin)[kind, name], plugin.offers[kind][name]["place"]
 
 

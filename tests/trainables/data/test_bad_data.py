@@ -117,14 +117,11 @@ MANY_DIGITS = "9" * 5000
 
 KARPATHY = {
     "broken": (write(JSON, '{"images": [\n{"a": }]}'), "dataset_tiny.json: line 2, column 7: broken JSON"),
-    "truncated": (write(JSON, '{"images": [{"filename": "a'), "dataset_tiny.json: line 1, column 26: broken JSON"),
     "empty-file": (write(JSON, ""), "dataset_tiny.json: line 1, column 1: broken JSON"),
     "deep": (write(JSON, "[" * 100_000), "dataset_tiny.json: broken JSON: its lists or objects are nested too deeply"),
-    "deep-objects": (write(JSON, '{"a":' * 100_000), "dataset_tiny.json: broken JSON: its lists or objects are nested"),
     "null": (write(JSON, "null"), "dataset_tiny.json: another schema: must be a JSON object, got a NoneType"),
     "large-number": (write(JSON, f"[{MANY_DIGITS}]"), "dataset_tiny.json: broken JSON: Exceeds the limit"),
     "not-utf8": (write(JSON, b'{"images":\n["\xff"]}'), "dataset_tiny.json: line 2: not UTF-8 text"),
-    "list": (write(JSON, "[1]"), "dataset_tiny.json: another schema: must be a JSON object, got a list"),
     "no-images": (write(JSON, '{"a": 1, "b": 2}'), "another schema: Karpathy's JSON has a list 'images'; this file"),
     "folder": (to_folder, "dataset_tiny.json: must be a regular file"),
     "image-no-object": (images(lambda m: m.append(3)), "images[6]: another schema: must be an object, got 3"),
@@ -158,7 +155,6 @@ KARPATHY = {
     "object": (save(GLOBAL, np.array([{}] * 6, dtype=object)), "global.npy: an .npy that needs pickle is refused"),
     "pickle": (write(GLOBAL, pickle.dumps([1])), "features_global.npy: cannot be read as an .npy array"),
     "cut-features": (cut(GLOBAL), "features_global.npy: cannot be read as an .npy array"),
-    "no-features": (write(GLOBAL, b""), "features_global.npy: cannot be read as an .npy array"),
     "float64": (save(GLOBAL, np.ones((6, 4))), "global.npy: features must be float16 or float32, got float64"),
     "vector": (save(GLOBAL, np.ones(6, np.float32)), "features_global.npy: features must have shape (rows, D)"),
     "fortran": (save(GLOBAL, np.asfortranarray(np.ones((6, 4), np.float16))), "global.npy: is stored in Fortran order"),
@@ -186,7 +182,6 @@ def views(array: np.ndarray) -> Change:
 VIEWS = {
     "fortran": (views(np.asfortranarray(np.ones((6, 3, 4), np.float16))), "augmented_global.npy: is stored in Fortran"),
     "rows": (views(np.ones((5, 3, 4), np.float16)), "augmented_global.npy: must have shape (6, 'N', 4) to go with"),
-    "sizes": (views(np.ones((6, 3, 5), np.float16)), "augmented_global.npy: must have shape (6, 'N', 4) to go with"),
     "dimensions": (views(np.ones((6, 4), np.float16)), "augmented_global.npy: views must have shape (rows, N, D) or"),
     "nan": (views(np.full((6, 3, 4), np.nan, np.float16)), "augmented_global.npy: 6 rows hold NaN or infinity: row 0"),
     "backbone": (
