@@ -185,11 +185,10 @@ def _triplets(direction: Direction, gate: Parameter | None, negatives: Negatives
 
 def _evaluate(coefficients: Coefficients, x: Tensor) -> Tensor:
     """Return sum_p c_p x^p of each x, shape (..., P, N), by Horner's rule."""
-    columns: Sequence[Any]
     if isinstance(coefficients, Tensor):
-        columns = coefficients.to(x.dtype)[..., None, None, :].unbind(-1)
+        columns: list[Any] = list(coefficients.to(x.dtype)[..., None, None, :].unbind(-1))
     else:
-        columns = coefficients
+        columns = list(coefficients)
     value = torch.zeros_like(x) + columns[-1]
     for number in reversed(columns[:-1]):
         value = value * x + number

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def with_text(folder: Path) -> None:
 def with_everything(folder: Path) -> None:
     """Files of every kind that may lie beside a dataset."""
     with_views(folder)
-    text_features(folder, 12)
+    save_file({"features": torch.ones(12, 3)}, folder / "features_text.safetensors")
     (folder / "features_text.json").write_text(json.dumps({"weights_digest": "ab", "captions_digest": None}))
     (folder / "features_global_ids.txt").write_text("".join(f"{number}\n" for number in range(6)))
     experts = "picture4.jpg\tpicture5.jpg#1\t3\t3\t1\npicture5.jpg\tpicture4.jpg#1\t1\t1\t1\n"
@@ -78,10 +79,6 @@ def with_everything(folder: Path) -> None:
     (folder / "CrowdFlowerAnnotations.txt").write_text("picture5.jpg\tpicture4.jpg#1\t0.67\t2\t1\n")
     (folder / "eccv_image_to_caption.json").write_text(json.dumps({"4": [8, 9, 10], "5": [11]}))
     (folder / "eccv_caption_to_image.json").write_text(json.dumps({"8": [4, 5], "10": [5]}))
-
-
-def text_features(folder: Path, captions: int) -> None:
-    save_file({"features": torch.ones(captions, 3)}, folder / "features_text.safetensors")
 
 
 def coco(folder: Path, *, split: bool = True) -> Path:
@@ -200,6 +197,23 @@ def tgif(folder: Path) -> None:
         (folder / "splits" / f"{split}.txt").write_text("".join(f"{address.format(clip)}\n" for clip in clips))
     told = _sentences([*"abcdefg", "unlisted"])
     (folder / "tgif-v1.0.tsv").write_text("".join(f"{address.format(clip)}\t{text}\n" for clip, text in told))
+
+
+FORMS: dict[str, Callable[[Path], object]] = {
+    "karpathy": karpathy,
+    "views": with_views,
+    "text": with_text,
+    "everything": with_everything,
+    "coco": partial(coco, split=False),
+    "coco with splits": coco,
+    "flickr": flickr,
+    "precomputed": precomputed,
+    "clip-retrieval": clip_retrieval,
+    "labels": labels,
+    "msrvtt": msrvtt,
+    "msvd": msvd,
+    "tgif": tgif,
+}
 
 
 def edit(name: str, change: Callable[[Any], object]) -> Change:

@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,6 @@ from trainables.data.text_files import LARGEST_FILE, read_json, read_lines, read
 from trainables.dataset_description import describe
 from trainables.errors import DataError, UserError
 
-FORMS: dict[str, Callable[[Path], object]] = {
-    "karpathy": folders.karpathy,
-    "views": folders.with_views,
-    "text": folders.with_text,
-    "coco": partial(folders.coco, split=False),
-    "coco with splits": folders.coco,
-    "flickr": folders.flickr,
-    "precomputed": folders.precomputed,
-    "clip-retrieval": folders.clip_retrieval,
-    "labels": folders.labels,
-    "msrvtt": folders.msrvtt,
-    "msvd": folders.msvd,
-}
 READ: dict[str, dict[str, Any]] = {
     "text": {"text": True},
     "clip-retrieval": {"text": True},
@@ -344,7 +330,7 @@ ONLY_LOADED = {("karpathy", "regions"), ("precomputed", "no-features")}
 @pytest.mark.parametrize(("form", "change", "message"), CASES)
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, form: str, change: Change, message: str) -> None:
     folder, cache = tmp_path / "data" / "tiny", tmp_path / "c"
-    FORMS[form](folder)
+    folders.FORMS[form](folder)
     change(folder)
     with pytest.raises(DataError) as caught:
         load_dataset("tiny", folder.parent, cache=cache, **READ.get(form, {}))
