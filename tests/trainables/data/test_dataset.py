@@ -206,39 +206,28 @@ def test_damaged_preparation_is_made_anew(karpathy_folder: KarpathyFolder, tmp_p
     assert load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c").splits["train"].tokens.tolist() == good
 
 
-def _load(root: str, cache: str, gate: object, answers: object) -> None:
-    gate.wait()  # type: ignore[attr-defined]
-    answers.put(load_dataset("tiny", Path(root), cache=Path(cache)).splits["test"].tokens.tolist())  # type: ignore[attr-defined]
+def _load(root: Path) -> list[int]:
+    return load_dataset("tiny", root, cache=root.parent / "c").splits["test"].tokens.tolist()
 
 
 @pytest.mark.proof
 def test_several_processes_prepare_at_once(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    gate, answers = context.Barrier(4), context.Queue()
-    arguments = (str(karpathy_folder.root), str(tmp_path / "c"), gate, answers)
-    processes = [context.Process(target=_load, args=arguments) for _ in range(4)]
-    for process in processes:
-        process.start()
-    found = [answers.get(timeout=240) for _ in processes]
-    for process in processes:
-        process.join()
-    assert all(tokens == found[0] for tokens in found)
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        first, *others = pool.map(_load, [karpathy_folder.root] * 4, chunksize=1)
+    assert others == [first] * 3
     assert len([path for path in (tmp_path / "c").iterdir() if path.is_dir() and path.name != "files"]) == 1
 
 
 def test_what_another_process_prepares_meanwhile_is_not_taken_for_damaged(
     karpathy_folder: KarpathyFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = False
     find_problems = dataset.find_problems
 
     def find_while_another_prepares(*arguments: Any) -> list[str]:
-        nonlocal asked
-        if not asked:
-            asked = True
-            load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c")
-            [folder] = (tmp_path / "c").glob("tiny-*")
-            (folder / "theirs").touch()
+        monkeypatch.setattr(dataset, "find_problems", find_problems)
+        load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c")
+        [folder] = (tmp_path / "c").glob("tiny-*")
+        (folder / "theirs").touch()
         return find_problems(*arguments)
 
     monkeypatch.setattr(dataset, "find_problems", find_while_another_prepares)
