@@ -111,14 +111,9 @@ from trainables.representations import Sets
 
 @model(features="regions", space={"sharpness": (1.0, 9.0)})
 class LargestProduct(PairModel):
-    def __init__(self, size, words, *, sharpness=3.0):
+    def __init__(self, size, words, *sizes, sharpness=3.0):
         super().__init__()
         self.image, self.words, self.sharpness = nn.Linear(size, 8), nn.Embedding(words, 8), sharpness
-
-    @classmethod
-    def build(cls, config, data, *, pretrained=True):
-        size = data.splits["train"].features.shape[-1]
-        return cls(size, len(data.vocabulary), **config.model_parameters)
 
     def encode_images(self, features):
         return Sets(self.image(features), torch.full(features.shape[:1], features.shape[1]))
