@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pycocotools.coco import COCO
 
 from tests.trainables.data.folders import KarpathyFolder
@@ -16,6 +18,7 @@ from trainables.config import TrainingConfig
 from trainables.data import dataset
 from trainables.data.dataset import Dataset, Split, check_batch_size, load_dataset
 from trainables.data.formats import karpathy
+from trainables.data.text_files import Strings
 from trainables.dataset_description import describe
 from trainables.errors import ConfigError, DataError
 
@@ -394,3 +397,26 @@ def test_a_description_names_missing_pictures(
     broken = describe("tiny", karpathy_folder.root, decode_images=True).problems
     assert len(broken) == 2
     assert broken[1].startswith(f"{images / 'picture1.jpg'}: cannot be decoded: ")
+
+
+TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), max_size=8)
+
+
+@given(TEXTS, st.slices(8))
+def test_strings_are_the_list_they_were_packed_from(texts: list[str], part: slice) -> None:
+    packed = Strings.pack(texts)
+    assert list(packed) == texts
+    assert len(packed) == len(texts)
+    assert list(packed[part]) == texts[part]
+    assert [packed[-1 - i] for i in range(len(texts))] == texts[::-1]
+
+
+def test_no_string_is_out_of_range() -> None:
+    with pytest.raises(IndexError):
+        Strings.pack(["a"])[1]
+
+
+def test_strings_are_flat() -> None:
+    packed = Strings.pack(["ab", "", "ü"])
+    assert packed.data.dtype == np.uint8
+    assert packed.offsets.tolist() == [0, 2, 2, 4]
