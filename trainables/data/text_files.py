@@ -123,10 +123,7 @@ class Strings(Sequence[str]):
     def __getitem__(self, index: slice) -> "Strings": ...
     def __getitem__(self, index: int | slice) -> "str | Strings":
         if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            if step != 1:
-                return Strings.pack(self[i] for i in range(start, stop, step))
-            return Strings(self.data, self.offsets[start : max(start, stop) + 1])
+            return Strings.pack(self[i] for i in range(*index.indices(len(self))))
         position = range(len(self))[index]
         return self.data[self.offsets[position] : self.offsets[position + 1]].tobytes().decode()
 

@@ -204,34 +204,29 @@ def test_a_picture_that_takes_too_much_memory_is_refused_before_it_is_decoded(
     assert message in str(caught.value)
 
 
+def run_alone(code: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own, with a user's filters of warnings, whose peak nothing else has raised."""
+    imports = "import resource, sys; from pathlib import Path; from trainables.data.pictures import decode, DataError\n"
+    return subprocess.run([sys.executable, "-c", imports + code, str(path)], check=True, capture_output=True, text=True)
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("mode", ["1", "L", "RGB"])
 def test_the_largest_picture_takes_the_memory_that_is_documented(tmp_path: Path, mode: str) -> None:
-    """In a process of its own, whose peak nothing else has raised."""
     side = int(MOST_PIXELS**0.5)
     PIL.Image.new(mode, (side, side)).save(tmp_path / "largest.png")
-    script = (
-        "import resource, sys; from pathlib import Path; from trainables.data.pictures import decode\n"
+    code = (
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "decode(Path(sys.argv[1]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
-    command = [sys.executable, "-c", script, str(tmp_path / "largest.png")]
-    kilobytes = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert kilobytes * 1024 < 5.5 * MOST_PIXELS
+    assert int(run_alone(code, tmp_path / "largest.png").stdout) * 1024 < 5.5 * MOST_PIXELS
 
 
 @pytest.mark.proof
 def test_nothing_but_the_message_is_said_of_a_picture_that_is_too_large(tmp_path: Path) -> None:
-    """In a process of its own, whose filters of warnings are those of a user."""
     write_png(tmp_path / "large.png", 13_000, 13_000, 8, 0, zlib.compress(b""))
-    script = (
-        "import sys; from pathlib import Path; from trainables.data.pictures import decode, DataError\n"
-        "try: decode(Path(sys.argv[1]))\n"
-        "except DataError: pass"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path / "large.png")]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True)
+    ended = run_alone("try: decode(Path(sys.argv[1]))\nexcept DataError: pass", tmp_path / "large.png")
     assert (ended.stdout, ended.stderr) == ("", "")
 
 
@@ -294,11 +289,6 @@ def test_whatever_a_decoder_raises_is_one_message_that_names_the_file(
         decode(tmp_path / "p.png")
     assert str(caught.value).startswith(f"{tmp_path / 'p.png'}: cannot be decoded: {type(error).__name__}: ")
     assert len(str(caught.value).splitlines()) == 1
-
-
-def test_a_missing_picture_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"gone\.jpg: cannot be decoded: No such file or directory"):
-        decode(tmp_path / "gone.jpg")
 
 
 SIZE = 16
