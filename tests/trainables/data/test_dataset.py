@@ -414,9 +414,3 @@ def test_strings_are_the_list_they_were_packed_from(texts: list[str], part: slic
 def test_no_string_is_out_of_range() -> None:
     with pytest.raises(IndexError):
         Strings.pack(["a"])[1]
-
-
-def test_strings_are_flat() -> None:
-    packed = Strings.pack(["ab", "", "ü"])
-    assert packed.data.dtype == np.uint8
-    assert packed.offsets.tolist() == [0, 2, 2, 4]
