@@ -191,10 +191,7 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
     """
     if name in MAKERS:
         return MAKERS[name](space, seed, number, trials)
-    found = run_offer("samplers", name)
-    if found is None:
-        raise KeyError(name)
-    offer, file = found
+    offer, file = run_offer("samplers", name)
     with Blaming():
         # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
         thing: Any = offer.thing

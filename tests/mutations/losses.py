@@ -73,7 +73,7 @@ MUTATIONS = (
         file="trainables/losses/triplet.py",
         old="gap.detach().abs() < per_query",
         new="gap.detach().abs() <= per_query",
-        tests="tests/trainables/losses/test_triplet.py::test_each_query_decides_for_itself",
+        tests="tests/trainables/losses/test_single_losses.py::test_each_query_decides_for_itself",
     ),
     Mutation(
         name="Multi-Similarity keeps the pairs on the edge",
@@ -94,7 +94,7 @@ MUTATIONS = (
         file="trainables/losses/contrastive.py",
         old="direction.of_negatives(direction.scores / per_score(self.temperature, direction.scores))",
         new="direction.scores / per_score(self.temperature, direction.scores)",
-        tests="tests/trainables/losses/test_contrastive.py",
+        tests="tests/trainables/losses/test_single_losses.py",
     ),
     Mutation(
         name="SmoothAP's other positives are pushed as negatives are",
@@ -139,7 +139,7 @@ MUTATIONS = (
         old="""        _require_slope({"coefficients": checked})
 """,
         new="",
-        tests="tests/trainables/losses/test_polynomial.py::test_constants_are_refused",
+        tests="tests/trainables/losses/test_single_losses.py::test_constants_are_refused",
     ),
     Mutation(
         name="folds are ignored",
