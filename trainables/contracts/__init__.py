@@ -35,7 +35,7 @@ class PerhapsMeantError(Exception):
 
 
 def run_checks(
-    checks: Mapping[str, tuple[Callable[..., None], str]], *arguments: object, needed: str = ""
+    checks: Mapping[str, tuple[Callable[..., object], str]], *arguments: object, needed: str = ""
 ) -> Iterator[ContractFinding]:
     """Yield a finding for each check, which has the statement that it proves beside it; end where ``needed`` fails."""
     for heading, (check, promise) in checks.items():
