@@ -5,7 +5,7 @@ mean ranks. Then come the answers of each dataset: of a confirmation that is ove
 the best of each loss in the search, called unconfirmed; and then what the history says beside.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,7 +37,7 @@ from orchestrator.results.crossed import Runs
 from orchestrator.results.datasets import FEW, LEVEL, interaction_test, mean_ranks
 from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
-from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions
+from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, answer_questions
 from orchestrator.results.race import Race, describe_race
 from orchestrator.results.trends import trend_answer, trends_of
 from orchestrator.results.winner import Winner, identity_of, winners_of
@@ -236,7 +236,7 @@ def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     if verdict is None:
         return [unconfirmed(summary, dataset)]
     confirm = summary.history.experiment.confirm
-    return Questions(verdict, published=confirm is None or not confirm.baseline).answers()
+    return answer_questions(verdict, published=confirm is None or not confirm.baseline)
 
 
 def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
@@ -322,10 +322,9 @@ def _best_of_losses(summary: Summary, dataset: str) -> list[Point]:
 def over_datasets(summary: Summary) -> list[Answer]:
     """Return the winners of all datasets, and whether the order of losses is the same on all of them."""
     confirmed = {dataset: verdict.candidates for dataset, verdict in summary.verdicts.items() if verdict.candidates}
-    with_images = {dataset: [one for one in group if one.images] for dataset, group in confirmed.items()}
     runs = {
-        dataset: {loss: one.image_runs() for loss, one in _best_of_each(group).items()}
-        for dataset, group in with_images.items()
+        dataset: {loss: one.image_runs() for loss, one in _best_of_each(group, with_images=True).items()}
+        for dataset, group in confirmed.items()
     }
     scores = {
         dataset: {loss: one.result.mean for loss, one in _best_of_each(group).items()}
@@ -335,11 +334,12 @@ def over_datasets(summary: Summary) -> list[Answer]:
     return [answer for answer in found if answer is not None]
 
 
-def _best_of_each(candidates: Iterable[Candidate]) -> dict[str, Candidate]:
-    """Return loss -> its first candidate."""
+def _best_of_each(candidates: Sequence[Candidate], *, with_images: bool = False) -> dict[str, Candidate]:
+    """Return loss -> its first candidate; with images, its first that has their values."""
     best: dict[str, Candidate] = {}
     for candidate in candidates:
-        best.setdefault(candidate.loss, candidate)
+        if candidate.images or not with_images:
+            best.setdefault(candidate.loss, candidate)
     return best
 
 
@@ -362,8 +362,7 @@ def _winners(summary: Summary) -> Answer:
     for dataset in summary.datasets:
         answer, verdict = headline_of(summary, dataset), summary.verdicts.get(dataset)
         if verdict is None or verdict.winner is None:
-            table = answer.table
-            cells = dict(zip((column.key for column in table.columns), table.rows[0], strict=True)) if table else {}
+            cells = answer.table.to_dict()["rows"][0] if answer.table else {}
             known = (cells.get(key) for key in ("trial", "loss", "name", "setting"))
             rows.append((printed(dataset), *known, cells.get("value"), None, None, answer.verdict))
             continue

@@ -86,7 +86,7 @@ def _replicates(points: Sequence[Point]) -> list[str]:
         return []
     again = count_text(sum(len(point.trainings) - 1 for point in repeated), "trial")
     sentence = f"{again} repeated {count_text(len(repeated), 'setting')} with other seeds; each setting has their mean"
-    noise = seed_noise(points)
+    noise, _ = spread_of([[trial.best_value or 0.0 for trial in point.finished] for point in points])
     return [f"{sentence}." if noise is None else f"{sentence}, with a standard deviation of {noise:.2g}."]
 
 
@@ -139,15 +139,6 @@ def _rise(trial: Trial) -> float | None:
         return None
     before, value = (trial.epochs[epoch][trial.metric] for epoch in (last - span, last))
     return (value - before) / span / value if value > 0 else None
-
-
-def seed_noise(points: Sequence[Point]) -> float | None:
-    """Return the standard deviation of a setting's value over its trainings, pooled over the settings.
-
-    Returns:
-        ``None`` where no setting has two finished trainings.
-    """
-    return spread_of([[trial.best_value or 0.0 for trial in point.finished] for point in points])[0]
 
 
 def comparability(history: History) -> dict[str, list[str]]:

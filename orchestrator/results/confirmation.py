@@ -154,23 +154,30 @@ class Confirmation:
     @cached_property
     def candidates(self) -> list[Candidate]:
         """The settings that were trained again, with the metrics of their seeds, without the values of the images."""
-        labels = dict.fromkeys(trial.candidate for trial in self.repeats if trial.candidate is not None)
-        return [self._candidate(label) for label in labels]
+        return self._candidates({})
 
-    def _candidate(self, label: str) -> Candidate:
+    def _candidates(self, images: Mapping[str, Sample]) -> list[Candidate]:
+        """Return the candidates; with the values of the images (trial -> values) where all seeds of one have them."""
+        labels = dict.fromkeys(trial.candidate for trial in self.repeats if trial.candidate is not None)
+        return [self._candidate(label, images) for label in labels]
+
+    def _candidate(self, label: str, images: Mapping[str, Sample]) -> Candidate:
         trials = [trial for trial in self.repeats if trial.candidate == label]
+        finished = {trial.config.seed: trial for trial in trials if _has_finished(trial)}
         config, given = trials[0].config, self.race.seeds[label] if self.is_raced else None
+        has_images = all(trial.id in images for trial in finished.values())
         return Candidate(
             dataset=self.dataset,
             model=config.model,
             loss=config.loss,
             parameters=trials[0].parameters,
             label=label,
-            values={trial.config.seed: metrics_of(trial, self.history) for trial in trials if _has_finished(trial)},
+            values={seed: metrics_of(trial, self.history) for seed, trial in finished.items()},
             missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
             # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
             left=given is not None and self.race.older and given < max(self.race.seeds.values()),
             given=given,
+            images={seed: images[trial.id] for seed, trial in finished.items()} if has_images else {},
         )
 
     @cached_property
@@ -245,10 +252,9 @@ class Confirmation:
         confirm = self.history.experiment.confirm or BegunConfirm()
         # A confirmation that began before the key ``verdict`` existed keeps the rule of its time: seeds alone decide.
         varying = rule or confirm.verdict or "seeds"
-        values = self._kept_values(decisive) if images is None else images
         baseline, problem = self._baseline
         verdict = judge(
-            [*(self._with_images(candidate, values) for candidate in self.candidates), *outside],
+            [*self._candidates(self._kept_values(decisive) if images is None else images), *outside],
             metric=decisive,
             selection=selection,
             baseline=baseline,
@@ -293,12 +299,6 @@ class Confirmation:
             for trial, ranks in kept.items()
             if first is not None and ranks.has_queries_of(first)
         }
-
-    def _with_images(self, candidate: Candidate, values: Mapping[str, Sample]) -> Candidate:
-        """Return a candidate with the values of the images, if these values are known for all its seeds."""
-        trials = [one for one in self.repeats if one.candidate == candidate.label and _has_finished(one)]
-        images = {trial.config.seed: values[trial.id] for trial in trials if trial.id in values}
-        return replace(candidate, images=images) if images.keys() == candidate.values.keys() else candidate
 
     def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Candidate:
         """Return a model that was trained elsewhere as a candidate for ``judge``.

@@ -97,17 +97,25 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
     if min(images) < 2:
         return None
     seeds, joint = np.array([own_parts(cell) for cell in cells]).T
-    kept = np.asarray(np.kron(_centring(len(datasets)), _centring(len(losses))), dtype=np.float64)
-    spread = kept @ (_of_images(blocks) + np.diag(_of_seeds_alone(seeds, joint, np.diag(kept))))
-    trace = max(float(np.trace(spread)), float(np.diag(kept) @ seeds))
+    centred = (np.eye(count) - 1 / count for count in (len(datasets), len(losses)))
+    kept = np.asarray(np.kron(*centred), dtype=np.float64)
+    weights = np.diag(kept)
+    spread = kept @ (_of_images(blocks) + np.diag(_of_seeds_alone(seeds, joint, weights)))
+    trace = max(float(np.trace(spread)), float(weights @ seeds))
     means = np.array([cell.mean() for cell in cells])
     if trace <= (1e-12 * max(1.0, float(np.abs(means).max()))) ** 2:
         return None
     statistic = float(means @ kept @ means) / trace
     freedom = float(np.trace(spread)) ** 2 / float(np.trace(spread @ spread))
-    error_freedom = trace**2 / _squares(cells, kept, seeds, trace, min(images))
+    # As in ``crossed``: the variance of few seeds is often far too small by chance, which would leave the images' many
+    # degrees of freedom.
+    freedoms, parts = np.array([max(1, len(cell) - 1) for cell in cells]), weights * seeds
+    squares = float((parts**2 / freedoms).sum()) + max(0.0, trace - float(parts.sum())) ** 2 / (min(images) - 1)
+    error_freedom = trace**2 / squares
     effects = (kept @ means).reshape(len(datasets), len(losses))
-    p = _p(statistic, freedom, error_freedom)
+    from scipy.stats import f
+
+    p = float(f.sf(statistic, freedom, error_freedom))
     return Interaction(datasets, losses, statistic, (freedom, error_freedom), p, effects)
 
 
@@ -144,11 +152,6 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> tuple[dict[str, flo
     return dict(ordered), difference
 
 
-def _centring(count: int) -> NDArray[np.float64]:
-    """Return the projection that subtracts the mean of a number of values."""
-    return np.eye(count) - 1 / count
-
-
 def _of_images(blocks: Sequence[Sequence[Runs]]) -> NDArray[np.float64]:
     """Return B, the covariance of all means over the images, shape (cells, cells)."""
     per_image = [np.stack([cell.mean(0) for cell in block]) for block in blocks]
@@ -173,21 +176,3 @@ def _of_seeds_alone(
     if total <= 0:
         return np.zeros_like(alone)
     return alone * total / float(weights @ alone)
-
-
-def _squares(
-    cells: Sequence[Runs], kept: NDArray[np.float64], seeds: NDArray[np.float64], trace: float, images: int
-) -> float:
-    """Return the sum of the squared parts of the trace, each over its degrees of freedom."""
-    # As in ``crossed``: the variance of few seeds is often far too small by chance, which would leave the images' many
-    # degrees of freedom.
-    freedoms = np.array([max(1, len(cell) - 1) for cell in cells])
-    parts = np.diag(kept) * seeds
-    rest = max(0.0, trace - float(parts.sum()))
-    return float((parts**2 / freedoms).sum()) + rest**2 / (images - 1)
-
-
-def _p(statistic: float, freedom: float, error_freedom: float) -> float:
-    from scipy.stats import f
-
-    return float(f.sf(statistic, freedom, error_freedom))

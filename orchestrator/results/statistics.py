@@ -272,11 +272,6 @@ def welch_p(first: Measure, second: Measure) -> float | None:
     return DifferenceTest(first.mean - second.mean, parts).p
 
 
-def lead_p(difference: float, p: float | None) -> float:
-    """Return the p-value that a lead counts with: 1 for no lead, or where there is no test."""
-    return p if p is not None and difference > 0 else 1.0
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return corrected p-values: rejecting all <= a level makes any error with at most this probability [Holm1979]."""
     corrected = [0.0] * len(p_values)
