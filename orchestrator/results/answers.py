@@ -139,10 +139,6 @@ class Summary:
         return bands(self.history)
 
     @cached_property
-    def _comparability(self) -> Mapping[str, Sequence[str]]:
-        return comparability(self.history)
-
-    @cached_property
     def datasets(self) -> Sequence[str]:
         """Datasets with a trial, in the order of their first trials."""
         return list(dict.fromkeys(trial.config.dataset for trial in self.history.trials.values()))
@@ -159,19 +155,23 @@ class Summary:
     def caveats(self) -> Mapping[str, Sequence[str]]:
         """Dataset -> all sentences that qualify its results: of trials, early epochs, ranges and settings."""
         return {
-            dataset: [text for answer in self.qualifying(dataset) if answer is not None for text in answer.sentences]
-            for dataset in self.datasets
+            dataset: [text for answer in answers if answer is not None for text in answer.sentences]
+            for dataset, answers in self.qualifying.items()
         }
 
-    def qualifying(self, dataset: str) -> tuple[Answer | None, Answer | None, Answer | None]:
-        """Return the answers about caveats, early epochs and ranges of a dataset."""
-        trials = [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
-        notes = (*caveats(trials), *self._comparability.get(dataset, ()))
-        return (
-            Answer("caveats", dataset, "What limits these results?", "", notes=notes) if notes else None,
-            early_answer(dataset, self.of_dataset(self.early_epochs, dataset)),
-            edges_answer(dataset, self.of_dataset(self.edges, dataset)),
-        )
+    @cached_property
+    def qualifying(self) -> Mapping[str, Sequence[Answer | None]]:
+        """Dataset -> the answers about caveats, early epochs and ranges."""
+        found: dict[str, Sequence[Answer | None]] = {}
+        for dataset in self.datasets:
+            trials = [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
+            notes = (*caveats(trials), *comparability(self.history, dataset))
+            found[dataset] = (
+                Answer("caveats", dataset, "What limits these results?", "", notes=notes) if notes else None,
+                early_answer(dataset, self.of_dataset(self.early_epochs, dataset)),
+                edges_answer(dataset, self.of_dataset(self.edges, dataset)),
+            )
+        return found
 
     def of_dataset(self, of_study: Mapping[str, Any], dataset: str) -> dict[str, Any]:
         """Return the entries of the studies on a dataset."""
@@ -207,7 +207,7 @@ class Summary:
 def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     """Return what the analyses say about a dataset, and how a race gave out its seeds."""
     verdict, trends = summary.verdicts.get(dataset), summary.trends.get(dataset, ())
-    qualifying, early, edges = summary.qualifying(dataset)
+    qualifying, early, edges = summary.qualifying[dataset]
     label = None if verdict is None or verdict.winner is None else verdict.winner.label
     config = summary.winners[dataset].setting.config if dataset in summary.winners else None
     winner = None if config is None else (config.model, config.loss)

@@ -1,6 +1,6 @@
 """What a reader must know before comparing: trials that could not win, and settings that differ between losses."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -141,35 +141,27 @@ def _rise(trial: Trial) -> float | None:
     return (value - before) / span / value if value > 0 else None
 
 
-def comparability(history: History) -> dict[str, list[str]]:
-    """Return, for each dataset, the sentences about its losses and about trials that ``search.prior`` gave a setting.
+def comparability(history: History, dataset: str) -> list[str]:
+    """Return the sentences about the losses of a dataset, and about trials that ``search.prior`` gave a setting.
 
     A single loss needs no sentence about settings that losses share.
     """
     experiment = known_experiment(history)
     if experiment is None:
-        return {}
-    sentences: dict[str, list[str]] = {}
-    for dataset in experiment.datasets:
-        cells = [cell for cell in experiment.cells() if cell.dataset == dataset]
-        if len(experiment.losses) > 1:
-            beside = [f"{sentence}." for sentence in overlaps(experiment, dataset)]
-            sentences[dataset] = [_settings(experiment, cells), *beside]
-        if prior := _from_elsewhere(history, {cell.name for cell in cells}):
-            sentences.setdefault(dataset, []).append(prior)
+        return []
+    cells = {cell.name: cell for cell in experiment.cells() if cell.dataset == dataset}
+    sentences = []
+    if cells and len(experiment.losses) > 1:
+        beside = (f"{sentence}." for sentence in overlaps(experiment, dataset))
+        sentences = [_settings(experiment, list(cells.values())), *beside]
+    prior = {study: [point.params for point in points] for study, points in (history.prior or {}).items()}
+    searched = [one for one in history.stage(Stage.SEARCH) if one.study in cells and one.candidate is None]
+    tried = [trial.id for trial in searched if trial.params in prior.get(trial.study, ())]
+    if tried:
+        named = listed([*tried[:NAMED], *([f"{len(tried) - NAMED} more"] if len(tried) > NAMED else [])])
+        count = count_text(len(tried), "trial")
+        sentences.append(f"search.prior gave {count} a best setting of another dataset: {named}.")
     return sentences
-
-
-def _from_elsewhere(history: History, studies: Container[str]) -> str:
-    """Name the trials that tried a setting of another dataset; empty where there are none."""
-    points = {study: [point.params for point in points] for study, points in (history.prior or {}).items()}
-    searched = [trial for trial in history.stage(Stage.SEARCH) if trial.study in studies]
-    tried = [trial.id for trial in searched if trial.candidate is None and trial.params in points.get(trial.study, ())]
-    if not tried:
-        return ""
-    more = [f"{len(tried) - NAMED} more"] if len(tried) > NAMED else []
-    named = listed([*tried[:NAMED], *more])
-    return f"search.prior gave {count_text(len(tried), 'trial')} a best setting of another dataset: {named}."
 
 
 def _settings(experiment: Experiment, cells: Sequence[Cell]) -> str:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, decide
-from orchestrator.results.statistics import POWER, DifferenceTest, holm, needed_seeds
+from orchestrator.results.statistics import POWER, holm, needed_seeds
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     BRIEF,
@@ -69,73 +69,14 @@ class Contest:
         closest: The smallest lead over a shown candidate where the winner is better, else the comparison that decides;
             ``None`` where there is no other candidate.
         adjusted: Label -> adjusted p-value of each candidate that was tested.
-        level: Level of the verdict.
         chances: Number of candidates of which the luckiest could have been the winner, >= 1.
-        is_whole: Whether the winner lost no seed; a winner that did, as all candidates then, beats nobody.
     """
 
     verdict: Verdict
     p: float | None
     closest: Comparison | None
     adjusted: Mapping[str, float]
-    level: float
     chances: int
-    is_whole: bool = True
-
-    def outcome(self, comparison: Comparison) -> Verdict:
-        """Return how the winner compares with a shown candidate."""
-        p = self.adjusted.get(comparison.label)
-        outcome = comparison.verdict if p is None else decide(comparison.difference, p, self.level)
-        return outcome if self.is_whole or outcome is Verdict.WORSE else Verdict.UNTESTED
-
-
-def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], chances: int, level: float) -> Contest:
-    """Return how the winner compares with all candidates of a question.
-
-    Args:
-        comparisons: The winner with each candidate of the question.
-        shown: Label of each candidate whose own outcome is shown -> number of candidates of which the luckiest could
-            have been the winner, if this one is its equal.
-        chances: This number where the winner beats all candidates of the question, >= 1.
-        level: Level of the verdict.
-    """
-    leads = {one.label: one.lead(chances) for one in comparisons}
-    # Nobody named a candidate beforehand that is not shown: that it is better than the winner pays for every other one.
-    adjusted = {
-        one.label: leads[one.label] if one.difference > 0 else min(1.0, one.p * len(comparisons))
-        for one in comparisons
-        if one.p is not None
-    }
-    rows = {
-        one.label: one.luckiest(one.p, shown[one.label])
-        for one in comparisons
-        if one.p is not None and one.label in shown
-    }
-    adjusted |= dict(zip(rows, holm(list(rows.values())), strict=True))
-    contest = Contest(Verdict.UNTESTED, None, None, adjusted, level, chances)
-    if not comparisons:
-        return contest
-    # Of candidates that the winner does not lead, the highest is closest.
-    closest = max(comparisons, key=lambda one: (leads[one.label], -one.difference))
-    largest = leads[closest.label]
-    if largest <= level:
-        # Whoever beats all at this p beats each of them; the smallest lead is the one that people ask for.
-        adjusted = {label: min(p, largest) for label, p in adjusted.items()}
-        named = [one for one in comparisons if one.label in shown] or comparisons
-        nearest, p_value = min(named, key=lambda one: one.difference), largest if adjusted else None
-        return replace(contest, verdict=Verdict.BETTER, p=p_value, closest=nearest, adjusted=adjusted)
-    worse = [one for one in comparisons if contest.outcome(one) is Verdict.WORSE]
-    if worse:
-        closest = min(worse, key=lambda one: (adjusted.get(one.label, 0.0), one.difference))
-        return replace(contest, verdict=Verdict.WORSE, closest=closest, p=adjusted.get(closest.label))
-    untested = [one for one in comparisons if one.verdict is Verdict.UNTESTED]
-    if untested:
-        return replace(contest, closest=min(untested, key=lambda one: one.difference))
-    if closest.label not in adjusted:
-        return replace(contest, verdict=closest.verdict, closest=closest)
-    p_value = largest if closest.difference > 0 else adjusted[closest.label]
-    adjusted = {**adjusted, closest.label: p_value}
-    return replace(contest, verdict=Verdict.TIE, p=p_value, closest=closest, adjusted=adjusted)
 
 
 def answer_questions(verdict: DatasetVerdict, *, published: bool = True) -> list[Answer]:
@@ -171,8 +112,8 @@ class _Questions:
         chances = {one.label: len(self._candidates) - sizes[one.kind] for one in self._best.values()}
         self._of_losses = self._contest(self._others, chances, len(self._candidates) - len(self._others))
         # Losses with several candidates that the winner does not beat, and its own.
-        unbeaten = [kind for kind, one in self._best.items() if self._outcome(self._of_losses, one) != Verdict.BETTER]
-        self._rivals = 1 + sum(sizes[kind] > 1 for kind in unbeaten)
+        outcomes = {kind: self._outcome(self._of_losses.adjusted, one.label) for kind, one in self._best.items()}
+        self._rivals = 1 + sum(sizes[kind] > 1 for kind, outcome in outcomes.items() if outcome != Verdict.BETTER)
 
     def answers(self) -> list[Answer]:
         found = (self._which_loss(), self._which_coefficients(), self._better_than_published())
@@ -242,16 +183,57 @@ class _Questions:
         return [Answer(SETTLE, self._verdict.dataset, question, headline, notes=tuple(notes))]
 
     def _contest(self, others: Sequence[Candidate], shown: Mapping[str, int], chances: int) -> Contest:
-        tested = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
-        contest = hold_contest(tested, shown, chances, self._verdict.level)
-        if not self._winner.missing:
-            return contest
-        verdict = contest.verdict if contest.verdict is Verdict.WORSE else Verdict.UNTESTED
-        return replace(contest, verdict=verdict, is_whole=False)
+        """Return how the winner compares with all candidates of a question.
 
-    def _outcome(self, contest: Contest, other: Candidate) -> Verdict:
-        comparison = self._comparisons.get(other.label)
-        return Verdict.UNTESTED if comparison is None else contest.outcome(comparison)
+        Args:
+            others: The candidates.
+            shown: Label of each candidate whose own outcome is shown -> number of candidates of which the luckiest
+                could have been the winner, if this one is its equal.
+            chances: This number where the winner beats all candidates of the question, >= 1.
+        """
+        comparisons = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
+        if not comparisons:
+            return Contest(Verdict.UNTESTED, None, None, {}, chances)
+        leads = {one.label: one.lead(chances) for one in comparisons}
+        p_values = [(one, one.p) for one in comparisons if one.p is not None]
+        # Nobody named a candidate that is not shown: that it is better than the winner pays for every other one.
+        adjusted = {
+            one.label: leads[one.label] if one.difference > 0 else min(1.0, p * len(comparisons)) for one, p in p_values
+        }
+        rows = {one.label: one.luckiest(p, shown[one.label]) for one, p in p_values if one.label in shown}
+        adjusted |= dict(zip(rows, holm(list(rows.values())), strict=True))
+        # Of candidates that the winner does not lead, the highest is closest.
+        closest = max(comparisons, key=lambda one: (leads[one.label], -one.difference))
+        largest, verdict, p_value = leads[closest.label], Verdict.TIE, adjusted.get(closest.label)
+        worse = [one for one in comparisons if self._outcome(adjusted, one.label) is Verdict.WORSE]
+        untested = [one for one in comparisons if one.verdict is Verdict.UNTESTED]
+        if largest <= self._verdict.level:
+            # Whoever beats all at this p beats each of them; the smallest lead is the one that people ask for.
+            verdict, p_value = Verdict.BETTER, largest if adjusted else None
+            adjusted = {label: min(p, largest) for label, p in adjusted.items()}
+            named = [one for one in comparisons if one.label in shown] or comparisons
+            closest = min(named, key=lambda one: one.difference)
+        elif worse:
+            closest = min(worse, key=lambda one: (adjusted.get(one.label, 0.0), one.difference))
+            verdict, p_value = Verdict.WORSE, adjusted.get(closest.label)
+        elif untested:
+            verdict, p_value, closest = Verdict.UNTESTED, None, min(untested, key=lambda one: one.difference)
+        elif p_value is None:
+            verdict = closest.verdict
+        elif closest.difference > 0:
+            p_value = adjusted[closest.label] = largest
+        if self._winner.missing and verdict is not Verdict.WORSE:
+            # A winner that lost a seed, as all candidates did then, beats nobody.
+            verdict = Verdict.UNTESTED
+        return Contest(verdict, p_value, closest, adjusted, chances)
+
+    def _outcome(self, adjusted: Mapping[str, float], label: str) -> Verdict:
+        """Return how the winner compares with a candidate, by adjusted p-values."""
+        comparison, p = self._comparisons.get(label), adjusted.get(label)
+        if comparison is None:
+            return Verdict.UNTESTED
+        outcome = comparison.verdict if p is None else decide(comparison.difference, p, self._verdict.level)
+        return Verdict.UNTESTED if self._winner.missing and outcome is not Verdict.WORSE else outcome
 
     def _every(self, what: str, shown: Sequence[Candidate]) -> str:
         """Return what a winner beats that beats all; empty where it was compared with a single candidate."""
@@ -302,8 +284,16 @@ class _Questions:
             "p": contest.p,
             "p_unadjusted": closest.p,
             "probability_on_new_images": images.probability_beyond(0.0) if images else None,
-            **(_power(test, contest) if test else {"smallest_detectable_difference": None, "seeds_needed": None}),
+            "smallest_detectable_difference": None,
+            "seeds_needed": None,
         }
+        if test is not None:
+            # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
+            level = self._verdict.level
+            level = min(level, 2 * -math.expm1(math.log1p(-level) / contest.chances))
+            numbers["smallest_detectable_difference"] = test.variances.detectable(level)
+            if test.difference > 0:
+                numbers["seeds_needed"] = needed_seeds(test.difference, test.variances, level)
         headline = self._headline(contest, closest, names, every)
         return Answer(key, dataset, question, headline, str(contest.verdict), closest.label, numbers)
 
@@ -337,7 +327,8 @@ class _Questions:
     def _notes(self, contest: Contest, shown: Sequence[Candidate], names: Mapping[str, str]) -> Iterator[str]:
         """Name what a winner beats although it does not beat all, and say why a tie has an interval without 0."""
         compared = [one for one in shown if one.label in self._comparisons and contest.verdict is not Verdict.BETTER]
-        beaten = [names[one.label] for one in compared if self._outcome(contest, one) is Verdict.BETTER]
+        outcomes = {one.label: self._outcome(contest.adjusted, one.label) for one in compared}
+        beaten = [names[label] for label, outcome in outcomes.items() if outcome is Verdict.BETTER]
         if len(beaten) > 3:
             count = count_text(len(beaten), "other")
             yield f"{names[self._winner.label]} beats {count} of {len(compared)}; see the table."
@@ -387,7 +378,7 @@ class _Questions:
                 interval = comparison.deciding_interval
                 ends = (-interval.high, -interval.low) if interval else (None, None)
                 difference = Quantity(-comparison.difference, None, *ends)
-            outcome = self._outcome(contest, one)
+            outcome = self._outcome(contest.adjusted, one.label)
             verdict = "winner" if one is self._winner else str(OPPOSITE.get(outcome, outcome))
             rows.append((*about, difference, contest.adjusted.get(one.label), verdict))
         return table_of(columns, rows)
@@ -415,13 +406,3 @@ class _Questions:
         if seeds is None:
             return f"{said}; no affordable number of seeds would detect {gap}."
         return f"{said}; {seeds} seeds each would detect {gap}."
-
-
-def _power(test: DifferenceTest, contest: Contest) -> dict[str, float | int | None]:
-    """Return the smallest difference that the test detects, and the seeds of each that detect a measured lead."""
-    # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
-    level = min(contest.level, 2 * -math.expm1(math.log1p(-contest.level) / contest.chances))
-    return {
-        "smallest_detectable_difference": test.variances.detectable(level),
-        "seeds_needed": needed_seeds(test.difference, test.variances, level) if test.difference > 0 else None,
-    }
