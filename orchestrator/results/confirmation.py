@@ -158,27 +158,29 @@ class Confirmation:
 
     def _candidates(self, images: Mapping[str, Sample]) -> list[Candidate]:
         """Return the candidates; with the values of the images (trial -> values) where all seeds of one have them."""
-        labels = dict.fromkeys(trial.candidate for trial in self.repeats if trial.candidate is not None)
-        return [self._candidate(label, images) for label in labels]
-
-    def _candidate(self, label: str, images: Mapping[str, Sample]) -> Candidate:
-        trials = [trial for trial in self.repeats if trial.candidate == label]
-        finished = {trial.config.seed: trial for trial in trials if _has_finished(trial)}
-        config, given = trials[0].config, self.race.seeds[label] if self.is_raced else None
-        has_images = all(trial.id in images for trial in finished.values())
-        return Candidate(
-            dataset=self.dataset,
-            model=config.model,
-            loss=config.loss,
-            parameters=trials[0].parameters,
-            label=label,
-            values={seed: metrics_of(trial, self.history) for seed, trial in finished.items()},
-            missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
-            # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
-            left=given is not None and self.race.older and given < max(self.race.seeds.values()),
-            given=given,
-            images={seed: images[trial.id] for seed, trial in finished.items()} if has_images else {},
-        )
+        groups: dict[str, list[Trial]] = {}
+        for trial in self.repeats:
+            groups.setdefault(str(trial.candidate), []).append(trial)
+        candidates = []
+        for label, trials in groups.items():
+            config, given = trials[0].config, self.race.seeds[label] if self.is_raced else None
+            finished = {trial.config.seed: trial for trial in trials if _has_finished(trial)}
+            has_images = all(trial.id in images for trial in finished.values())
+            one = Candidate(
+                dataset=self.dataset,
+                model=config.model,
+                loss=config.loss,
+                parameters=trials[0].parameters,
+                label=label,
+                values={seed: metrics_of(trial, self.history) for seed, trial in finished.items()},
+                missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
+                # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
+                left=given is not None and self.race.older and given < max(self.race.seeds.values()),
+                given=given,
+                images={seed: images[trial.id] for seed, trial in finished.items()} if has_images else {},
+            )
+            candidates.append(one)
+        return candidates
 
     @cached_property
     def alike(self) -> Mapping[str, tuple[str, ...]]:
@@ -196,17 +198,6 @@ class Confirmation:
             if len(sharing) > 1 and labels.keys() & sharing == {label}:
                 alike[label] = tuple(name for name in sharing if name != label)
         return alike
-
-    def _trained_alike(self) -> list[str]:
-        """Return a sentence about each candidate whose runs are those of further settings."""
-        groups = [[self.history.trials[name] for name in (label, *others)] for label, others in self.alike.items()]
-        return [
-            f"{len(trials)} settings that differ in {listed(parameter_names(names).values())} gave identical results "
-            f"in every epoch; only {setting_text(trials[0].parameters, names)} was confirmed"
-            for trials in groups
-            # A setting that was trained twice is no finding.
-            if (names := differing(trials))
-        ]
 
     @cached_property
     def verdict(self) -> DatasetVerdict:
@@ -271,7 +262,15 @@ class Confirmation:
                 f"its values had been looked at {times} before this plan, so p must be at most {self.level:.2g}; "
                 f"plan all seeds, or a race, at once"
             )
-        return replace(verdict, warnings=(*verdict.warnings, *further, *self._trained_alike()))
+        for label, others in self.alike.items():
+            trials = [self.history.trials[name] for name in (label, *others)]
+            # A setting that was trained twice is no finding.
+            if names := differing(trials):
+                further.append(
+                    f"{len(trials)} settings that differ in {listed(parameter_names(names).values())} gave identical "
+                    f"results in every epoch; only {setting_text(trials[0].parameters, names)} was confirmed"
+                )
+        return replace(verdict, warnings=(*verdict.warnings, *further))
 
     @cached_property
     def _baseline(self) -> tuple[str | None, list[str]]:
@@ -290,10 +289,9 @@ class Confirmation:
 
     def _kept_values(self, metric: str) -> dict[str, Sample]:
         """Return trial -> values of the images, of trials whose kept ranks have the queries of the first kept ranks."""
-        texts = {trial.id: self.history.test_ranks.get(trial.id) for trial in self.repeats}
-        kept = {trial: Ranks.from_text(text) for trial, text in texts.items() if text is not None}
-        first = next(iter(kept.values()), None)
-        name = metric.partition("/")[2]
+        texts = self.history.test_ranks
+        kept = {one.id: Ranks.from_text(texts[one.id]) for one in self.repeats if one.id in texts}
+        name, first = metric.partition("/")[2], next(iter(kept.values()), None)
         return {
             trial: image_values(ranks, name)
             for trial, ranks in kept.items()
