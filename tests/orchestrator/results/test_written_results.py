@@ -133,26 +133,10 @@ def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
     start(ledger, make_experiment())
     trial = add_trial(ledger, [10.0, 30.0])
     summary = summarise(ledger.history)
-    assert list(summary) == [
-        "experiment",
-        "pareto",
-        "metric",
-        "objectives",
-        "ended_by",
-        "winners",
-        "verdicts",
-        "races",
-        "equal_budget",
-        "optimism",
-        "trends",
-        "judged",
-        "confirm_looks",
-        "test_openings",
-        "caveats",
-        "early_epochs",
-        "answers",
-        "trials",
-    ]
+    assert " ".join(summary) == (
+        "experiment pareto metric objectives ended_by winners verdicts races equal_budget optimism trends judged "
+        "confirm_looks test_openings caveats early_epochs answers trials"
+    )
     assert summary["winners"]["pets"] == {
         "trial": trial.id,
         "confirmed": False,
