@@ -5,6 +5,7 @@ mean ranks. Then come the answers of each dataset: of a confirmation that is ove
 the best of each loss in the search, called unconfirmed; and then what the history says beside.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -256,10 +257,19 @@ def headline_of(summary: Summary, dataset: str) -> Answer:
 
 def unconfirmed(summary: Summary, dataset: str) -> Answer:
     """Return the best of each loss in a search whose best trials have not been confirmed."""
-    metric, best = summary.history.metric, _best_of_losses(summary, dataset)
+    metric = summary.history.metric
+    trials = [trial for trial in summary.history.trials.values() if trial.config.dataset == dataset]
+    # Of a loss without a trained point the running one with the highest value so far, after the trained ones.
+    running = [point for point in points_of(trials) if not point.finished and point.value_so_far is not None]
+    running.sort(key=lambda point: -(point.value_so_far or 0.0))
+    best_of: dict[tuple[str, str], Point] = {}
+    for point in [*best_points(trials), *running]:
+        best_of.setdefault(_kind(point.first), point)
+    best = list(best_of.values())
     question = "Which loss?" if len(best) > 1 else "Which coefficients?"
     if not best:
         return Answer(WHICH_LOSS, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
+    tried = Counter(_kind(trial) for trial in trials if trial.candidate is None)
     values = [(point.mean(metric) if point.finished else point.value_so_far) or 0.0 for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
@@ -269,7 +279,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     headline = f"{name} has the {of_metric} of its search, {reached} in {trainings}."
     if not first.finished:
         headline = f"{name} has the {of_metric} so far, {reached}; no trial has been trained to its end yet."
-    several_models = len({point.first.config.model for point in best}) > 1
+    several_models = len({model for model, _ in best_of}) > 1
     columns = [
         Column("trial", "trial", hidden=True),
         Column("model", "model", hidden=not several_models),
@@ -282,15 +292,13 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
         Column("difference", "to the best", unit=metric, signed=True),
         Column("verdict", "verdict"),
     ]
-    searched = [trial.config for trial in summary.history.trials.values() if trial.candidate is None]
     rows: list[Sequence[Cell]] = []
     for point, value in zip(best, values, strict=True):
-        config = point.first.config
-        tried = sum((c.dataset, c.model, c.loss) == (dataset, config.model, config.loss) for c in searched)
+        config, count = point.first.config, len(point.finished)
         model = printed(config.model) if several_models else config.model
         about = (point.first.id, model, config.loss, printed(config.loss), setting_text(point.first.parameters))
         gap = None if point is first else value - values[0]
-        rows.append((*about, tried, len(point.finished), value, gap, UNCONFIRMED if point.finished else RUNNING))
+        rows.append((*about, tried[_kind(point.first)], count, value, gap, UNCONFIRMED if count else RUNNING))
     return Answer(
         WHICH_LOSS if len(best) > 1 else WHICH_COEFFICIENTS,
         dataset,
@@ -303,20 +311,8 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     )
 
 
-def _best_of_losses(summary: Summary, dataset: str) -> list[Point]:
-    """Return the best point of each model and loss of a dataset's search, the best first.
-
-    Of a loss without a trained point it is the running one with the highest value so far, after the trained ones.
-    """
-    trials = summary.history.trials.values()
-    running = [point for point in points_of(trials) if not point.finished and point.value_so_far is not None]
-    running.sort(key=lambda point: -(point.value_so_far or 0.0))
-    best: dict[tuple[str, str], Point] = {}
-    for point in [*best_points(trials), *running]:
-        config = point.first.config
-        if config.dataset == dataset:
-            best.setdefault((config.model, config.loss), point)
-    return list(best.values())
+def _kind(trial: Trial) -> tuple[str, str]:
+    return trial.config.model, trial.config.loss
 
 
 def over_datasets(summary: Summary) -> list[Answer]:
