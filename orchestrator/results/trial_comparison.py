@@ -213,10 +213,7 @@ def median_ranks(runs: Sequence[Ranks]) -> dict[str, NDArray[np.float64]]:
 def compare_queries(first: Sequence[Ranks], second: Sequence[Ranks], names: tuple[str, str]) -> Table:
     """Return how many queries of a split both, one and none of two candidates find down to each of ``DEPTHS``.
 
-    Args:
-        first: The first candidate's ranks, for each of at least one seed.
-        second: The same of the second candidate.
-        names: Names of the two.
+    Of each candidate there are the ranks for at least one seed.
 
     Raises:
         ValueError: If the ranks belong to different queries.
