@@ -77,13 +77,8 @@ class Confirmation:
 
     @cached_property
     def race(self) -> Race:
-        """The rounds of the design so far.
-
-        Raises:
-            ValueError: If there is no plan.
-        """
-        if self.plan is None:
-            raise ValueError(f"{self.dataset}: an older version, which recorded no plan, confirmed")
+        """The rounds of the design so far, of a confirmation that has a plan."""
+        assert self.plan is not None
         plan, count = self.plan, len(self.plan.candidates)
         first = plan.seeds if plan.trainings is None else plan.first
         if first is None:
