@@ -43,7 +43,7 @@ MUTATIONS = (
         file="orchestrator/results/verdict.py",
         old='"rival": sum(one.kind == winner.kind for one in ranked)',
         new='"rival": 1',
-        tests="tests/orchestrator/results/test_verdict.py",
+        tests="tests/orchestrator/results/test_verdict.py::test_a_lead_over_the_rival_pays_for_every_candidate_of_the_winners_loss",
     ),
     Mutation(
         name="a further plan has the whole level",

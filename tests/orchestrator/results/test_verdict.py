@@ -154,6 +154,13 @@ def test_a_winner_has_to_beat_every_candidate():
     assert judge_one(candidate("a", quiet), *others, baseline="old").verdict is Verdict.BETTER
 
 
+def test_a_lead_over_the_rival_pays_for_every_candidate_of_the_winners_loss():
+    same = [candidate(f"a{n}", [value - n / 100 for value in (350.0, 351.0, 352.0)], loss="a") for n in range(8)]
+    _, rival = judge_one(*same, candidate("b", [346.0, 347.5, 348.0])).comparisons[:2]
+    assert rival.roles == ("rival",)
+    assert rival.holm_p == pytest.approx(1 - (1 - rival.welch_p / 2) ** 8)
+
+
 def test_a_candidate_that_is_far_better_on_test_shows_the_winner_to_be_worse():
     chosen = candidate("a", [350.0, 351.0, 352.0], [310.0, 311.0, 312.0])
     second = candidate("b", [340.0, 341.0, 342.0], [300.0, 301.0, 302.0])
