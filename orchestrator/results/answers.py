@@ -242,12 +242,8 @@ def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
 
 def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
     """Return candidate -> ``winner`` or how it compares with the winner, by the first answer that has the candidate."""
-    outcomes: dict[str, str] = {}
-    for answer in answers:
-        for row in answer.table.to_dict()["rows"] if answer.table else ():
-            if row.get("candidate") and row.get("verdict"):
-                outcomes.setdefault(row["candidate"], row["verdict"])
-    return outcomes
+    rows = [row for one in reversed(answers) if one.table for row in one.table.to_dict()["rows"] if "candidate" in row]
+    return {row["candidate"]: row["verdict"] for row in rows}
 
 
 def headline_of(summary: Summary, dataset: str) -> Answer:
