@@ -29,9 +29,10 @@ REVISION = 10
 def caveats(trials: Sequence[Trial]) -> list[str]:
     """Return the sentences about the trials of one dataset; none where all trials finished with equal versions."""
     searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
+    running = sum(not trial.has_ended for trial in trials)
     sentences = [
         *_mixed_versions(trials),
-        *_running(trials),
+        *([f"{count_text(running, 'trial')} {'has' if running == 1 else 'have'} not ended yet."] if running else []),
         *_better_than_the_best(searched),
         *_replicates(points_of(searched)),
         *_settings_without_effect(searched),
@@ -59,11 +60,6 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions of the libraries, and as ``code`` the leading characters of the revision."""
     commit, dash, state = str(environment.get("git_revision") or "unknown").partition("-")
     return {**environment.get("versions", {}), "code": commit[:REVISION] + dash + state}
-
-
-def _running(trials: Sequence[Trial]) -> list[str]:
-    count = sum(not trial.has_ended for trial in trials)
-    return [f"{count_text(count, 'trial')} {'has' if count == 1 else 'have'} not ended yet."] if count else []
 
 
 def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:

@@ -69,7 +69,6 @@ class Layout:
     Attributes:
         columns: The columns of metrics; their keys are metrics without prefix.
         published: Number of the table in [Bleeker2022]; ``None`` if the paper has no such table.
-        over_batches: Whether the deviations are over the batches of a run.
         caveat: Warning about comparisons with the published rows; may be empty.
     """
 
@@ -77,7 +76,6 @@ class Layout:
     title: str
     columns: tuple[Column, ...]
     published: int | None = None
-    over_batches: bool = True
     caveat: str = ""
 
 
@@ -106,13 +104,11 @@ RETRIEVAL_LAYOUT = Layout(
     "Retrieval",
     (*_RECALLS[:4], _metric("i2t_map5", "mAP@5", 2), *_RECALLS[4:], _metric("rsum", "rsum", 1)),
     RETRIEVAL,
-    over_batches=False,
 )
 CLASSES_LAYOUT = Layout(
     "classes",
     "Retrieval of images with images of their class",
     tuple(_metric(f"i2t_r{k}", f"R@{k}", 1) for k in (1, 2, 4, 8)),
-    over_batches=False,
 )
 TRIPLET_LAYOUT = Layout(
     "cocos_triplet",
@@ -350,8 +346,9 @@ def _published(layout: Layout) -> list[Row]:
 def _spread_note(layout: Layout, rows: Sequence[Row]) -> list[str]:
     seeds = sorted({row.seeds for row in rows if row.seeds})
     deviation = "population standard deviation, as in the papers' tables"
-    over_batches = f"Mean over {_runs(seeds)} ± {deviation}, over the batches of a run."
-    return [over_batches if layout.over_batches else f"Mean ± {deviation}, over {_runs(seeds)}."] if seeds else []
+    if seeds and layout in COCOS_LAYOUTS:
+        return [f"Mean over {_runs(seeds)} ± {deviation}, over the batches of a run."]
+    return [f"Mean ± {deviation}, over {_runs(seeds)}."] if seeds else []
 
 
 def _runs(counts: Sequence[int]) -> str:
