@@ -35,7 +35,7 @@ from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations, race_names
 from orchestrator.results.crossed import Runs
-from orchestrator.results.datasets import FEW, LEVEL, interaction_test, mean_ranks
+from orchestrator.results.datasets import FEW, LEVEL, common_losses, interaction_test, mean_ranks
 from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
 from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, answer_questions
@@ -381,8 +381,8 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
     found = interaction_test(runs)
     if found is None:
         return None
-    differs = found.p <= LEVEL
-    losses = count_text(len(found.losses), "loss")
+    p, statistic, _, effects = found
+    losses, differs = common_losses(runs), p <= LEVEL
     leaders: dict[str, list[str]] = {}
     for dataset, means in scores.items():
         leaders.setdefault(printed(max(means, key=means.__getitem__)), []).append(printed(dataset))
@@ -393,15 +393,14 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
     shown = (
         "Differences depend on the dataset: interaction" if differs else "An interaction with the dataset is not shown:"
     )
-    headline = f"{first}. {shown} {p_equals(found.p)} ({losses})."
-    _, row, column = max((abs(found.effects[place]), *place) for place in np.ndindex(*found.effects.shape))
-    effect = number_text(float(found.effects[row, column]), signed=True)
+    headline = f"{first}. {shown} {p_equals(p)} ({count_text(len(losses), 'loss')})."
+    _, row, column = max((abs(effects[place]), *place) for place in np.ndindex(*effects.shape))
+    effect = number_text(float(effects[row, column]), signed=True)
     note = (
-        f"Largest effect: {printed(found.losses[column])} on {printed(found.datasets[row])}, {effect} beside the means "
-        f"of its loss and its dataset."
+        f"Largest effect: {printed(losses[column])} on {printed(list(runs)[row])}, {effect} beside the means of its "
+        f"loss and its dataset."
     )
-    numbers = {"p": found.p, "statistic": found.statistic}
-    question = "Does the same loss win everywhere?"
+    numbers, question = {"p": p, "statistic": statistic}, "Does the same loss win everywhere?"
     return Answer(ORDER, "", question, headline, numbers=numbers, notes=(note,) if differs else ())
 
 

@@ -36,7 +36,6 @@ References:
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,26 +49,8 @@ LEVEL = 0.05
 """Level of the critical difference."""
 
 
-@dataclass(frozen=True)
-class Interaction:
-    """Whether the differences between losses are the same on all datasets.
-
-    Attributes:
-        datasets: Names of the D datasets, >= 2.
-        losses: Names of the L losses that all datasets have, >= 2.
-        statistic: F, >= 0; near 1 where the differences are the same.
-        freedom: f and f0, its degrees of freedom.
-        p: Probability of so large a statistic if the differences were the same on all datasets, in [0, 1].
-        effects: Interaction of each dataset and loss, shape (D, L), in the metric's unit: how much better a loss is on
-            a dataset than its mean and the dataset's mean say; rows and columns add up to 0.
-    """
-
-    datasets: tuple[str, ...]
-    losses: tuple[str, ...]
-    statistic: float
-    freedom: tuple[float, float]
-    p: float
-    effects: NDArray[np.float64]
+Interaction = tuple[float, float, tuple[float, float], NDArray[np.float64]]
+"""p, F (>= 0, near 1 without interaction), its degrees of freedom f and f0, and the effects, see below."""
 
 
 def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | None:
@@ -80,8 +61,10 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
             column an image. The images of a dataset are the same, in the same order, for all its losses.
 
     Returns:
-        The test over the losses that all datasets have; ``None`` where there are fewer than two datasets, losses or
-        images of a dataset, or where nothing varies.
+        The test over the ``common_losses``. p is the probability of so large an F if the differences were the same on
+        all datasets. The effects, shape (D, L), in the metric's unit, say how much better a loss is on a dataset than
+        its mean and the dataset's mean say; rows and columns add up to 0. ``None`` where there are fewer than two
+        datasets, losses or images of a dataset, or where nothing varies.
 
     Raises:
         ValueError: If losses of one dataset have different numbers of images.
@@ -116,7 +99,7 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
     from scipy.stats import f
 
     p = float(f.sf(statistic, freedom, error_freedom))
-    return Interaction(datasets, losses, statistic, (freedom, error_freedom), p, effects)
+    return p, statistic, (freedom, error_freedom), effects
 
 
 def common_losses(values: Mapping[str, Mapping[str, object]]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from orchestrator.results.crossed import Runs, crossed_test
-from orchestrator.results.datasets import interaction_test, mean_ranks
+from orchestrator.results.datasets import Interaction, common_losses, interaction_test, mean_ranks
 
 Values = dict[str, dict[str, Runs]]
 
@@ -36,11 +36,17 @@ def simulate(
     return values
 
 
+def interaction(values: Values) -> Interaction:
+    found = interaction_test(values)
+    assert found is not None
+    return found
+
+
 def rate(seed: int, **options: object) -> float:
     """Return how often the test finds an interaction at 5 %, in 400 simulated experiments."""
     rng = np.random.default_rng(seed)
     found = (interaction_test(simulate(rng, **options)) for _ in range(400))  # type: ignore[arg-type]
-    return float(np.mean([test is not None and test.p < 0.05 for test in found]))
+    return float(np.mean([test is not None and test[0] < 0.05 for test in found]))
 
 
 @pytest.mark.parametrize(
@@ -65,39 +71,34 @@ def test_another_order_is_found() -> None:
 
 
 def test_effects_say_where_a_loss_is_better_than_elsewhere() -> None:
-    found = interaction_test(simulate(np.random.default_rng(2), effect=90.0))
-    assert found is not None
-    assert found.effects.argmax() == 0
-    assert np.allclose(found.effects.sum(0), 0) and np.allclose(found.effects.sum(1), 0)
-    assert found.p < 0.01
+    p, _, _, effects = interaction(simulate(np.random.default_rng(2), effect=90.0))
+    assert effects.argmax() == 0
+    assert np.allclose(effects.sum(0), 0) and np.allclose(effects.sum(1), 0)
+    assert p < 0.01
 
 
 def test_two_losses_on_two_datasets_are_the_comparison_of_two_differences() -> None:
     values = {name: simulate(np.random.default_rng(3), losses=2)[name] for name in ("d0", "d1")}
-    found = interaction_test(values)
     # Without seeds only the images vary, and the differences of the two datasets are paired by image.
     single = {name: {loss: runs[:1] for loss, runs in of.items()} for name, of in values.items()}
-    without_seeds = interaction_test(single)
+    p, statistic, freedom, _ = interaction(single)
     paired = crossed_test(single["d0"]["l0"] - single["d0"]["l1"], single["d1"]["l0"] - single["d1"]["l1"])
-    assert found is not None and without_seeds is not None and paired is not None
-    assert without_seeds.statistic == pytest.approx((paired.difference / paired.error) ** 2)
-    assert without_seeds.p == pytest.approx(paired.p)
-    assert without_seeds.freedom == pytest.approx((1, 199))
+    assert paired is not None
+    assert (p, statistic) == pytest.approx((paired.p, (paired.difference / paired.error) ** 2))
+    assert freedom == pytest.approx((1, 199))
 
 
 def test_the_order_of_names_does_not_matter() -> None:
     values = simulate(np.random.default_rng(4))
     turned = {name: dict(reversed(of.items())) for name, of in reversed(values.items())}
-    first, second = interaction_test(values), interaction_test(turned)
-    assert first is not None and second is not None
-    assert first.p == pytest.approx(second.p)
+    assert interaction(values)[0] == pytest.approx(interaction(turned)[0])
 
 
 def test_only_losses_that_all_datasets_have_are_compared() -> None:
     values = simulate(np.random.default_rng(5))
     del values["d1"]["l2"]
-    found = interaction_test(values)
-    assert found is not None and found.losses == ("l0", "l1")
+    assert common_losses(values) == ("l0", "l1")
+    assert interaction(values)[3].shape == (3, 2)
     assert interaction_test({"d0": values["d0"]}) is None
     constant = {name: {loss: np.ones((2, 9)) for loss in ("a", "b")} for name in ("d", "e")}
     assert interaction_test(constant) is None
@@ -110,14 +111,12 @@ def test_datasets_with_other_images_have_independent_images() -> None:
     rng = np.random.default_rng(6)
     images = {"d0": 200, "d1": 90}
     values = {name: {loss: rng.normal(0, 60, (1, count)) for loss in ("a", "b")} for name, count in images.items()}
-    found = interaction_test(values)
-    assert found is not None
+    p, statistic, freedom, _ = interaction(values)
     leads = [(of["a"] - of["b"])[0] for of in values.values()]
     welch = scipy.stats.ttest_ind(*leads, equal_var=False)
-    assert found.statistic == pytest.approx(welch.statistic**2)
-    assert found.freedom[0] == pytest.approx(1)
+    assert (statistic, freedom[0]) == pytest.approx((welch.statistic**2, 1))
     # The degrees of freedom are those of the smaller dataset, which is below Welch's.
-    assert welch.pvalue <= found.p < welch.pvalue * 1.1
+    assert welch.pvalue <= p < welch.pvalue * 1.1
 
 
 @pytest.mark.parametrize(("losses", "quantile"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)])
