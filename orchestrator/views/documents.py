@@ -66,12 +66,11 @@ def _in_markdown(answer: Answer) -> Iterable[str]:
     if answer.headline:
         yield escape_markdown(one_line(answer.headline))
     if answer.table is not None and answer.table.columns:
-        columns, title = grid(answer.table), answer.table.title
+        columns = grid(answer.table)
         headings = (escape_markdown(f"{column.column.group} {column.heading}".strip()) for column in columns)
         rule = ("---:" if column.is_numeric else "---" for column in columns)
         rows = [headings, rule, *(map(escape_markdown, row) for row in rows_of(columns))]
-        lines = [f"*{escape_markdown(title)}*\n"] if title else []
-        yield "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+        yield "\n".join(f"| {' | '.join(row)} |" for row in rows)
     yield from (escape_markdown(one_line(note)) for note in answer.notes)
 
 
