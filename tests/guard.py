@@ -45,7 +45,7 @@ PATIENCE = 120.0
 OF_A_PROCESS = {
     *("CUBLAS_WORKSPACE_CONFIG", "WANDB_ERROR_REPORTING", "RAY_AUTH_MODE", "RAY_NUM_REDIS_GET_RETRIES"),
     "PYTHONBREAKPOINT",
-    *("TORCHINDUCTOR_CACHE_DIR", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"),
+    "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
 }
 """Variables that the product, Ray or torch's compiler sets once for its process, in whichever test comes first."""
 OWN_VARIABLE = "PYTEST_CURRENT_TEST"
@@ -129,7 +129,8 @@ class Guard:
     def _left_by_the_file(self) -> list[str]:
         """Return what the fixtures of a file have not taken back, and forget them."""
         now = variables()
-        left = [f"the variable {name}" for name, value in self._before_file.items() if now.get(name) != value]
+        kept = {name for name, value in self._before_file.items() if now.get(name) == value}
+        left = [f"the variable {name}" for name in self._before_file if name not in kept | self._of_modules]
         left += still_running(self._of_file)
         self._before_file, self._of_file = {}, set()
         return left

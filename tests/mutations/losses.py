@@ -87,7 +87,7 @@ MUTATIONS = (
         file="trainables/losses/pair_weights.py",
         old="scores, margin = direction.scores.detach()",
         new="scores, margin = direction.scores",
-        tests="tests/trainables/losses/test_pair_weights.py::test_a_batch_to_read",
+        tests="tests/trainables/losses/test_losses.py::test_gradient_is_that_of_the_formula",
     ),
     Mutation(
         name="the decoupled loss has its positive in the denominator",
