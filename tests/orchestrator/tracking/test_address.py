@@ -41,7 +41,6 @@ def output(tmp_path: Path) -> Path:
 def test_a_server_with_the_default_password_is_refused(
     output: Path, command: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.doctor.machine.PORTS", {})
     monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
     ended, said, message = what_a_command_says(capsys, [*command, "--output", str(output), "--tracking-uri", OPEN])
     assert ended == code
