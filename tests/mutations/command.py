@@ -4,7 +4,7 @@ A test that passes whatever the code does proves nothing. Each mutation of the l
 fail for it. A mutation is killed where one of its tests fails by an assertion, and survives where all of them pass; a
 module that cannot be imported, or any other exception, is an error and proves nothing either.
 
-The lists are in tests/mutations/AREA.py. After a test was changed, run the mutations whose tests it is among.
+The lists are in tests/mutations/AREA.txt. After a test was changed, run the mutations whose tests it is among.
 """
 
 import argparse

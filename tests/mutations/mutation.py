@@ -1,9 +1,11 @@
 """A mutation: a small fault that is planted on purpose, to see whether a test notices it; and the list of all."""
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,21 @@ class Mutation:
         return None
 
 
-def list_mutations() -> tuple[Mutation, ...]:
-    """Return ``MUTATIONS`` of every module of this folder that has such a tuple, modules by the alphabet."""
-    names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py") if not path.stem.startswith("test_"))
-    modules = [import_module(f"tests.mutations.{name}") for name in names]
-    return tuple(mutation for module in modules for mutation in getattr(module, "MUTATIONS", ()))
+def list_mutations() -> list[Mutation]:
+    """Return the mutations of the lists in this folder, in the order of the lists' names."""
+    return [mutation for path in sorted(FOLDER.glob("*.txt")) for mutation in read_list(path.read_text("utf-8"))]
+
+
+def read_list(text: str) -> Iterator[Mutation]:
+    """Yield the mutations of a list, whose paragraphs look like this, after a heading that begins with ``#``.
+
+    FILE: what is wrong with the mutated code
+    - the text that is replaced, which may have several such lines
+    + the text in its place; without such a line, whole lines are removed
+    TESTS
+    """
+    for paragraph in text.strip().split("\n\n")[1:]:
+        head, *change, tests = paragraph.split("\n")
+        file, _, name = head.partition(": ")
+        old, new = ([line[2:] for line in change if line.startswith(sign)] for sign in "-+")
+        yield Mutation(name, file, "\n".join(old) + ("" if new else "\n"), "\n".join(new), tests)
