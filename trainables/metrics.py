@@ -163,7 +163,8 @@ def metrics_in_folds(
         inside = (image_of_caption >= start) & (image_of_caption < start + size)
         scores = make_scores(images[start : start + size], captions[inside])
         owners = image_of_caption[inside] - start
-        results.append(_of_ranks(*rank_by_scores(scores, owners, chunk=chunk), owners, map5, DEPTH))
+        ranks = rank_by_scores(scores, owners, chunk=chunk, depth=DEPTH)
+        results.append(metrics_of_ranks(*ranks, owners, map5=map5))
     return {name: sum(result[name] for result in results) / folds for name in results[0]}
 
 
@@ -176,20 +177,12 @@ def metrics_of_ranks(
         >>> metrics_of_ranks(torch.tensor([1, 1, 3]), torch.tensor([1, 2, 1]), torch.tensor([0, 0, 1]))["i2t_r1"]
         50.0
     """
-    return _of_ranks(i2t, t2i, image_of_caption, map5, len(i2t))
-
-
-def _of_ranks(
-    i2t: Tensor, t2i: Tensor, image_of_caption: Tensor, map5: AveragePrecision, depth: int
-) -> dict[str, float]:
-    """Return the metrics of ranks, from at most ``depth`` positives of each image."""
     image_count = int(image_of_caption.max()) + 1
     # The better of two positives has fewer negatives before it, so sorting by rank is sorting by score.
     order, place, counts = order_positives(-i2t, image_of_caption, image_count)
     harder = i2t.new_zeros(image_count, int(counts.max()))
     harder[image_of_caption[order], place] = i2t[order] - 1
-    kept = harder[:, :depth]
-    return _as_floats(_both_directions(kept, counts, (t2i - 1)[:, None], torch.ones_like(t2i), map5))
+    return _as_floats(_both_directions(harder[:, :DEPTH], counts, (t2i - 1)[:, None], torch.ones_like(t2i), map5))
 
 
 def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:

@@ -196,16 +196,21 @@ def rank_positives(
     return rank_by_scores(BlockScores(images.detach(), captions.detach()), image_of_caption, chunk=chunk)
 
 
-def rank_by_scores(scores: Scores, image_of_caption: Tensor, *, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
+def rank_by_scores(
+    scores: Scores, image_of_caption: Tensor, *, chunk: int = CHUNK, depth: int | None = None
+) -> tuple[Tensor, Tensor]:
     """Return the ranks of ``rank_positives`` from scores.
 
-    ``image_of_caption`` is on the device of the scores.
+    ``image_of_caption`` is on the device of the scores. Of an image's captions only the ``depth`` best are ranked, all
+    without ``depth``: the others have the last rank, because each rank costs a comparison with every score.
     """
     # Blocks round differently from single scores, so a negative within rounding of a positive counts as a tie.
     own = scores.own(image_of_caption) - scores.tolerance
     image_count = int(image_of_caption.max()) + 1
-    order, place, counts = order_positives(own, image_of_caption, image_count)
-    thresholds = own.new_full((image_count, int(counts.max())), torch.inf)
+    order, place, _ = order_positives(own, image_of_caption, image_count)
+    ranked = place < (depth or len(own))
+    order, place = order[ranked], place[ranked]
+    thresholds = own.new_full((image_count, int(place.max()) + 1), torch.inf)
     thresholds[image_of_caption[order], place] = own[order]
     harder, t2i = torch.zeros_like(thresholds, dtype=torch.int64), torch.zeros_like(own, dtype=torch.int64)
     for first in range(0, len(own), chunk):
@@ -216,7 +221,7 @@ def rank_by_scores(scores: Scores, image_of_caption: Tensor, *, chunk: int = CHU
             of_images, of_captions = scores.count(rows, columns, row_of_column, thresholds[rows], own[columns])
             harder[rows] += of_images
             t2i[columns] += of_captions
-    i2t = torch.empty_like(t2i)
+    i2t = torch.full_like(t2i, len(own) - 1)
     i2t[order] = harder[image_of_caption[order], place]
     return i2t + 1, t2i + 1
 
