@@ -135,7 +135,8 @@ class Guard:
     def _left_by_the_file(self) -> list[str]:
         """Return what the fixtures of a file have not taken back, and forget them."""
         now = variables()
-        left = [f"the variable {name}" for name, value in self._before_file.items() if now.get(name) != value]
+        kept = {name for name, value in self._before_file.items() if now.get(name) == value}
+        left = [f"the variable {name}" for name in self._before_file if name not in kept | self._of_modules]
         left += still_running(self._of_file)
         self._before_file, self._of_file = {}, set()
         return left

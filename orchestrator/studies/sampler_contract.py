@@ -17,8 +17,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ExperimentStarted
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.studies.study import Studies
-from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError
-from trainables.errors import PluginError
+from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError, run_checks
 
 TRIALS = 16
 """Trials of each search."""
@@ -42,19 +41,9 @@ Points = list[Mapping[str, Any]]
 
 
 def check_sampler(name: str) -> Iterator[ContractFinding]:
-    """Yield a finding for each check of a plug-in's sampler."""
-    for heading, (check, promise) in CHECKS.items():
-        try:
-            check(name)
-        except PerhapsMeantError as told:
-            yield ContractFinding(heading, "warn", str(told))
-        except (BrokenError, PluginError) as told:
-            yield ContractFinding(heading, "fail", str(told))
-            if heading == "points":
-                # A sampler that cannot suggest the points of one search fails all further checks for this reason alone.
-                return
-        else:
-            yield ContractFinding(heading, "ok", promise)
+    """Return a finding for each check of a plug-in's sampler."""
+    # A sampler that cannot suggest the points of one search fails all further checks for this reason alone.
+    return run_checks(CHECKS, name, needed="points")
 
 
 def points(name: str) -> None:

@@ -223,10 +223,7 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
     """
     if name in MAKERS:
         return MAKERS[name](space, seed, number, trials)
-    found = run_offer("samplers", name)
-    if found is None:
-        raise KeyError(name)
-    return sampler_of(*found, space, seed, number, trials)
+    return sampler_of(*run_offer("samplers", name), space, seed, number, trials)
 
 
 def needs_every_trial(name: str) -> bool:

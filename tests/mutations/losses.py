@@ -73,7 +73,7 @@ MUTATIONS = (
         file="trainables/losses/triplet.py",
         old="gap.detach().abs() < per_query",
         new="gap.detach().abs() <= per_query",
-        tests="tests/trainables/losses/test_triplet.py::test_each_query_decides_for_itself",
+        tests="tests/trainables/losses/test_single_losses.py::test_each_query_decides_for_itself",
     ),
     Mutation(
         name="Multi-Similarity keeps the pairs on the edge",
@@ -87,14 +87,14 @@ MUTATIONS = (
         file="trainables/losses/pair_weights.py",
         old="scores, margin = direction.scores.detach()",
         new="scores, margin = direction.scores",
-        tests="tests/trainables/losses/test_pair_weights.py::test_a_batch_to_read",
+        tests="tests/trainables/losses/test_losses.py::test_gradient_is_that_of_the_formula",
     ),
     Mutation(
         name="the decoupled loss has its positive in the denominator",
         file="trainables/losses/contrastive.py",
         old="direction.of_negatives(direction.scores / per_score(self.temperature, direction.scores))",
         new="direction.scores / per_score(self.temperature, direction.scores)",
-        tests="tests/trainables/losses/test_contrastive.py",
+        tests="tests/trainables/losses/test_single_losses.py",
     ),
     Mutation(
         name="SmoothAP's other positives are pushed as negatives are",
@@ -139,7 +139,7 @@ MUTATIONS = (
         old="""        _require_slope({"coefficients": checked})
 """,
         new="",
-        tests="tests/trainables/losses/test_polynomial.py::test_constants_are_refused",
+        tests="tests/trainables/losses/test_single_losses.py::test_constants_are_refused",
     ),
     Mutation(
         name="folds are ignored",

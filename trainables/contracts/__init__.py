@@ -54,9 +54,7 @@ def run_checks(
 
 def check_format(name: str) -> Iterator[ContractFinding]:
     """Yield a finding for each check of a form of data; ``orchestrator data describe`` checks the data themselves."""
-    found = run_offer("formats", name)
-    assert found is not None
-    offer, place = found
+    offer, place = run_offer("formats", name)
     missing = [part for part in ("FORMAT", "find", "read") if not hasattr(offer.thing, part)]
     if missing:
         yield ContractFinding(

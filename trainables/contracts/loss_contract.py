@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainables.contracts import BrokenError, ContractFinding, PerhapsMeantError, run_checks
 from trainables.errors import PluginError
-from trainables.losses import Loss, build_loss, loss_class
+from trainables.losses import Loss, build_loss
 from trainables.losses.parameters import loss_shape, stack_losses
 
 STEP = 1e-5
@@ -246,8 +246,3 @@ def _shown(loss: Loss) -> str:
     made: Any = loss
     values = ", ".join(f"{one.name}={getattr(loss, one.name)!r}" for one in fields(made))
     return values or "no parameters"
-
-
-def parameters_of(name: str) -> dict[str, Any]:
-    """Return the parameters of a loss with their defaults."""
-    return {one.name: one.default for one in fields(loss_class(name))}

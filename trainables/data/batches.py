@@ -11,6 +11,7 @@ ahead, so that pixels are decoded while the model works on the batch before.
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
@@ -23,7 +24,8 @@ from torch import Tensor
 from trainables.config import TrainingConfig
 from trainables.data.dataset import Split
 from trainables.data.npy_files import read_rows
-from trainables.data.pictures import CropReader, ImageFiles
+from trainables.data.pictures import ImageFiles
+from trainables.errors import DataError
 
 Item = TypeVar("Item")
 
@@ -60,9 +62,11 @@ class ResidentSplit:
         self._caption_features: _Rows | None = None
         if split.caption_features is not None and split.caption_rows is not None:
             self._caption_features = _Rows(split.caption_features, split.caption_rows, device)
-        self._images: _Features | _Pixels = (
-            _Features(split, device) if split.files is None else _Pixels(split.files, split, device, crop_size)
-        )
+        self._pixels = None if split.files is None else _Pixels(split.files, split.image_rows, device, crop_size)
+        self._features = _Rows(split.features, split.image_rows, device)
+        self._views = None if split.views is None else _Rows(split.views, split.image_rows, device)
+        self._view_count = 0 if split.views is None else split.views.shape[1]
+        self._drawn: tuple[int | None, Tensor] = (None, self.lengths)
         self._diagonals: dict[int, Tensor] = {}
 
     @property
@@ -82,7 +86,16 @@ class ResidentSplit:
 
     def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], Tensor]:
         """Begin to read some images, and return a function that waits for them."""
-        return self._images.request(indices, draw)
+        if self._pixels is not None:
+            return self._pixels.request(indices, draw)
+        if draw is None or self._views is None:
+            # An early start would gain nothing.
+            return partial(self._features.gather, indices)
+        # Drawn once an epoch: which view of each image is trained on.
+        if self._drawn[0] != draw:
+            generator = torch.Generator().manual_seed(draw)
+            self._drawn = draw, torch.randint(self._view_count, (self.image_count,), generator=generator)
+        return partial(self._views.gather, indices, self._drawn[1][indices])
 
     def image_chunks(self, size: int) -> Iterator[Tensor]:
         """Yield all images in their order, ``size`` at a time."""
@@ -106,39 +119,29 @@ class ResidentSplit:
         return self._tokens[where * inside].long() * inside, lengths
 
 
-class _Features:
-    """The features of a split's images, and of their views, if there are views."""
-
-    def __init__(self, split: Split, device: torch.device) -> None:
-        rows = split.image_rows
-        self._plain = _Rows(split.features, rows, device)
-        self._views = None if split.views is None else _Rows(split.views, rows, device)
-        self._count = 0 if split.views is None else split.views.shape[1]
-        self._drawn: tuple[int | None, Tensor] = (None, _tensor(rows))
-
-    def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
-        """Return a function that gathers the features of some images; an early start would gain nothing."""
-        if draw is None or self._views is None:
-            return partial(self._plain.gather, indices)
-        # Drawn once an epoch: which view of each image is trained on.
-        if self._drawn[0] != draw:
-            generator = torch.Generator().manual_seed(draw)
-            self._drawn = draw, torch.randint(self._count, self._drawn[1].shape, generator=generator)
-        return partial(self._views.gather, indices, self._drawn[1][indices])
-
-
 class _Pixels:
-    """Crops of a split's images."""
+    """Crops of a split's images, decoded by threads ahead of their use."""
 
-    def __init__(self, files: ImageFiles, split: Split, device: torch.device, crop_size: int) -> None:
-        self._device, self._rows = device, split.image_rows
+    def __init__(self, files: ImageFiles, rows: np.ndarray, device: torch.device, crop_size: int) -> None:
+        self._files, self._rows, self._device, self._size = files, rows, device, crop_size
         # As many threads as the trial has for its other work, which on a GPU only waits.
-        self._reader = CropReader(files, crop_size, torch.get_num_threads())
+        self._pool = ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="decode")
 
     def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
-        """Begin to decode images; return a function that waits for their crops, (len(indices), S, S, 3), uint8."""
-        crops = self._reader.request(self._rows[indices.numpy()].tolist(), draw)
-        return lambda: torch.from_numpy(crops()).to(self._device)
+        """Begin to decode images; return a function that waits for their crops, (len(indices), S, S, 3), uint8.
+
+        Its ``DataError`` names every image of the batch that cannot be read.
+        """
+        rows = self._rows[indices.numpy()].tolist()
+        crops = [self._pool.submit(self._files.crop, row, self._size, draw) for row in rows]
+
+        def collect() -> Tensor:
+            errors = [error for crop in crops if (error := crop.exception())]
+            if problems := [problem for error in errors if isinstance(error, DataError) for problem in error.problems]:
+                raise DataError(list(dict.fromkeys(problems)))
+            return torch.from_numpy(np.stack([crop.result() for crop in crops])).to(self._device)
+
+        return collect
 
 
 class _Rows:
@@ -148,7 +151,7 @@ class _Rows:
         self._array, self._rows, self._device = array, rows, device
         self._resident: Tensor | None = None
         # Half of a GPU's free memory is for model and activations.
-        if device.type == "cuda" and 2 * len(rows) * array[0].size <= torch.cuda.mem_get_info(device)[0] // 2:
+        if device.type == "cuda" and 0 < 2 * len(rows) * array[:1].size <= torch.cuda.mem_get_info(device)[0] // 2:
             resident = copy_rows(array, rows, device)
             # A value beyond the range of float16 would become infinite; such features stay in their file.
             self._resident = resident if bool(resident.isfinite().all()) else None

@@ -22,11 +22,10 @@ from trainables.data.features import (
     check_features,
     check_values,
     check_views,
+    feature_rows,
     inspect_features,
     open_features,
     open_views,
-    row_of_images,
-    rows_of_captions,
     sidecars,
     view_files,
 )
@@ -187,33 +186,32 @@ def load_dataset(
     opened = open_prepared(folder, cut)
     if opened is None:
         corpus = source.read()
-        asked = {name: found for name, found in ((kind, files), (TEXT, texts)) if name and found}
+        asked = {name: paths for name, paths in ((kind, files), (TEXT, texts)) if name and paths}
         if problems := find_problems(source, corpus, asked, cache):
             raise DataError(problems)
-        rows = {"image_rows": _feature_rows(corpus, files)}
-        rows |= {CAPTION_ROWS: rows_of_captions(corpus, texts)} if texts else {}
+        numbered = {split: np.arange(len(corpus.split(split)), dtype=np.int64) for split in SPLITS}
+        rows = {"image_rows": feature_rows(corpus, files) if files else numbered}
+        rows |= {CAPTION_ROWS: feature_rows(corpus, texts, of_captions=True)} if texts else {}
         opened = _prepare_once(folder, corpus, rows, vocabulary, cut)
     if opened is None:
         raise DataError(f"{folder}: the prepared dataset is damaged as soon as it is written; is the disk full?")
     splits = {
-        split: _make_split(split, files.get(split), texts.get(split), arrays) for split, arrays in opened[1].items()
+        split: _make_split(split, files.get(split), texts.get(split), arrays, has_labels=source.has_one_modality)
+        for split, arrays in opened[1].items()
     }
-    if source.has_one_modality:
-        splits = {split: _with_labels(one) for split, one in splits.items()}
     if features == PIXELS:
-        digest, splits = _with_files(source, digest, splits)
+        named = {name: (split.filenames, split.image_ids) for name, split in splits.items()}
+        found, theirs = find_image_files(source.folder, source.roots, named)
+        digest = hashlib.sha256(f"{digest} {theirs}".encode()).hexdigest()
+        splits = {name: replace(split, files=found[name]) for name, split in splits.items()}
     if val_images is not None:
-        splits["val"] = _first_images(source.name, splits["val"], val_images)
+        if val_images > len(splits["val"].image_rows):
+            raise DataError(
+                f"val_images must be at most the {len(splits['val'].image_rows):,} images of the val split of "
+                f"{source.name}, got {val_images:,}; leave it out to evaluate on all of them"
+            )
+        splits["val"] = splits["val"].head(val_images)
     return Dataset(source.name, digest, opened[0], splits)
-
-
-def _first_images(dataset: str, val: Split, count: int) -> Split:
-    if count > len(val.image_rows):
-        raise DataError(
-            f"val_images must be at most the {len(val.image_rows):,} images of the val split of {dataset}, got "
-            f"{count:,}; leave it out to evaluate on all of them"
-        )
-    return val.head(count)
 
 
 def tokenizer_of(source: Source, name: str | None, cache: Path) -> Tokenizer:
@@ -408,36 +406,14 @@ def _sidecars(files: Iterable[Path]) -> list[Path]:
     return [path for features in (*files, *view_files(files)) for path in sidecars(features) if path.exists()]
 
 
-def _with_labels(split: Split) -> Split:
-    """Return a split whose captions are its images, labelled by the class that is a caption."""
-    _, labels = np.unique(list(split.captions), return_inverse=True)
-    return replace(
-        split, labels=labels.astype(np.int64), caption_features=split.features, caption_rows=split.image_rows
-    )
-
-
-def _with_files(source: Source, digest: str, splits: Mapping[str, Split]) -> tuple[str, dict[str, Split]]:
-    named = {name: (split.filenames, split.image_ids) for name, split in splits.items()}
-    files, theirs = find_image_files(source.folder, source.roots, named)
-    together = hashlib.sha256(f"{digest} {theirs}".encode()).hexdigest()
-    return together, {name: replace(split, files=files[name]) for name, split in splits.items()}
-
-
-def _feature_rows(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.ndarray]:
-    if not files:
-        return {split: np.arange(len(corpus.split(split)), dtype=np.int64) for split in SPLITS}
-    rows: dict[str, np.ndarray] = {}
-    for path in dict.fromkeys(files.values()):
-        images = [image for image in corpus.images if files[image.split] == path]
-        row = row_of_images(len(open_features(path)), images)
-        owner = np.array([image.split for image in images])
-        rows |= {split: row[owner == split] for split in SPLITS if files[split] == path}
-    return rows
-
-
-def _make_split(name: str, path: Path | None, text: Path | None, arrays: SplitArrays) -> Split:
+def _make_split(name: str, path: Path | None, text: Path | None, arrays: SplitArrays, *, has_labels: bool) -> Split:
     count = len(arrays["image_rows"])
     features = open_features(path) if path else np.empty((count, 0), dtype=np.float32)
     views = next((open_views(file) for file in view_files([path] if path else [])), None)
     captions = open_features(text) if text else None
-    return Split(name=name, features=features, views=views, caption_features=captions, **cast(dict[str, Any], arrays))
+    made = Split(name=name, features=features, views=views, caption_features=captions, **cast(dict[str, Any], arrays))
+    if not has_labels:
+        return made
+    # The captions are the images, labelled by the class that is a caption.
+    labels = np.unique(list(made.captions), return_inverse=True)[1].astype(np.int64)
+    return replace(made, labels=labels, caption_features=features, caption_rows=made.image_rows)

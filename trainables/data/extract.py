@@ -155,7 +155,11 @@ def _extract_shard(
             features[kind].append(encoded.reshape(len(batch), views, *encoded.shape[1:]))
     if not problems:
         for kind, blocks in features.items():
-            _write_shard(plan.file(kind, shard), np.concatenate(blocks))
+            path, rows = plan.file(kind, shard), np.concatenate(blocks)
+            if not np.isfinite(rows).all():
+                raise DataError(f"{path}: the backbone gave NaN or infinity; are these the right weights?")
+            with writing_whole(path) as file:
+                np.save(file, np.ascontiguousarray(rows), allow_pickle=False)
     return len(plan.rows(shard)), problems
 
 
@@ -180,14 +184,6 @@ def _ahead(plan: Plan, rows: Iterable[int], pool: ThreadPoolExecutor) -> Iterato
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
-
-
-def _write_shard(path: Path, features: np.ndarray) -> None:
-    """Write a shard whole; ``DataError`` if the network gave something that is no number."""
-    if not np.isfinite(features).all():
-        raise DataError(f"{path}: the backbone gave NaN or infinity; are these the right weights?")
-    with writing_whole(path) as file:
-        np.save(file, np.ascontiguousarray(features), allow_pickle=False)
 
 
 def _blocks(plan: Plan, kind: str) -> Iterator[np.ndarray]:

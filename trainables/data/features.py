@@ -37,17 +37,18 @@ _NDIM = {"global": 2, "regions": 3}
 
 def open_features(path: Path) -> np.ndarray:
     """Map a feature file of shape (rows, D) or (rows, R, D), float16 or float32; ``DataError`` for other files."""
-    array = map_array(path)
-    if array.ndim not in (2, 3) or 0 in array.shape:
-        raise DataError(f"{path}: features must have shape (rows, D) or (rows, R, D), got {array.shape}")
-    return array
+    return _of_dimensions(path, (2, 3), "features must have shape (rows, D) or (rows, R, D)")
 
 
 def open_views(path: Path) -> np.ndarray:
     """Map a file of views, (rows, N, D) or (rows, N, R, D), float16 or float32; ``DataError`` for other files."""
+    return _of_dimensions(path, (3, 4), "views must have shape (rows, N, D) or (rows, N, R, D)")
+
+
+def _of_dimensions(path: Path, allowed: tuple[int, int], rule: str) -> np.ndarray:
     array = map_array(path)
-    if array.ndim not in (3, 4) or 0 in array.shape:
-        raise DataError(f"{path}: views must have shape (rows, N, D) or (rows, N, R, D), got {array.shape}")
+    if array.ndim not in allowed or 0 in array.shape:
+        raise DataError(f"{path}: {rule}, got {array.shape}")
     return array
 
 
@@ -122,14 +123,6 @@ def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], c
     return problems
 
 
-def row_of_images(rows: int, images: Sequence[Image]) -> np.ndarray:
-    """Return the feature row of each image, shape (I,), int64: its place, or its first caption's where rows repeat."""
-    if rows == len(images):
-        return np.arange(rows, dtype=np.int64)
-    counts = [len(image.captions) for image in images]
-    return np.cumsum([0, *counts[:-1]], dtype=np.int64)
-
-
 def images_digest(images: Sequence[Image]) -> str:
     """Return the SHA-256 over the ids of some images in row order: whose features a file holds, and in which order."""
     return hashlib.sha256("\n".join(image.id for image in images).encode(errors="surrogatepass")).hexdigest()
@@ -174,22 +167,20 @@ def _check_origin(path: Path, images: Sequence[Image]) -> list[str]:
         digest = read_json(sidecar).get("images_digest")
         if digest != images_digest(images):
             return [f"{path}: features of another dataset: {sidecar.name} has images_digest {digest!r:.20}, not ours"]
-    return _check_listing(path, read_lines(listing), images) if listing.exists() else []
-
-
-def sidecars(path: Path) -> tuple[Path, Path]:
-    """Return the paths of the two files that may say whose features these are."""
-    return path.with_suffix(".json"), path.with_name(f"{path.stem}_ids.txt")
-
-
-def _check_listing(path: Path, lines: Sequence[str], images: Sequence[Image]) -> list[str]:
-    place = f"{path}: features of another dataset: {path.stem}_ids.txt"
+    if not listing.exists():
+        return []
+    place, lines = f"{path}: features of another dataset: {listing.name}", read_lines(listing)
     if len(lines) != len(images):
         return [f"{place} lists {len(lines)} images, the dataset has {len(images)}"]
     for number, (line, image) in enumerate(zip(lines, images, strict=True), 1):
         if line.strip() not in (image.id, image.filename):
             return [f"{place}: line {number} is {line!r}, the dataset has {image.filename or image.id!r} there"]
     return []
+
+
+def sidecars(path: Path) -> tuple[Path, Path]:
+    """Return the paths of the two files that may say whose features these are."""
+    return path.with_suffix(".json"), path.with_name(f"{path.stem}_ids.txt")
 
 
 def captions_digest(images: Sequence[Image]) -> str:
@@ -212,15 +203,23 @@ def check_caption_features(path: Path, inspection: Mapping[str, Any], images: Se
     return problems + check_values(path, inspection) + _problems_of(_check_captions, path, images)
 
 
-def rows_of_captions(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.ndarray]:
-    """Return the feature row of each caption of each split, shape (C,), int64; ``files`` are given by split."""
-    rows: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
-    next_row = dict.fromkeys(files.values(), 0)
-    for image in corpus.images:
-        file = files[image.split]
-        first, next_row[file] = next_row[file], next_row[file] + len(image.captions)
-        rows[image.split].append(np.arange(first, next_row[file], dtype=np.int64))
-    return {split: np.concatenate(parts) for split, parts in rows.items()}
+def feature_rows(corpus: Corpus, files: Mapping[str, Path], *, of_captions: bool = False) -> dict[str, np.ndarray]:
+    """Return the feature row of each image of each split, shape (I,), int64, or of each caption, shape (C,).
+
+    ``files`` are the feature files by split. Where the rows of images repeat, an image has that of its first caption.
+    """
+    rows: dict[str, np.ndarray] = {}
+    for path in dict.fromkeys(files.values()):
+        images = [image for image in corpus.images if files[image.split] == path]
+        owner = np.array([image.split for image in images])
+        counts = np.array([len(image.captions) for image in images], dtype=np.int64)
+        row = np.arange(counts.sum() if of_captions else len(images))
+        if of_captions:
+            owner = owner.repeat(counts)
+        elif len(open_features(path)) != len(images):
+            row = counts.cumsum() - counts
+        rows |= {split: row[owner == split] for split in SPLITS if files[split] == path}
+    return rows
 
 
 def _check_captions(path: Path, images: Sequence[Image]) -> list[str]:

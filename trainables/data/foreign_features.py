@@ -22,9 +22,8 @@ References:
 
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +45,7 @@ ALWAYS_UNPACKED = 256 << 20
 """Bytes of matrices that a file of any size may unpack to."""
 
 
-@dataclass(frozen=True)
-class Dump:
+class Dump(NamedTuple):
     """The features of one file.
 
     Features have the shapes (I, D) and (C, E), floating; there are no ids where the file names none.

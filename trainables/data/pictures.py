@@ -6,9 +6,8 @@ decoded, and pixels without a known range, which cannot be turned into 8 bits a 
 For evaluation the shorter side is resized and the centre cut out; for training a random part of the image is resized
 to the crop and mirrored half of the time [Faghri2018]. Resizing is bilinear with antialiasing, as published.
 
-A request for crops returns at once and threads decode (the decoder lets other threads run), so that the crops of the
-next batch are made while the network works on this batch. The random crop of an image is a function of a seed and of
-its row alone, so neither threads nor the order of batches change it.
+The random crop of an image is a function of a seed and of its row alone, so neither threads nor the order of batches
+change it.
 
 References:
     [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, data.py:311-325.
@@ -17,17 +16,15 @@ References:
 import hashlib
 import math
 import os
-import stat
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -168,7 +165,6 @@ def decode(path: Path) -> "PIL.Image.Image":
     pillow = _pillow()
     try:
         with pillow.open(path, formats=FORMATS) as image:
-            _check_size(*image.size)
             return _to_rgb(image)
     except (*_BROKEN, pillow.DecompressionBombError) as error:
         raise DataError(f"{path}: cannot be decoded: {_reason(error)}; fetch the picture again, or another") from error
@@ -197,15 +193,13 @@ def resized_side(size: int) -> int:
     return round(size * 256 / 224)
 
 
-def _check_size(width: int, height: int) -> None:
+def _to_rgb(image: "PIL.Image.Image") -> "PIL.Image.Image":
+    """Decode an opened image; ``ValueError`` if it is too large, or the range of its values is not known."""
+    width, height = image.size
     if width * height > MOST_PIXELS:
         raise ValueError(f"{width:,} x {height:,} pixels are more than {MOST_PIXELS:,}; make it smaller")
     if max(width, height) > LONGEST * min(width, height):
         raise ValueError(f"with {width:,} x {height:,} pixels it is more than {LONGEST} times longer than wide")
-
-
-def _to_rgb(image: "PIL.Image.Image") -> "PIL.Image.Image":
-    """Decode an opened image; ``ValueError`` if the range of its values is not known."""
     if image.mode == "RGB":
         # Converting would copy it.
         image.load()
@@ -245,8 +239,7 @@ def _random_box(width: int, height: int, random: np.random.Generator) -> tuple[i
     return (width - w) // 2, (height - h) // 2, w, h
 
 
-@dataclass(frozen=True, eq=False)
-class ImageFiles:
+class ImageFiles(NamedTuple):
     """The image files of a split.
 
     ``names`` are paths in the dataset's folder, and ``ids`` are the source's, for messages; I strings each.
@@ -269,19 +262,6 @@ class ImageFiles:
         if draw is None:
             return center_crop(image, size)
         return random_crop(image, size, np.random.default_rng((draw, row)))
-
-
-class CropReader:
-    """Decodes crops of one size ahead of their use."""
-
-    def __init__(self, files: ImageFiles, size: int, threads: int) -> None:
-        """Prepare to decode with ``threads`` >= 1 threads, which start with the first request."""
-        self._files, self._size = files, size
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
-
-    def request(self, rows: Sequence[int], draw: int | None) -> Callable[[], np.ndarray]:
-        """Begin to decode images; return a function that waits for their crops, (len(rows), size, size, 3), uint8."""
-        return partial(_collect, [self._pool.submit(self._files.crop, row, self._size, draw) for row in rows])
 
 
 def find_image_files(
@@ -308,28 +288,12 @@ def find_image_files(
             if path is None:
                 problems.append(f"{folder}: {split} image {key!r}: file {filename!r} is in neither it nor its folders")
                 continue
-            size, problem = _size_and_problem(path, roots)
-            problems += [f"{split} image {key!r}: {problem}"] if problem else []
-            digest.update(f"{split} {filename} {size}\n".encode())
+            # Only links are resolved, because resolving is slow.
+            if path.is_symlink() and (problem := link_problem(path, roots)):
+                problems.append(f"{split} image {key!r}: {problem}")
+            digest.update(f"{split} {filename} {path.stat().st_size}\n".encode())
             names.append(os.path.relpath(path, folder))
         files[split] = ImageFiles(folder, Strings.pack(names), ids)
     if problems:
         raise DataError(problems)
     return files, digest.hexdigest()
-
-
-def _size_and_problem(path: Path, roots: Sequence[Path]) -> tuple[int, str | None]:
-    """Return a file's size, and why its place is refused; only links are resolved, because resolving is slow."""
-    status = path.lstat()
-    if not stat.S_ISLNK(status.st_mode):
-        return status.st_size, None
-    return path.stat().st_size, link_problem(path, roots)
-
-
-def _collect(crops: Sequence[Future[np.ndarray]]) -> np.ndarray:
-    """Wait for crops; ``DataError`` names every image of the batch that cannot be read."""
-    errors = [error for crop in crops if (error := crop.exception())]
-    problems = [problem for error in errors if isinstance(error, DataError) for problem in error.problems]
-    if problems:
-        raise DataError(list(dict.fromkeys(problems)))
-    return np.stack([crop.result() for crop in crops])

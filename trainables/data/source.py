@@ -15,8 +15,8 @@ from trainables.data.corpus import SPLITS, Corpus, cut_captions
 from trainables.data.formats import clip_retrieval, clips, coco, flickr, karpathy, labels, msrvtt, precomputed
 from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import Blaming, DataError
-from trainables.plugins.in_use import offered, owner_of, run_offer, use_installed
-from trainables.plugins.plugin import Plugin
+from trainables.plugins.in_use import find_plugin, offered, owner_of, run_offer, use
+from trainables.plugins.plugin import Plugin, installed_plugins
 
 
 class Format(Protocol):
@@ -114,7 +114,7 @@ def find_source(name: str, data_root: Path) -> Source:
     found = _read_by(folder)
     if found is None:
         # After our formats, because the code of installed packages runs here.
-        use_installed("formats")
+        use(find_plugin(package) for package, offers in installed_plugins().items() if "formats" in offers)
         found = _read_by(folder)
     if found is None:
         known = "; ".join(reader.FORMAT for reader in formats())
@@ -154,9 +154,7 @@ def formats() -> list[Format]:
 
 
 def _thing(form: str) -> Format:
-    found = run_offer("formats", form)
-    assert found is not None
-    thing: Format = found[0].thing
+    thing: Format = run_offer("formats", form)[0].thing
     return thing
 
 

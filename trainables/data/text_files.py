@@ -5,19 +5,18 @@ Such an array is memory-mapped, shared between processes, and decoded one string
 
 import json
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from trainables.errors import DataError
 
+Record = TypeVar("Record")
+
 LARGEST_FILE = 256 << 20
 """Bytes of a text file at most. COCO's largest has about 140 MB; JSON takes about ten times its size in memory."""
-
-MOST_DIGITS = 9
-"""Digits of a number in a line at most."""
 
 
 def read_text(path: Path) -> str:
@@ -52,14 +51,6 @@ def read_lines(path: Path) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def whole_number(text: str) -> int | None:
-    """Return the number of a text of 1 to 9 ASCII digits; ``None`` for other texts.
-
-    Python's ``int`` takes other digits, signs and spaces as well, and raises for thousands of digits.
-    """
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; ``DataError`` names line and column of what is broken."""
     try:
@@ -78,13 +69,30 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def records(path: Path, content: dict[str, Any], key: str, known_as: str) -> list[Any]:
-    """Return the list under a key of a JSON file; ``DataError`` if the file has another schema."""
+def numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield each line of a UTF-8 file after its place, which messages name."""
+    for number, line in enumerate(read_lines(path), 1):
+        yield f"{path}: line {number}", line
+
+
+def records(path: Path, content: dict[str, Any], key: str, known_as: str) -> Iterator[tuple[str, Any]]:
+    """Return place and value of each entry of a list of a JSON file; ``DataError`` if the file has another schema."""
     value = content.get(key)
     if not isinstance(value, list):
         found = ", ".join(sorted(map(str, content))) or "nothing"
         raise DataError(f"{path}: another schema: {known_as} has a list {key!r}; this file has {found:.80}")
-    return value
+    return ((f"{path}: {key}[{index}]", record) for index, record in enumerate(value))
+
+
+def checked(
+    found: Iterable[tuple[str, Record]], problem_of: Callable[[Record], str | None], problems: list[str]
+) -> Iterator[tuple[str, Record]]:
+    """Yield the records that have no problem, with their places; add the problems of the others, with theirs."""
+    for place, record in found:
+        if wrong := problem_of(record):
+            problems.append(f"{place}: {wrong}")
+        else:
+            yield place, record
 
 
 class Strings(Sequence[str]):
@@ -115,10 +123,7 @@ class Strings(Sequence[str]):
     def __getitem__(self, index: slice) -> "Strings": ...
     def __getitem__(self, index: int | slice) -> "str | Strings":
         if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            if step != 1:
-                return Strings.pack(self[i] for i in range(start, stop, step))
-            return Strings(self.data, self.offsets[start : max(start, stop) + 1])
+            return Strings.pack(self[i] for i in range(*index.indices(len(self))))
         position = range(len(self))[index]
         return self.data[self.offsets[position] : self.offsets[position + 1]].tobytes().decode()
 

@@ -264,6 +264,10 @@ class Vocabulary:
         """Return the ids of a caption between ``START`` and ``END``."""
         return [START, *map(self.id_of, self.tokenizer(caption)), END]
 
+    def unknown(self, caption: str) -> list[str]:
+        """Return the words of a caption that have no id, each once."""
+        return list(dict.fromkeys(word for word in self.tokenizer(caption) if self.id_of(word) == UNKNOWN))
+
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Return the words of some ids."""
         return [self.words[index] for index in ids]

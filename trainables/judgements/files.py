@@ -23,6 +23,7 @@ References:
 """
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,9 +35,12 @@ from trainables.data.corpus import Corpus, Image
 from trainables.data.dataset import Split, file_digest
 from trainables.data.pictures import link_problem
 from trainables.data.source import Source, find_source
-from trainables.data.text_files import read_json, read_lines, whole_number
+from trainables.data.text_files import numbered_lines, read_json
 from trainables.errors import DataError
 from trainables.judgements import JudgedQueries, Judgements, Pairs
+
+Found = tuple[JudgedQueries, JudgedQueries, int, int, str]
+"""Both directions, ``outside``, ``refused`` and ``rule`` of ``Judgements``."""
 
 COCO_NAMES = ("cxc", "eccv")
 """Sources of judgements: how the names of their files begin."""
@@ -45,9 +49,7 @@ COCO_ENDINGS = ("_image_to_caption.json", "_caption_to_image.json")
 COCO_RULE = "as the files name them"
 
 
-def _read_coco(
-    name: str, files: Sequence[Path], split: Split, images: Sequence[Image], digest: str
-) -> Judgements | None:
+def _read_coco(files: Sequence[Path], split: Split, images: Sequence[Image]) -> Found | None:
     """Return the judgements of a split; the images of the split are the first of ``images``."""
     images = images[: len(split.image_rows)]
     if any(len(image.caption_ids) != len(image.captions) for image in images):
@@ -62,16 +64,12 @@ def _read_coco(
         return None
     everything = np.stack([split.image_of_caption, np.arange(len(ids))])
     asking, asked = np.unique(i2t[0]), np.unique(t2i[0])
-    return Judgements(
-        name=name,
-        split=split.name,
-        digest=digest,
-        files=tuple(file.name for file in files),
-        i2t=_direction(asking, asking, np.arange(len(ids)), i2t, everything, None),
-        t2i=_direction(asked, split.image_of_caption[asked], np.arange(len(images)), t2i, everything[::-1], None),
-        outside=lost + lost_too,
-        refused=0,
-        rule=COCO_RULE,
+    return (
+        _direction(asking, asking, np.arange(len(ids)), i2t, everything, None),
+        _direction(asked, split.image_of_caption[asked], np.arange(len(images)), t2i, everything[::-1], None),
+        lost + lost_too,
+        0,
+        COCO_RULE,
     )
 
 
@@ -120,8 +118,13 @@ Named = tuple[str, str]
 """An image's file name, and a caption's: ``FILE.jpg#2``."""
 
 
-def _read_flickr8k(files: Sequence[Path], split: Split, digest: str) -> Judgements | None:
-    fits = _read_flickr8k_pairs(files)
+def _read_flickr8k(files: Sequence[Path], split: Split) -> Found | None:
+    problems: list[str] = []
+    votes = {file.name: _read_votes(file, problems) for file in files}
+    if problems:
+        raise DataError(problems)
+    fits = {pair: sum(each) > 0 for pair, each in votes.get(CROWD, {}).items()}
+    fits |= {pair: median(scores) >= 3 for pair, scores in votes.get(EXPERTS, {}).items()}
     image_of = {name: place for place, name in enumerate(split.filenames) if name}
     first = np.searchsorted(split.image_of_caption, np.arange(len(split.image_rows) + 1))
     found = {
@@ -135,17 +138,7 @@ def _read_flickr8k(files: Sequence[Path], split: Split, digest: str) -> Judgemen
     fit = np.array(list(found.values()), dtype=np.bool_)
     own = split.image_of_caption[captions] == images
     i2t, t2i = _flickr8k_directions(images, captions, fit, split.image_of_caption)
-    return Judgements(
-        name=FLICKR8K,
-        split=split.name,
-        digest=digest,
-        files=tuple(file.name for file in files),
-        i2t=i2t,
-        t2i=t2i,
-        outside=len(fits) - len(found),
-        refused=int((own & ~fit).sum()),
-        rule=FLICKR8K_RULE,
-    )
+    return i2t, t2i, len(fits) - len(found), int((own & ~fit).sum()), FLICKR8K_RULE
 
 
 def _flickr8k_caption(name: str, image_of: Mapping[str, int], first: np.ndarray) -> int | None:
@@ -157,47 +150,29 @@ def _flickr8k_caption(name: str, image_of: Mapping[str, int], first: np.ndarray)
     return caption if caption < first[image + 1] else None
 
 
-def _read_flickr8k_pairs(files: Sequence[Path]) -> dict[Named, bool]:
-    problems: list[str] = []
-    votes = {file.name: _read_votes(file, problems) for file in files}
-    if problems:
-        raise DataError(problems)
-    crowd = {pair: sum(each) > 0 for pair, each in votes.get(CROWD, {}).items()}
-    return crowd | {pair: median(scores) >= 3 for pair, scores in votes.get(EXPERTS, {}).items()}
-
-
 def _read_votes(file: Path, problems: list[str]) -> dict[Named, list[int]]:
     """Return the experts' scores, or yes minus no of the crowd, of each pair; equal pairs are put together."""
-    read_line = _expert_scores if file.name == EXPERTS else _crowd_margin
     votes: dict[Named, list[int]] = defaultdict(list)
-    for number, line in enumerate(read_lines(file), 1):
-        image, _, rest = line.partition("\t")
-        caption, _, told = rest.partition("\t")
-        filename, _, index = caption.rpartition("#")
-        values = read_line(told.split("\t"))
-        if not image or not filename or whole_number(index) is None or values is None:
-            problems.append(f"{file}: line {number}: must be {_FORMS[file.name]}, got {line!r:.80}")
-        else:
-            votes[image, caption] += values
+    for place, line in numbered_lines(file):
+        found = _LINES[file.name].fullmatch(line)
+        if found is None:
+            problems.append(f"{place}: must be {_FORMS[file.name]}, got {line!r:.80}")
+            continue
+        image, caption, told = found.groups()
+        numbers = [int(number) for number in told.split("\t")]
+        votes[image, caption] += numbers if file.name == EXPERTS else [numbers[0] - numbers[1]]
     return votes
 
 
+# Numbers of at most nine digits, because Python refuses thousands.
+_LINES = {
+    EXPERTS: re.compile(r"([^\t]+)\t([^\t]+#[0-9]{1,9})\t([1-4](?:\t[1-4])*)"),
+    CROWD: re.compile(r"([^\t]+)\t([^\t]+#[0-9]{1,9})\t[^\t]*\t([0-9]{1,9}\t[0-9]{1,9})"),
+}
 _FORMS = {
     EXPERTS: "'IMAGE.jpg<tab>FILE.jpg#NUMBER<tab>SCORE<tab>SCORE<tab>SCORE' with scores from 1 to 4",
     CROWD: "'IMAGE.jpg<tab>FILE.jpg#NUMBER<tab>SHARE<tab>YES<tab>NO' with YES and NO counted",
 }
-
-
-def _expert_scores(fields: Sequence[str]) -> list[int] | None:
-    return [int(one) for one in fields] if fields and all(one in ("1", "2", "3", "4") for one in fields) else None
-
-
-def _crowd_margin(fields: Sequence[str]) -> list[int] | None:
-    """Return yes minus no; the share before them says nothing else."""
-    counts = [whole_number(field) for field in fields[1:]]
-    if len(counts) != 2 or counts[0] is None or counts[1] is None:
-        return None
-    return [counts[0] - counts[1]]
 
 
 def _flickr8k_directions(
@@ -279,6 +254,10 @@ def _read(name: str, files: list[Path], split: Split, corpus: Corpus | None) -> 
     for file in files:
         digest.update(f"{file.name} {file_digest(file)['digest']}\n".encode())
     if name == FLICKR8K:
-        return _read_flickr8k(files, split, digest.hexdigest())
-    assert corpus is not None
-    return _read_coco(name, files, split, corpus.split(split.name), digest.hexdigest())
+        found = _read_flickr8k(files, split)
+    else:
+        assert corpus is not None
+        found = _read_coco(files, split, corpus.split(split.name))
+    if found is None:
+        return None
+    return Judgements(name, split.name, digest.hexdigest(), tuple(file.name for file in files), *found)

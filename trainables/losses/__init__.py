@@ -37,9 +37,7 @@ class Loss(Protocol):
 
 
 def _class_of_plugin(name: str, _: object) -> type:
-    offer = run_offer("losses", name)
-    assert offer is not None
-    return make_loss(*offer, build_loss)
+    return make_loss(*run_offer("losses", name), build_loss)
 
 
 LOSSES: NameTable[type] = NameTable(

@@ -44,14 +44,15 @@ from torch.nn.functional import logsigmoid
 
 from trainables.losses.directions import Contributions, Direction, TwoDirections, directions
 from trainables.losses.parameters import (
+    ABOVE_ZERO,
     CLIP_TEMPERATURE,
+    FINITE,
     Learnable,
     LearnableParameter,
     Parameter,
     per_query,
     per_score,
-    require_above_zero,
-    require_finite_number,
+    require,
 )
 
 
@@ -73,7 +74,7 @@ class NTXent(TwoDirections):
     temperature: LearnableParameter = 0.1
 
     def __post_init__(self) -> None:
-        require_above_zero("temperature", self.temperature, learnable=True)
+        require(self, ABOVE_ZERO, "temperature")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
@@ -114,7 +115,7 @@ class Decoupled(TwoDirections):
     temperature: Parameter = 0.1
 
     def __post_init__(self) -> None:
-        require_above_zero("temperature", self.temperature)
+        require(self, ABOVE_ZERO, "temperature")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability among the negatives, a positive's 1/k, k the positives of its query.
@@ -161,8 +162,8 @@ class Sigmoid:
     bias: LearnableParameter = -10.0
 
     def __post_init__(self) -> None:
-        require_above_zero("temperature", self.temperature, learnable=True)
-        require_finite_number("bias", self.bias, learnable=True)
+        require(self, ABOVE_ZERO, "temperature")
+        require(self, FINITE, "bias")
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""

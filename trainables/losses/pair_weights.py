@@ -74,14 +74,7 @@ from trainables.losses.directions import (
     counted_negatives,
     require_negatives,
 )
-from trainables.losses.parameters import (
-    Parameter,
-    per_query,
-    per_score,
-    require_above_zero,
-    require_finite_number,
-    require_not_negative,
-)
+from trainables.losses.parameters import ABOVE_ZERO, FINITE, NOT_NEGATIVE, Parameter, per_query, per_score, require
 
 
 @dataclass(frozen=True)
@@ -102,8 +95,8 @@ class Circle(TwoDirections):
     scale: Parameter = 80.0
 
     def __post_init__(self) -> None:
-        require_not_negative("margin", self.margin)
-        require_above_zero("scale", self.scale)
+        require(self, NOT_NEGATIVE, "margin")
+        require(self, ABOVE_ZERO, "scale")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A pair's weight is a_p or a_n, times its share of its sum, times sigmoid of the logarithm of the product.
@@ -158,11 +151,10 @@ class MultiSimilarity(TwoDirections):
     epsilon: Parameter | None = 0.1
 
     def __post_init__(self) -> None:
-        require_above_zero("alpha", self.alpha)
-        require_above_zero("beta", self.beta)
-        require_finite_number("base", self.base)
+        require(self, ABOVE_ZERO, "alpha", "beta")
+        require(self, FINITE, "base")
         if self.epsilon is not None:
-            require_not_negative("epsilon", self.epsilon)
+            require(self, NOT_NEGATIVE, "epsilon")
 
     def contributions(self, direction: Direction) -> Contributions:
         """Weights of mined pairs: exp(beta (s - base)) and exp(-alpha (s - base)) over 1 + their sum."""
@@ -257,12 +249,9 @@ class GradientWeights(TwoDirections):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         require_negatives("negatives", self.negatives, words=("hardest", ALL))
-        for name in ("scale", "temperature", "balance", "alpha", "beta"):
-            require_above_zero(name, getattr(self, name))
-        for name in ("margin", "positive_tilt", "negative_tilt"):
-            require_not_negative(name, getattr(self, name))
-        for name in ("slope", "base"):
-            require_finite_number(name, getattr(self, name))
+        require(self, ABOVE_ZERO, "scale", "temperature", "balance", "alpha", "beta")
+        require(self, NOT_NEGATIVE, "margin", "positive_tilt", "negative_tilt")
+        require(self, FINITE, "slope", "base")
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is T P-, a positive's P+ times the sum of T, by definition; ``scale`` is left out."""

@@ -31,19 +31,26 @@ LearnableParameter = Parameter | Literal["learned"]
 """A ``Parameter``, or the word for a learned parameter; see ``trainables.losses.parameters``."""
 
 
-def require_above_zero(name: str, value: LearnableParameter, *, learnable: bool = False) -> None:
-    """Raise ConfigError unless every value is a finite number above 0, or ``learned`` and ``learnable``."""
-    _require(name, value, "a finite number above 0", lambda number: 0 < number < math.inf, learnable)
+Rule = tuple[str, Callable[[float], bool]]
+"""A rule in words that follow "must be", and whether a number obeys it."""
+
+ABOVE_ZERO: Rule = "a finite number above 0", lambda number: 0 < number < math.inf
+NOT_NEGATIVE: Rule = "a finite number, 0 or above", lambda number: 0 <= number < math.inf
+FINITE: Rule = "a finite number", math.isfinite
 
 
-def require_finite_number(name: str, value: LearnableParameter, *, learnable: bool = False) -> None:
-    """Raise ConfigError unless every value is a finite number, or ``learned`` and ``learnable``."""
-    _require(name, value, "a finite number", math.isfinite, learnable)
-
-
-def require_not_negative(name: str, value: Parameter) -> None:
-    """Raise ConfigError unless every value is a finite number >= 0."""
-    _require(name, value, "a finite number, 0 or above", lambda number: 0 <= number < math.inf)
+def require(loss: object, rule: Rule, *names: str) -> None:
+    """Raise ConfigError unless every number of some hyper-parameters obeys a rule, or is ``learned`` and learnable."""
+    wanted, obeys = rule
+    for name in names:
+        value = getattr(loss, name)
+        if isinstance(value, str) and name in learnable_of(loss):
+            if value != LEARNED:
+                raise ConfigError(f"{name} must be {wanted}, or {LEARNED!r}, got {value!r}")
+            continue
+        for number in numbers_of(name, value):
+            if not obeys(number):
+                raise ConfigError(f"{name} must be {wanted}, got {number}")
 
 
 def numbers_of(name: str, value: object) -> list[float]:
@@ -71,16 +78,6 @@ def _in_force(value: LearnableParameter) -> Parameter:
     if isinstance(value, str):
         raise ConfigError(f"a {value} hyper-parameter has no value before its trial gives it one")
     return value
-
-
-def _require(name: str, value: object, rule: str, holds: Callable[[float], bool], learnable: bool = False) -> None:
-    if learnable and isinstance(value, str):
-        if value != LEARNED:
-            raise ConfigError(f"{name} must be {rule}, or {LEARNED!r}, got {value!r}")
-        return
-    for number in numbers_of(name, value):
-        if not holds(number):
-            raise ConfigError(f"{name} must be {rule}, got {number}")
 
 
 L = TypeVar("L")

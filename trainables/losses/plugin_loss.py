@@ -55,7 +55,7 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
     def called(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         scores = directions(similarity, positives, ignore)[0].scores
         ignored = torch.zeros_like(positives) if ignore is None else ignore & ~positives
-        leading = _leading(self, scores)
+        leading = tuple(torch.broadcast_shapes(scores.shape[:-2], *(shape for _, _, shape in _tensors(self))))
         computed = partial(_computed, compute, place, positives, ignored)
         if offer.options.get("vectorised", False):
             return computed(self, scores, leading)
@@ -107,11 +107,6 @@ def _computed(
             f"way; where nothing is to be learned add 0 * similarity.sum()"
         )
     return value
-
-
-def _leading(loss: Any, scores: Tensor) -> tuple[int, ...]:
-    """Return the common leading dimensions of scores and parameters."""
-    return tuple(torch.broadcast_shapes(scores.shape[:-2], *(shape for _, _, shape in _tensors(loss))))
 
 
 def _tensors(loss: Any) -> Iterator[tuple[dataclasses.Field[Any], Tensor, torch.Size]]:

@@ -20,7 +20,7 @@ References:
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ from trainables.losses.directions import (
     directions,
     require_negatives,
 )
-from trainables.losses.parameters import Parameter, numbers_of, per_score, require_not_negative
+from trainables.losses.parameters import NOT_NEGATIVE, Parameter, numbers_of, per_score, require
 from trainables.parameter_values import Kind, constant_problem, domain_of, require_finite, sign_problem
 
 Coefficients = Sequence[float] | Tensor
@@ -81,7 +81,7 @@ class PolynomialSelf(MeanOverPairs):
         if self.hinge not in ("joint", "separate"):
             raise ConfigError(f"hinge must be 'joint' or 'separate', got {self.hinge!r}")
         if self.gate is not None:
-            require_not_negative("gate", self.gate)
+            require(self, NOT_NEGATIVE, "gate")
         unchecked = self.allow_infeasible or self.hinge == "separate"
         kinds: dict[str, Kind] = {"positive_coefficients": "positive", "negative_coefficients": "negative"}
         for name, kind in kinds.items():
@@ -150,7 +150,7 @@ class PolynomialRelative(MeanOverPairs):
         require_negatives("negatives", self.negatives)
         gate = None
         if self.gate is not None:
-            require_not_negative("gate", self.gate)
+            require(self, NOT_NEGATIVE, "gate")
             gate = max(numbers_of("gate", self.gate))
         domain = domain_of("relative", gate)
         checked = _checked("coefficients", self.coefficients, "relative", domain, self.allow_infeasible)
@@ -185,15 +185,13 @@ def _triplets(direction: Direction, gate: Parameter | None, negatives: Negatives
 
 def _evaluate(coefficients: Coefficients, x: Tensor) -> Tensor:
     """Return sum_p c_p x^p of each x, shape (..., P, N), by Horner's rule."""
-    if not isinstance(coefficients, Tensor):
-        value = torch.full_like(x, coefficients[-1])
-        for number in reversed(coefficients[:-1]):
-            value = value * x + number
-        return value
-    columns = coefficients.to(x.dtype)[..., None, None, :]
-    value = columns[..., -1] + torch.zeros_like(x)
-    for power in range(coefficients.shape[-1] - 2, -1, -1):
-        value = value * x + columns[..., power]
+    if isinstance(coefficients, Tensor):
+        columns: list[Any] = list(coefficients.to(x.dtype)[..., None, None, :].unbind(-1))
+    else:
+        columns = list(coefficients)
+    value = torch.zeros_like(x) + columns[-1]
+    for number in reversed(columns[:-1]):
+        value = value * x + number
     return value
 
 

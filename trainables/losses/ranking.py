@@ -53,7 +53,7 @@ from torch import Tensor
 
 from trainables.errors import ConfigError
 from trainables.losses.directions import ConstantCandidates, Contributions, Direction, directions, require_negatives
-from trainables.losses.parameters import Parameter, per_query, per_score, require_above_zero, require_not_negative
+from trainables.losses.parameters import ABOVE_ZERO, NOT_NEGATIVE, Parameter, per_query, per_score, require
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SmoothAP:
     temperature: Parameter = 0.01
 
     def __post_init__(self) -> None:
-        require_above_zero("temperature", self.temperature)
+        require(self, ABOVE_ZERO, "temperature")
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), in [0, 1]; arguments and errors as in ``directions``."""
@@ -97,7 +97,8 @@ class SmoothAP:
         negatives = exceeds.masked_fill(direction.rows(direction.positives), 0.0)
         rank = 0.5 + exceeds.sum(-1, keepdim=True)
         beyond = negatives.sum(-1, keepdim=True)
-        criterion = _without_own(exceeds * (1 - exceeds) / rank.square(), direction)
+        own_place = direction.candidate[:, None].expand(*exceeds.shape[:-1], 1)
+        criterion = (exceeds * (1 - exceeds) / rank.square()).scatter(-1, own_place, 0.0)
         # Slopes of 1 - R+/R with respect to s_j: a negative raises only R, another positive raises R+ and R.
         slopes = torch.where(direction.rows(direction.positives), -beyond, rank - beyond) * criterion
         own = direction.of_pairs(direction.sum_of_pairs(slopes)) - slopes.sum(-1)
@@ -119,12 +120,6 @@ class SmoothAP:
         positive = direction.positive / per_query(self.temperature, direction.scores)
         exceeds = (direction.rows(scaled) - positive[..., None]).sigmoid()
         return exceeds if direction.ignored is None else exceeds.masked_fill(direction.rows(direction.ignored), 0.0)
-
-
-def _without_own(matrix: Tensor, direction: Direction) -> Tensor:
-    """Return a matrix of shape (..., P, M) with 0 at the positive of each pair."""
-    own = direction.candidate[:, None].expand(*matrix.shape[:-1], 1)
-    return matrix.scatter(-1, own, 0.0)
 
 
 RANK_WEIGHTS = ("harmonic", "constant", "top_k")
@@ -155,7 +150,7 @@ class WARP:
     bank: int | Tensor = 0
 
     def __post_init__(self) -> None:
-        require_not_negative("margin", self.margin)
+        require(self, NOT_NEGATIVE, "margin")
         require_negatives("top", self.top, words=())
         require_negatives("bank", self.bank, words=(), least=0)
         if self.rank_weight not in RANK_WEIGHTS:

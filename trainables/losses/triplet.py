@@ -40,7 +40,7 @@ from trainables.losses.directions import (
     counted_negatives,
     require_negatives,
 )
-from trainables.losses.parameters import Parameter, per_query, per_score, require_not_negative
+from trainables.losses.parameters import NOT_NEGATIVE, Parameter, per_query, per_score, require
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Triplet(TwoDirections):
     negatives: Negatives = "all"
 
     def __post_init__(self) -> None:
-        require_not_negative("margin", self.margin)
+        require(self, NOT_NEGATIVE, "margin")
         require_negatives("negatives", self.negatives)
 
     def contributions(self, direction: Direction) -> Contributions:
@@ -91,7 +91,7 @@ class TripletHardest(TwoDirections):
     margin: Parameter = 0.2
 
     def __post_init__(self) -> None:
-        require_not_negative("margin", self.margin)
+        require(self, NOT_NEGATIVE, "margin")
 
     def contributions(self, direction: Direction) -> Contributions:
         """The hardest negative has weight 1 where it is within the margin of the positive."""
@@ -136,8 +136,7 @@ class TripletSelHN(TwoDirections):
     epsilon: Parameter = 0.01
 
     def __post_init__(self) -> None:
-        require_not_negative("margin", self.margin)
-        require_not_negative("epsilon", self.epsilon)
+        require(self, NOT_NEGATIVE, "margin", "epsilon")
 
     def contributions(self, direction: Direction) -> Contributions:
         """With the mean over M negatives, each negative within the margin has weight 1/M; else the hardest has 1."""
@@ -151,12 +150,8 @@ class TripletSelHN(TwoDirections):
         return Contributions(weights, weights.sum(-1))
 
     def _part(self, direction: Direction) -> Tensor:
-        return self._costs(direction).sum(-1)
-
-    def _costs(self, direction: Direction) -> Tensor:
-        """Return the cost of each pair, shape (..., P)."""
         mean = all_costs(self.margin, direction).sum(-1) / _count(direction)
-        return torch.where(self._takes_mean(direction), mean, hardest_costs(self.margin, direction))
+        return torch.where(self._takes_mean(direction), mean, hardest_costs(self.margin, direction)).sum(-1)
 
     def _takes_mean(self, direction: Direction) -> Tensor:
         """Return whether the hardest negative is nearer than epsilon, shape (..., P), bool."""

@@ -13,9 +13,7 @@ from trainables.plugins.in_use import NameTable, find_owner, run_offer
 
 
 def _class_of_plugin(name: str, _: object) -> type[RetrievalModel]:
-    found = run_offer("models", name)
-    assert found is not None
-    offer, place = found
+    offer, place = run_offer("models", name)
     if not (isinstance(offer.thing, type) and issubclass(offer.thing, RetrievalModel)):
         raise PluginError(f"{place}: must be a class of trainables.models.retrieval_model.RetrievalModel")
     return offer.thing

@@ -12,6 +12,7 @@ import hashlib
 import pickle
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0, grid: 
     from torchvision import models
 
     defaults = models.get_model_weights(name).DEFAULT
-    network = _download(name, defaults) if weights == "DEFAULT" else _draw(name, seed)
+    network = _make_network(name, defaults if weights == "DEFAULT" else None, seed)
     # The classifier is the last linear map or convolution, with a weight of shape (out, in, ...).
     last = [name for name, module in network.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)][-1]
     feature_size = network.get_parameter(f"{last}.weight").shape[1]
@@ -150,49 +151,38 @@ def _last_grid(network: nn.Module, image_size: int) -> str | None:
     """Return the name of the last module whose output has several cells, found with a forward pass of one image."""
     found: list[str] = []
 
-    def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            if isinstance(output, Tensor) and (output.dim() == 3 or (output.dim() == 4 and output[0, 0].numel() > 1)):
-                found.append(name)
+    def note(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and (output.dim() == 3 or (output.dim() == 4 and output[0, 0].numel() > 1)):
+            found.append(name)
 
-        return hook
-
-    hooks = [module.register_forward_hook(note(name)) for name, module in network.named_modules() if name]
+    hooks = [module.register_forward_hook(partial(note, name)) for name, module in network.named_modules() if name]
     network(torch.zeros(1, 3, image_size, image_size))
     for hook in hooks:
         hook.remove()
     return found[-1] if found else None
 
 
-def _download(name: str, weights: Any) -> nn.Module:
-    """Make a network with torchvision's weights, which are downloaded or read from torchvision's cache."""
+def _make_network(name: str, weights: Any, seed: int) -> nn.Module:
+    """Make a network with weights of torchvision, downloaded or from its cache; ``None`` draws them from the seed."""
     from torchvision import models
 
+    options = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
+    network: nn.Module
+    if weights is None:
+        # These two networks print a warning unless initialisation is requested explicitly.
+        options |= {"init_weights": True} if options else {}
+        # The state of torch's global generator is restored.
+        with torch.random.fork_rng(devices=[]):
+            seed_torch(seed, "backbone", name)
+            network = models.get_model(name, weights=None, **options)
+        return network
     try:
-        network: nn.Module = models.get_model(name, weights=weights, progress=False, **_without_auxiliary(name))
+        network = models.get_model(name, weights=weights, progress=False, **options)
     except (OSError, RuntimeError) as error:
         raise DataError(
             f"{weights.url}: cannot be fetched: {error}; fetch it elsewhere and name the file with --weights"
         ) from error
     return network
-
-
-def _draw(name: str, seed: int) -> nn.Module:
-    """Make an untrained network; the state of torch's global generator is restored."""
-    from torchvision import models
-
-    options = _without_auxiliary(name)
-    # Two networks print a warning unless initialisation is requested explicitly.
-    options |= {"init_weights": True} if options else {}
-    with torch.random.fork_rng(devices=[]):
-        seed_torch(seed, "backbone", name)
-        network: nn.Module = models.get_model(name, weights=None, **options)
-    return network
-
-
-def _without_auxiliary(name: str) -> dict[str, bool]:
-    """Return the arguments that leave out the auxiliary classifiers of two networks."""
-    return {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:

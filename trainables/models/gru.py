@@ -46,9 +46,13 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
         packed = pack_padded_sequence(words(tokens), lengths, batch_first=True, enforce_sorted=False)
         return gru(packed)[1][0]
     parameters = [words.weight, *gru.parameters()]
-    if is_stacked:
-        return _stacked_states(parameters, tokens, lengths)
-    return _stacked_states([parameter[None] for parameter in parameters], tokens[None], lengths[None])[0]
+    if not is_stacked:
+        parameters, tokens, lengths = [part[None] for part in parameters], tokens[None], lengths[None]
+    # The order has a row where all models share the captions, else K rows.
+    order, _, (states, _) = _run(parameters, tokens, lengths, keep_all=False)
+    back = order.argsort(dim=-1)[..., None]
+    states = states.gather(1, back.expand(len(parameters[0]), -1, states.shape[-1]))
+    return states if is_stacked else states[0]
 
 
 def last_state(gru: nn.GRU, inputs: Tensor) -> Tensor:
@@ -79,20 +83,19 @@ def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> T
     Returns:
         States, shape (C, T, H) or (K, C, T, H); 0 after the end of a sequence.
     """
-    if table.dim() == 2:
-        return _mean_states(table[None], [part[None] for part in gru.parameters()], tokens[None], lengths[None])[0]
-    return _mean_states(table, list(gru.parameters()), tokens, lengths)
-
-
-def _mean_states(table: Tensor, parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Return ``all_states`` for stacked parameters, four for each direction."""
+    parameters: list[Tensor] = list(gru.parameters())
+    is_stacked = table.dim() == 3
+    if not is_stacked:
+        parameters = [part[None] for part in parameters]
+        table, tokens, lengths = table[None], tokens[None], lengths[None]
     places = torch.arange(tokens.shape[-1], device=tokens.device)
     last = lengths.to(tokens.device)[..., None] - 1
     mirrored = torch.where(places <= last, last - places, places)
     forward = _states_in_order([table, *parameters[:4]], tokens, lengths)
     backward = _states_in_order([table, *parameters[4:]], tokens.gather(-1, mirrored), lengths)
     back = mirrored[..., None].expand(len(backward), -1, -1, backward.shape[-1])
-    return (forward + backward.gather(2, back)) / 2
+    states = (forward + backward.gather(2, back)) / 2
+    return states if is_stacked else states[0]
 
 
 class _Step(NamedTuple):
@@ -104,13 +107,6 @@ class _Step(NamedTuple):
     """The first caption that ends with this step, in any of the models."""
     ends: Tensor | None
     """Which captions from ``first`` on end here, shape (K, rows - first, 1), bool; ``None`` where all of them do."""
-
-
-def _stacked_states(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Return ``final_states`` for stacked parameters; G below is 1 where all models share the captions, else K."""
-    order, _, (states, _) = _run(parameters, tokens, lengths, keep_all=False)
-    back = order.argsort(dim=-1)[..., None]
-    return states.gather(1, back.expand(len(parameters[0]), -1, states.shape[-1]))
 
 
 def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -141,7 +137,11 @@ def _run(
     order, places = order.to(device, non_blocking=True), places.to(device, non_blocking=True)
     by_length = tokens.gather(1, order[..., None].expand_as(tokens))
     ids = by_length.flatten(1)[:, places]
-    inputs = _project(ids, words, input_weight, input_bias)
+    if device.type == "cpu":
+        distinct, place = _distinct(ids, words.shape[1])
+        inputs = _look_up(affine(_look_up(words, distinct), input_weight, input_bias), place)
+    else:
+        inputs = affine(_look_up(words, ids), input_weight, input_bias)
     return order, steps, _Recurrence.apply(inputs, weight, bias, steps, torch.is_grad_enabled(), keep_all)
 
 
@@ -158,14 +158,6 @@ def _plan(lengths: Tensor, device: torch.device) -> list[_Step]:
         ends = None if agree else there[:, first : rows[t], None] == t + 1
         steps.append(_Step(rows[t], first, ends))
     return steps
-
-
-def _project(ids: Tensor, words: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return W x + b of each token, (K, N, 3H), of word ids (G, N)."""
-    if ids.device.type == "cpu":
-        ids, place = _distinct(ids, words.shape[1])
-        return _look_up(affine(_look_up(words, ids), weight, bias), place)
-    return affine(_look_up(words, ids), weight, bias)
 
 
 def _look_up(tables: Tensor, rows: Tensor) -> Tensor:

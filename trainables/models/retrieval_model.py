@@ -115,9 +115,14 @@ class RetrievalModel(nn.Module, ABC):
     stacked_settings: tuple[str, ...] = ()
 
     @classmethod
-    @abstractmethod
     def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
-        """Make an untrained model of the config's sizes for the dataset's features and vocabulary."""
+        """Make an untrained model for the dataset's features and vocabulary.
+
+        By default the constructor gets the numbers of features (D), of words, of dimensions of the joint space and of a
+        word embedding, then ``model_parameters``.
+        """
+        sizes, size = config.training, data.splits["train"].features.shape[-1]
+        return cls(size, len(data.vocabulary), sizes.embedding_size, sizes.word_size, **config.model_parameters)
 
     @abstractmethod
     def encode_images(self, features: Tensor) -> Tensor | Sets:

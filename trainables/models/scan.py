@@ -27,15 +27,12 @@ References:
 """
 
 from collections.abc import Callable
-from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, normalize
 from torch.utils.checkpoint import checkpoint
 
-from trainables.config import TrialConfig
-from trainables.data.dataset import Dataset
 from trainables.models.gru import all_states
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import computing_in_full, draw_projection, in_full, linear
@@ -98,13 +95,6 @@ class SCAN(PairModel):
         self.lambda_softmax, self.lambda_lse, self.negative_slope = lambda_softmax, lambda_lse, negative_slope
         draw_projection(self.image_projection)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
-
-    @classmethod
-    def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
-        """Make an untrained model for the dataset's region features and vocabulary."""
-        sizes, parameters = config.training, dict[str, Any](config.model_parameters)
-        region_size = data.splits["train"].features.shape[-1]
-        return cls(region_size, len(data.vocabulary), sizes.embedding_size, sizes.word_size, **parameters)
 
     def encode_images(self, features: Tensor) -> Sets:
         """Map stored regions (I, R, D) to unit vectors (I, R, embedding_size)."""
@@ -204,13 +194,10 @@ NORMS: dict[str, Norm] = {
 """Name in the published code -> norm from s to u; the published ``l1norm`` fails, as it calls a missing function."""
 
 
-def _log_sum_exp(scores: Tensor, inside: Tensor, lambda_lse: float | Tensor) -> Tensor:
-    logs = (scores * lambda_lse).masked_fill(~inside, -torch.inf).logsumexp(-1, keepdim=True) / lambda_lse
-    return logs[..., 0]
-
-
 AGGREGATIONS: dict[str, Callable[[Tensor, Tensor, float | Tensor], Tensor]] = {
-    "lse": _log_sum_exp,
+    "lse": lambda scores, inside, sharpness: (
+        (scores * sharpness).masked_fill(~inside, -torch.inf).logsumexp(-1, keepdim=True) / sharpness
+    ).squeeze(-1),
     "mean": lambda scores, inside, _: scores.masked_fill(~inside, 0.0).sum(-1) / inside.sum(-1),
     "max": lambda scores, inside, _: scores.masked_fill(~inside, -torch.inf).amax(-1),
     "sum": lambda scores, inside, _: scores.masked_fill(~inside, 0.0).sum(-1),

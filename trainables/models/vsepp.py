@@ -26,6 +26,7 @@ References:
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import torch
@@ -101,15 +102,15 @@ class VSEPP(RetrievalModel):
     @classmethod
     def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
         """Make an untrained model for the dataset's features, or for its pixels, and its vocabulary."""
-        sizes, vocabulary_size = config.training, len(data.vocabulary)
+        sizes = config.training
         if not sizes.finetune:
-            size = data.splits["train"].features.shape[-1]
-            parameters: dict[str, Any] = {**config.model_parameters}
-            return cls(size, vocabulary_size, sizes.embedding_size, sizes.word_size, **parameters)
+            return super().build(config, data)
         named: dict[str, Any] = {"backbone": "resnet50", "weights": "DEFAULT", **config.model_parameters}
         weights = named["weights"] if pretrained else "none"
         backbone = build_backbone(named["backbone"], weights, seed=config.seed, grid=False)
-        return cls(backbone.feature_size, vocabulary_size, sizes.embedding_size, sizes.word_size, backbone=backbone)
+        return cls(
+            backbone.feature_size, len(data.vocabulary), sizes.embedding_size, sizes.word_size, backbone=backbone
+        )
 
     def encode_images(self, features: Tensor) -> Tensor:
         """Map images to unit vectors (I, embedding_size).
@@ -149,21 +150,13 @@ TEMPERATURE = 0.1
 """Divisor of the scores of positions before the softmax [Chen2021, code]."""
 
 
-class MeanPooling(nn.Module):
-    """The mean over the vectors of each set."""
-
-    def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        """See ``GeneralizedPooling.forward``."""
-        there = Sets(vectors, lengths).inside[..., None]
-        return vectors.masked_fill(~there, 0.0).sum(-2) / there.sum(-2)
+def _mean(vectors: Tensor, lengths: Tensor) -> Tensor:
+    there = Sets(vectors, lengths).inside[..., None]
+    return vectors.masked_fill(~there, 0.0).sum(-2) / there.sum(-2)
 
 
-class MaxPooling(nn.Module):
-    """The maximum of each dimension over the vectors of each set."""
-
-    def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        """See ``GeneralizedPooling.forward``."""
-        return vectors.masked_fill(~Sets(vectors, lengths).inside[..., None], -math.inf).amax(-2)
+def _maximum(vectors: Tensor, lengths: Tensor) -> Tensor:
+    return vectors.masked_fill(~Sets(vectors, lengths).inside[..., None], -math.inf).amax(-2)
 
 
 class GeneralizedPooling(nn.Module):
@@ -212,12 +205,12 @@ class GeneralizedPooling(nn.Module):
         return theta[model, set_of.to(device)]
 
 
-POOLINGS: dict[str, type[MeanPooling] | type[MaxPooling] | type[GeneralizedPooling]] = {
-    "mean": MeanPooling,
-    "max": MaxPooling,
+POOLINGS: dict[str, Callable[[], Callable[[Tensor, Tensor], Tensor]]] = {
+    "mean": lambda: _mean,
+    "max": lambda: _maximum,
     "gpo": GeneralizedPooling,
 }
-"""Name in ``model_parameters.pooling`` -> pooling."""
+"""Name in ``model_parameters.pooling`` -> function that makes a pooling, see ``GeneralizedPooling.forward``."""
 
 
 class PooledRegions(nn.Module):

@@ -25,13 +25,11 @@ References:
 """
 
 from math import sqrt
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from trainables.config import TrialConfig
-from trainables.data.dataset import Dataset
 from trainables.models.gru import last_state
 from trainables.models.retrieval_model import (
     RetrievalModel,
@@ -84,7 +82,7 @@ class RegionReasoning(nn.Module):
         self, region_size: int, size: int, *, region_norm: str = "features", norm_before_reasoning: bool = True
     ) -> None:
         super().__init__()
-        self.normalize_regions = {"features": _over_features, "published": _over_regions}[region_norm]
+        self.region_norm = region_norm
         self.norm_before_reasoning = norm_before_reasoning
         self.projection = nn.Linear(region_size, size)
         self.blocks = nn.Sequential(*(GraphBlock(size) for _ in range(BLOCKS)))
@@ -100,30 +98,20 @@ class RegionReasoning(nn.Module):
         """
         regions = linear(self.projection, features)
         if self.norm_before_reasoning:
-            regions = self.normalize_regions(regions)
-        regions = self.normalize_regions(self.blocks(regions))
+            regions = self._normalised(regions)
+        regions = self._normalised(self.blocks(regions))
         with computing_in_full(regions.device):
             return normalize(batch_norm(self.norm, last_state(self.gru, in_full(regions))), dim=-1, eps=1e-12)
 
+    def _normalised(self, regions: Tensor) -> Tensor:
+        """Scale regions (..., I, R, D) as ``region_norm`` says; vectors of length 0 stay 0.
 
-def _over_features(regions: Tensor) -> Tensor:
-    """Scale each region, of (..., I, R, D), to a root mean square of 1."""
-    return _to_unit_length(regions, -1) * sqrt(regions.shape[-1])
-
-
-def _over_regions(regions: Tensor) -> Tensor:
-    """Scale each feature to unit length over the regions of its image."""
-    return _to_unit_length(regions, -2)
-
-
-def _to_unit_length(regions: Tensor, axis: int) -> Tensor:
-    """Divide by the length along an axis; vectors of length 0 stay 0.
-
-    Regions that only pad a file are 0. If they were divided by a tiny number, their gradient would be so large that
-    gradient clipping would scale all other gradients to almost 0.
-    """
-    lengths = regions.norm(dim=axis, keepdim=True)
-    return regions / lengths.where(lengths > 1e-12, 1.0)
+        Regions that only pad a file are 0. If they were divided by a tiny number, their gradient would be so large that
+        gradient clipping would scale all other gradients to almost 0.
+        """
+        axis, scale = (-1, sqrt(regions.shape[-1])) if self.region_norm == "features" else (-2, 1.0)
+        lengths = regions.norm(dim=axis, keepdim=True)
+        return regions / lengths.where(lengths > 1e-12, 1.0) * scale
 
 
 class VSRN(RetrievalModel):
@@ -137,14 +125,6 @@ class VSRN(RetrievalModel):
         super().__init__()
         self.images = RegionReasoning(region_size, embedding_size, **image_parameters)
         self.text = TextEncoder(vocabulary_size, word_size, embedding_size)
-
-    @classmethod
-    def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
-        """Make an untrained model for the dataset's region features and vocabulary."""
-        sizes = config.training
-        region_size = data.splits["train"].features.shape[-1]
-        vocabulary_size = len(data.vocabulary)
-        return cls(region_size, vocabulary_size, sizes.embedding_size, sizes.word_size, **config.model_parameters)
 
     def encode_images(self, features: Tensor) -> Tensor:
         """Map stored regions (I, R, D), with any R, to unit vectors (I, embedding_size)."""

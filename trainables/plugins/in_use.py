@@ -18,26 +18,13 @@ from typing import Any, Generic, TypeVar
 from trainables.errors import LABELS, Blaming, ConfigError, PluginError, find_place
 from trainables.files import cache_folder, write_whole
 from trainables.plugins.offers import Offer, offer_of
-from trainables.plugins.plugin import (
-    KINDS,
-    Plugin,
-    installed_plugins,
-    is_installed,
-    providers,
-    read_file,
-    read_installed,
-)
+from trainables.plugins.plugin import KINDS, Plugin, is_installed, providers, read_file, read_installed
 
 
-def import_plugin(plugin: Plugin) -> ModuleType:
-    """Import the module of a plug-in; its code runs once in a process.
-
-    A file gets a module name of its own for each version. A package keeps its name, because its modules import each
-    other by it; a version that was imported under this name before is imported no longer.
-
-    Raises:
-        PluginError: If the code raises, or imports a missing module; the message names file and line.
-    """
+def _import_plugin(plugin: Plugin) -> ModuleType:
+    """Import the module of a plug-in, whose code runs once in a process; an error in it names file and line."""
+    # A file gets a module name of its own for each version. A package keeps its name, because its modules import each
+    # other by it; a version that was imported under this name before is imported no longer.
     top = f"{plugin.module}_{plugin.digest[:12]}" if plugin.is_file else plugin.module.partition(".")[0]
     path = _path_of(plugin)
     if getattr(sys.modules.get(top), "__file__", None) != str(path):
@@ -53,7 +40,7 @@ def offers_of(plugin: Plugin) -> dict[tuple[str, str], Offer]:
     Raises:
         PluginError: If the plug-in offers nothing, offers a name twice, or cannot be imported.
     """
-    module = import_plugin(plugin)
+    module = _import_plugin(plugin)
     found: list[Offer] = []
     for kind, entries in plugin.entries.items():
         for name, target in entries.items():
@@ -259,16 +246,17 @@ def offered(kind: str) -> dict[str, Mapping[str, Any]]:
     return {name: about for plugin in _in_use.values() for name, about in plugin.offers.get(kind, {}).items()}
 
 
-def run_offer(kind: str, name: str) -> tuple[Offer, str] | None:
-    """Run the code of the plug-in that offers a name; return the offer and its ``FILE:LINE``, or ``None``.
+def run_offer(kind: str, name: str) -> tuple[Offer, str]:
+    """Run the code of the plug-in that offers a name; return the offer and its ``FILE:LINE``.
 
     Raises:
+        KeyError: If no plug-in offers the name.
         PluginError: If the code cannot be run.
         ConfigError: See ``find_owner``.
     """
     plugin = find_owner(kind, name)
     if plugin is None:
-        return None
+        raise KeyError(name)
     return offers_of(plugin)[kind, name], plugin.offers[kind][name]["place"]
 
 
@@ -277,12 +265,3 @@ def references(loss: str, model: str) -> tuple[str, ...]:
     owners = [owner_of("losses", loss), owner_of("models", model)]
     owners += [plugin for plugin in _in_use.values() if "formats" in plugin.offers]
     return tuple(dict.fromkeys(plugin.reference for plugin in owners if plugin is not None))
-
-
-def use_installed(kind: str) -> None:
-    """Take all installed packages into use that offer names of a kind; their code runs.
-
-    Raises:
-        ConfigError: If a package cannot be used.
-    """
-    use(find_plugin(name) for name, offers in installed_plugins().items() if kind in offers)

@@ -18,31 +18,18 @@ ASKED = ("study", "seed")
 """The parameters of a sampler."""
 
 
-def check_signature(thing: Any, name: str, place: str) -> None:
-    """Refuse a sampler that cannot be made, or called for a suggestion (``ConfigError``).
-
-    ``place`` is the ``FILE:LINE`` of the definition.
-    """
+def _check_sampler(thing: Any, name: str, place: str) -> None:
+    """Refuse a sampler that cannot be made, or called for a suggestion; the sampler does not run."""
     # Only a class of Optuna's BaseSampler has this method.
-    if hasattr(thing, "sample_independent"):
-        _check_made(thing, name, place, {"seed"})
-        if "seed" not in {one.name for one in _named(thing)}:
+    is_of_optuna = hasattr(thing, "sample_independent")
+    made = _named(thing) if inspect.isclass(thing) else []
+    if needed := [one.name for one in made if one.default is one.empty and not (is_of_optuna and one.name == "seed")]:
+        raise ConfigError(f"{place}: {name} is made for each suggestion; give {', '.join(needed)} a default")
+    if is_of_optuna:
+        if "seed" not in {one.name for one in made}:
             raise ConfigError(f"{place}: {name} must take seed, with which it is made for each suggestion")
         return
-    if inspect.isclass(thing):
-        _check_made(thing, name, place, set())
-        _check_asked(vars(thing).get("__call__"), name, place)
-    else:
-        _check_asked(thing, name, place)
-
-
-def _check_made(made: Any, name: str, place: str, given: set[str]) -> None:
-    needed = [one.name for one in _named(made) if one.default is one.empty and one.name not in given]
-    if needed:
-        raise ConfigError(f"{place}: {name} is made for each suggestion; give {', '.join(needed)} a default")
-
-
-def _check_asked(asked: Callable[..., Any] | None, name: str, place: str) -> None:
+    asked = vars(thing).get("__call__") if inspect.isclass(thing) else thing
     names = [] if asked is None else [one.name for one in _named(asked) if one.name != "self"]
     if tuple(names) != ASKED:
         got = ", ".join(names) or "none"
@@ -50,8 +37,8 @@ def _check_asked(asked: Callable[..., Any] | None, name: str, place: str) -> Non
 
 
 def _named(called: Any) -> list[inspect.Parameter]:
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [one for one in inspect.signature(called).parameters.values() if one.kind not in variable]
+    parameters = inspect.signature(called).parameters.values()
+    return [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
 
 
 Thing = TypeVar("Thing", bound=Callable[..., Any])
@@ -97,7 +84,7 @@ class Offer:
             )
         if (features := self.options.get("features", FEATURES[0])) not in FEATURES:
             raise ConfigError(f"{place}: features must be {' or '.join(FEATURES)}, got {features!r}")
-        defaults = parameters_of(self, place)
+        defaults = _defaults(self, place)
         return {
             "summary": (inspect.getdoc(self.thing) or "").partition("\n")[0],
             "place": place,
@@ -172,20 +159,14 @@ def offer_of(thing: Any) -> Offer | None:
     return found if isinstance(found, Offer) else None
 
 
-def parameters_of(offer: Offer, place: str) -> dict[str, Any]:
-    """Return parameter -> default.
-
-    Raises:
-        ConfigError: If a parameter has no default, or a default that is no number, word, truth value or list of
-            numbers.
-    """
+def _defaults(offer: Offer, place: str) -> dict[str, Any]:
+    """Return parameter -> default; ``ConfigError`` where one has none, or none that is plain."""
     if offer.kind == "samplers":
-        check_signature(offer.thing, offer.name, place)
+        _check_sampler(offer.thing, offer.name, place)
     if offer.kind in ("formats", "samplers"):
         return {}
-    taken = _parameters(offer, place)
     found = {}
-    for name, default in taken.items():
+    for name, default in _parameters(offer, place).items():
         if default is inspect.Parameter.empty:
             raise ConfigError(f"{place}: parameter {name} of {offer.name} needs a default, from which a search starts")
         if not _is_plain(default):

@@ -20,7 +20,6 @@ from torch import Tensor
 from trainables.config import TrialConfig
 from trainables.data.pictures import center_crop, decode
 from trainables.data.text_features import read_extractor
-from trainables.data.tokenizers import UNKNOWN
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import evaluating
 from trainables.models.backbones import build_backbone, make_encoder, weights_digest
@@ -92,7 +91,9 @@ class Retriever:
                 f"{folder}: damaged: {str(error).splitlines()[0]}; register the model again"
             ) from None
         self._extractor = read_extractor(folder / TEXT_EXTRACTOR) if (folder / TEXT_EXTRACTOR).exists() else None
-        self._images, self._captions = (converted(each, self._placed) for each in gallery.values())
+        self._images, self._captions = (
+            converted(each, lambda values: values.float().to(self._device)) for each in gallery.values()
+        )
         self._model.to(self._device)
 
     def images_for(self, caption: str, top: int = TOP) -> list[Match]:
@@ -129,9 +130,10 @@ class Retriever:
 
         The query is ``None`` where captions were asked for; of the answers, at least one, the first is the best.
         """
-        unknown, are_all = ([], False) if caption is None else self._unknown_words(caption)
+        reads = self._vocabulary if self._extractor is None else self._extractor
+        words, unknown = ([], []) if caption is None else (reads.tokenizer(caption), reads.unknown(caption))
         doubts = []
-        if are_all:
+        if unknown and len(unknown) == len(set(words)):
             doubts.append("the model knows no word of the caption, so that the answers mean nothing")
         elif unknown:
             doubts.append(f"the model does not know {', '.join(unknown)}")
@@ -167,20 +169,8 @@ class Retriever:
         with evaluating(self._model):
             return self._model.compare(images, captions).float().cpu()
 
-    def _placed(self, values: Tensor) -> Tensor:
-        return values.float().to(self._device)
-
     def _answer(self, image: int, score: float, caption: str = "") -> Match:
         return Match(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
-
-    def _unknown_words(self, caption: str) -> tuple[list[str], bool]:
-        """Return the words of a query that the model does not know, each once, and whether these are all."""
-        if self._extractor is not None:
-            words, unknown = self._extractor.tokenizer(caption), self._extractor.unknown(caption)
-        else:
-            words = self._vocabulary.tokenizer(caption)
-            unknown = list(dict.fromkeys(word for word in words if self._vocabulary.id_of(word) == UNKNOWN))
-        return unknown, bool(unknown) and len(unknown) == len(set(words))
 
     def _query_caption(self, caption: str) -> Gallery:
         tokens = torch.tensor([self._vocabulary.encode(caption)])
@@ -205,7 +195,11 @@ class Retriever:
                 place = names.index(name)
                 return self._images[place : place + 1]
         if Path(image).is_file():
-            return self._encode_picture(Path(image))
+            if not self._model.crop_size:
+                return self._encode_features(
+                    features_of_picture(Path(image), self.about["origin"], self._config.features)
+                )
+            return self._encode(torch.from_numpy(center_crop(decode(Path(image)), self._model.crop_size).copy())[None])
         raise DataError(
             f"{image}: neither an image of {self.about['dataset']} {self.about['split']} "
             f"({', '.join(self.about['images'][:3])} ...) nor a file"
@@ -227,11 +221,6 @@ class Retriever:
             wanted = tuple(self.about["feature_shape"])
             raise DataError(f"features must be finite and of shape {wanted}, got shape {features.shape}")
         return self._encode(torch.from_numpy(features)[None])
-
-    def _encode_picture(self, path: Path) -> Gallery:
-        if self._model.crop_size:
-            return self._encode(torch.from_numpy(center_crop(decode(path), self._model.crop_size).copy())[None])
-        return self._encode_features(features_of_picture(path, self.about["origin"], self._config.features))
 
     def _encode(self, images: Tensor) -> Gallery:
         with evaluating(self._model):

@@ -24,31 +24,9 @@ HUGE = "a number of 5,000 digits"
 """Stands for a number that ``json.dumps`` refuses to write."""
 
 VALUES: Sequence[Any] = (
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    10**30,
-    float("inf"),
-    float("nan"),
-    HUGE,
-    "",
-    " ",
-    "a\0b",
-    "\ud800",
-    "\u2028",
-    "../x",
-    "/etc/passwd",
-    "x" * 300,
-    "train",
-    [],
-    {},
-    ["train"],
-    [["train"]],
-    {"id": 1},
-    "2024-01-01T00:00:00",
-)
+    None, True, 0, -1, 1.5, 10**30, float("inf"), float("nan"), HUGE, "", " ", "a\0b", "\ud800", "\u2028", "../x",
+    "/etc/passwd", "x" * 300, "train", [], {}, ["train"], [["train"]], {"id": 1}, "2024-01-01T00:00:00",
+)  # fmt: skip
 """Values in place of those that a reader expects."""
 
 FIELDS = (
@@ -74,17 +52,12 @@ def _bytes(content: bytes, random: Random) -> bytes:
     begin, end = sorted(random.choices(range(len(content) + 1), k=2))
     part = content[begin : min(end, begin + random.choice((1, 8, 100, 10_000)))]
     after = content[begin + len(part) :]
+    noise, byte = bytes(random.randrange(256) for _ in part), bytes([random.randrange(256)])
+    kept, rest = content[:begin], content[begin:]
     return random.choice(
         (
-            content[:begin],
-            b"",
-            content[:begin] + bytes(random.randrange(256) for _ in part) + after,
-            content[:begin] + bytes([random.randrange(256)]) + content[begin:],
-            content[:begin] + after,
-            content[:begin] + part + part + after,
-            content[:begin] + b"\0" * len(part) + after,
-            content[:begin] + b"\r" + content[begin:],
-            content[:begin] + b"\xff" * len(part) + after,
+            *(kept, b"", kept + noise + after, kept + byte + rest, kept + after, kept + part + part + after),
+            *(kept + b"\0" * len(part) + after, kept + b"\r" + rest, kept + b"\xff" * len(part) + after),
         )
     )
 
@@ -133,20 +106,12 @@ def _lines(content: bytes, random: Random) -> bytes:
 def _columns(rows: int) -> list[Any]:
     """Return columns of a table in other types than texts."""
     days = pyarrow.array([2**40] * rows, pyarrow.int64())
+    values = ([None], [[1, 2]], [{"a": 1}], [b"\xff"], [float("nan")], [""], [True], range(1))
     return [
-        pyarrow.array([None] * rows),
-        pyarrow.array(range(rows)),
-        pyarrow.array([[1, 2]] * rows),
-        pyarrow.array([{"a": 1}] * rows),
-        pyarrow.array([b"\xff"] * rows),
-        pyarrow.array([float("nan")] * rows),
-        days.cast(pyarrow.timestamp("s")),
-        days.cast(pyarrow.duration("s")),
-        pyarrow.array([0] * rows, pyarrow.date32()),
-        pyarrow.array([2**31 - 1] * rows, pyarrow.int32()).cast(pyarrow.date32()),
+        *(pyarrow.array([*value] * rows) for value in values),
+        *(days.cast(pyarrow.timestamp("s")), days.cast(pyarrow.duration("s"))),
+        *(pyarrow.array([day] * rows, pyarrow.int32()).cast(pyarrow.date32()) for day in (0, 2**31 - 1)),
         pyarrow.array(["same"] * rows).dictionary_encode(),
-        pyarrow.array([""] * rows),
-        pyarrow.array([True] * rows),
     ]
 
 
@@ -167,39 +132,26 @@ def _parquet(content: bytes, random: Random) -> bytes:
 
 
 def _npy(content: bytes, random: Random) -> bytes:
-    """Write another header before the values, or other values."""
+    """Write another array, or another header before the values."""
     array = np.load(io.BytesIO(content))
     if random.random() < 0.5:
         odd_array = random.choice(_arrays(array))
         return _written(lambda sink: np.save(sink, odd_array))
     header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     odd = (*VALUES[:8], "<f2", "<c8", "|O", "<M8", [("a", "<f4")], (2,), (), (-1, 4), (10**12, 2), (1.5,), ("a",))
-    header[random.choice(["descr", "fortran_order", "shape", "other"])] = random.choice(odd)
+    header[random.choice([*header, "other"])] = random.choice(odd)
     text = (repr(header) if random.random() < 0.8 else random.choice(("{", "[]", "1", "x" * 70_000))) + "\n"
-    size = struct.pack("<H", len(text) % 65536)
-    return (
-        b"\x93NUMPY" + bytes(random.choice(((1, 0), (2, 0), (9, 9)))) + size + text.encode() + content[-array.nbytes :]
-    )
+    version = bytes(random.choice(((1, 0), (2, 0), (9, 9))))
+    return b"\x93NUMPY" + version + struct.pack("<H", len(text) % 65536) + text.encode() + content[-array.nbytes :]
 
 
 def _arrays(array: np.ndarray) -> list[np.ndarray]:
     """Return arrays that are no matrix of finite floating-point numbers, or of other sizes than expected."""
     return [
-        array.astype(np.complex64) * 1j,
-        array.astype(np.int32),
-        array.astype(np.float64),
-        array.astype("U8"),
-        array.astype(">f4"),
-        np.asfortranarray(array),
-        array[:0],
-        array[:1],
-        array[..., :0],
-        array.ravel(),
-        array[None],
-        np.array(1.0, np.float32),
-        np.full_like(array, np.nan),
-        np.array(["NaT"] * len(array), dtype="M8[D]"),
-        np.zeros(len(array), dtype=[("a", "<f4")]),
+        *(array.astype(np.complex64) * 1j, array.astype(np.int32), array.astype(np.float64), array.astype("U8")),
+        *(array.astype(">f4"), np.asfortranarray(array), array[:0], array[:1], array[..., :0], array.ravel()),
+        *(array[None], np.array(1.0, np.float32), np.full_like(array, np.nan)),
+        *(np.array(["NaT"] * len(array), dtype="M8[D]"), np.zeros(len(array), dtype=[("a", "<f4")])),
     ]
 
 
@@ -240,27 +192,12 @@ def _tensors(tensor: torch.Tensor) -> list[Any]:
     """Return what is no matrix of floating-point numbers, or is a matrix of another kind."""
     floating = tensor.float()
     return [
-        floating * 1j,
-        floating.int(),
-        floating.bool(),
-        floating.double(),
-        floating.bfloat16(),
-        floating.to(torch.float8_e4m3fn),
-        floating.to_sparse(),
-        torch.nn.Parameter(floating),
-        floating[:0],
-        floating.flatten(),
-        floating[None],
-        torch.tensor(1.0),
+        *(floating * 1j, floating.int(), floating.bool(), floating.double(), floating.bfloat16()),
+        *(floating.to(torch.float8_e4m3fn), floating.to_sparse(), torch.nn.Parameter(floating), floating[:0]),
+        *(floating.flatten(), floating[None], torch.tensor(1.0)),
         torch.quantize_per_tensor(floating, 0.1, 0, torch.qint8),
-        floating[:1, :1].expand(len(floating), 2**20),
-        floating[:1].expand(2**20, -1),
-        floating.tolist(),
-        {"a": floating},
-        "text",
-        None,
-        [[1.0], [1.0, 2.0]],
-        10**5000,
+        *(floating[:1, :1].expand(len(floating), 2**20), floating[:1].expand(2**20, -1)),
+        *(floating.tolist(), {"a": floating}, "text", None, [[1.0], [1.0, 2.0]], 10**5000),
     ]
 
 
@@ -282,27 +219,17 @@ def _pt(content: bytes, random: Random) -> bytes:
 
 
 BY_SUFFIX: dict[str, Callable[[bytes, Random], bytes]] = {
-    ".json": _json,
-    ".txt": _lines,
-    ".token": _lines,
-    ".tsv": _lines,
-    ".csv": _lines,
-    ".parquet": _parquet,
-    ".npy": _npy,
-    ".npz": _npz,
-    ".pt": _pt,
-    ".safetensors": _safetensors,
+    **dict.fromkeys((".txt", ".token", ".tsv", ".csv"), _lines),
+    **{".json": _json, ".parquet": _parquet, ".npy": _npy, ".npz": _npz, ".pt": _pt, ".safetensors": _safetensors},
 }
 """Suffix of a file -> function that damages its content."""
 
 
-def damage_folder(folder: Path, random: Random) -> list[Path]:
-    """Damage one file of a folder, seldom two, or remove a file; return the files."""
+def damage_folder(folder: Path, random: Random) -> None:
+    """Damage one file of a folder, seldom two, or remove a file."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in BY_SUFFIX)
-    chosen = random.sample(files, min(len(files), random.choice((1, 1, 1, 2))))
-    for path in chosen:
+    for path in random.sample(files, min(len(files), random.choice((1, 1, 1, 2)))):
         if random.random() < 0.03:
             path.unlink()
         else:
             path.write_bytes(damaged(path.read_bytes(), path.suffix, random))
-    return chosen

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pycocotools.coco import COCO
 
-from tests.trainables.data.karpathy_folder import KarpathyFolder
+from tests.trainables.data.folders import KarpathyFolder
 from trainables.config import TrainingConfig
 from trainables.data import dataset
 from trainables.data.dataset import Dataset, Split, check_batch_size, load_dataset
 from trainables.data.formats import karpathy
+from trainables.data.text_files import Strings
 from trainables.dataset_description import describe
 from trainables.errors import ConfigError, DataError
 
@@ -89,9 +92,8 @@ def test_rows_may_repeat_once_a_caption(karpathy_folder: KarpathyFolder) -> None
     assert test.features[10].tolist() == [20, 21, 22, 23]
 
 
-def test_coco_with_karpathy_split(make_coco_folder: Callable[..., Path]) -> None:
-    folder = make_coco_folder()
-    data = load_dataset("coco", folder.parent)
+def test_coco_with_karpathy_split(coco_folder: Path) -> None:
+    data = load_dataset("coco", coco_folder.parent)
     check_contract(data)
     train, val, test = data.splits.values()
     assert list(train.image_ids) == ["202", *(str(key) for key in range(107, 99, -1))]
@@ -101,26 +103,22 @@ def test_coco_with_karpathy_split(make_coco_folder: Callable[..., Path]) -> None
     assert test.filenames[0] == "COCO_val2014_000000000201.jpg"
 
 
-def test_captions_of_coco_are_those_that_its_own_library_finds(make_coco_folder: Callable[..., Path]) -> None:
+def test_coco_with_a_split_of_its_own_and_the_captions_that_its_own_library_finds(
+    make_coco_folder: Callable[..., Path],
+) -> None:
     folder = make_coco_folder(split=False)
-    splits = load_dataset(str(folder), Path("nowhere")).splits.values()
-    found = {image: captions_of(split, row) for split in splits for row, image in enumerate(split.image_ids)}
-    listed = {}
-    for file in (folder / "annotations").iterdir():
-        annotations = COCO(file)
-        for image, records in annotations.imgToAnns.items():
-            listed[str(image)] = [record["caption"] for record in records]
-    assert found == listed
-
-
-def test_coco_with_a_split_of_its_own(make_coco_folder: Callable[..., Path]) -> None:
-    folder = make_coco_folder(split=False)
-    train, val, test = load_dataset(str(folder), Path("nowhere")).splits.values()
+    splits = load_dataset(str(folder), Path("nowhere")).splits
+    train, val, test = splits.values()
     assert len(train.image_ids) == 8
     # Two of the four official val images each, by the SHA-256 of their ids.
     assert (list(val.image_ids), list(test.image_ids)) == (["200", "201"], ["202", "203"])
     assert sorted([*train.image_rows, *val.image_rows, *test.image_rows]) == list(range(12))
     assert train.image_ids[0] == "100" and train.image_rows[0] == 0
+    for file in (folder / "annotations").iterdir():
+        for image, records in COCO(file).imgToAnns.items():
+            (split,) = (split for split in splits.values() if str(image) in split.image_ids)
+            listed = [record["caption"] for record in records]
+            assert captions_of(split, list(split.image_ids).index(str(image))) == listed
 
 
 def test_flickr(flickr_folder: Path) -> None:
@@ -128,6 +126,7 @@ def test_flickr(flickr_folder: Path) -> None:
     check_contract(data)
     train, val, test = data.splits.values()
     assert [list(split.filenames) for split in (train, val, test)] == [["d.jpg", "b.jpg"], ["a.jpg"], ["e.jpg"]]
+    assert describe("Flickr8k", flickr_folder.parent).notes == ["1 images with captions are in no list and left out"]
     assert captions_of(train, 1) == ["caption 0 of b", "caption 1 of b", "caption 2 of b"]
     assert test.image_rows.tolist() == [3]
 
@@ -210,39 +209,28 @@ def test_damaged_preparation_is_made_anew(karpathy_folder: KarpathyFolder, tmp_p
     assert load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c").splits["train"].tokens.tolist() == good
 
 
-def _load(root: str, cache: str, gate: object, answers: object) -> None:
-    gate.wait()  # type: ignore[attr-defined]
-    answers.put(load_dataset("tiny", Path(root), cache=Path(cache)).splits["test"].tokens.tolist())  # type: ignore[attr-defined]
+def _load(root: Path) -> list[int]:
+    return load_dataset("tiny", root, cache=root.parent / "c").splits["test"].tokens.tolist()
 
 
 @pytest.mark.proof
 def test_several_processes_prepare_at_once(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    gate, answers = context.Barrier(4), context.Queue()
-    arguments = (str(karpathy_folder.root), str(tmp_path / "c"), gate, answers)
-    processes = [context.Process(target=_load, args=arguments) for _ in range(4)]
-    for process in processes:
-        process.start()
-    found = [answers.get(timeout=240) for _ in processes]
-    for process in processes:
-        process.join()
-    assert all(tokens == found[0] for tokens in found)
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        first, *others = pool.map(_load, [karpathy_folder.root] * 4, chunksize=1)
+    assert others == [first] * 3
     assert len([path for path in (tmp_path / "c").iterdir() if path.is_dir() and path.name != "files"]) == 1
 
 
 def test_what_another_process_prepares_meanwhile_is_not_taken_for_damaged(
     karpathy_folder: KarpathyFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = False
     find_problems = dataset.find_problems
 
     def find_while_another_prepares(*arguments: Any) -> list[str]:
-        nonlocal asked
-        if not asked:
-            asked = True
-            load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c")
-            [folder] = (tmp_path / "c").glob("tiny-*")
-            (folder / "theirs").touch()
+        monkeypatch.setattr(dataset, "find_problems", find_problems)
+        load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c")
+        [folder] = (tmp_path / "c").glob("tiny-*")
+        (folder / "theirs").touch()
         return find_problems(*arguments)
 
     monkeypatch.setattr(dataset, "find_problems", find_while_another_prepares)
@@ -360,3 +348,69 @@ def test_a_batch_is_at_most_an_epoch(
     with pytest.raises(ConfigError) as caught:
         check_batch_size(data, training)
     assert message in str(caught.value)
+
+
+def test_a_description_counts(karpathy_folder: KarpathyFolder) -> None:
+    told = describe("tiny", karpathy_folder.root)
+    assert told.problems == []
+    train = told.splits["train"]
+    assert (train.images, train.captions, train.captions_per_image, train.image_files) == (3, 6, (2, 2), 0)
+    # "a dog number one runs ." and "the dog 's one"; of these ten tokens "dog" alone is in the vocabulary.
+    assert train.caption_lengths == {"min": 4, "median": 5, "mean": 5, "max": 6}
+    assert train.unknown_tokens == 0.8
+    assert told.vocabulary == 5
+    assert told.features["regions"]["val"] == {"file": "features_regions.npy", "shape": [6, 2, 3], "dtype": "float32"}
+    assert told.digest["global"] == load_dataset("tiny", karpathy_folder.root).digest
+    assert told.digest["regions"] == load_dataset("tiny", karpathy_folder.root, features="regions").digest
+    assert json.loads(json.dumps(told.to_dict()))["splits"]["test"]["images"] == 2
+
+
+def test_a_description_without_features(karpathy_folder: KarpathyFolder) -> None:
+    for path in karpathy_folder.folder.glob("*.npy"):
+        path.unlink()
+    told = describe("tiny", karpathy_folder.root)
+    assert (told.problems, told.features, list(told.digest)) == ([], {}, ["none"])
+
+
+def test_a_description_has_the_problems_of_all_features(karpathy_folder: KarpathyFolder) -> None:
+    np.save(karpathy_folder.folder / "features_global.npy", np.ones((3, 2), np.float32))
+    np.save(karpathy_folder.folder / "features_other.npy", np.full((6, 2), np.nan, np.float32))
+    told = describe("tiny", karpathy_folder.root)
+    assert len(told.problems) == 2
+    assert "features_other.npy: 6 rows hold NaN or infinity" in told.problems[0]
+    assert "features_global.npy: 3 feature rows for 6 images" in told.problems[1]
+    assert told.splits["train"].images == 3
+
+
+def test_a_description_names_missing_pictures(
+    karpathy_folder: KarpathyFolder, write_pictures: Callable[..., None]
+) -> None:
+    images = karpathy_folder.folder / "images"
+    write_pictures(images, ["picture0.jpg", "picture1.jpg", "picture3.jpg"])
+    (images / "picture1.jpg").write_bytes((images / "picture1.jpg").read_bytes()[:300])
+    told = describe("tiny", karpathy_folder.root)
+    # A split without any picture is one whose features stand for them.
+    assert [problem.split(": ", 1)[1] for problem in told.problems] == [
+        "images[2]: image 'picture2.jpg' is missing; 2 others of train are there"
+    ]
+    assert told.splits["val"].image_files == 1
+    broken = describe("tiny", karpathy_folder.root, decode_images=True).problems
+    assert len(broken) == 2
+    assert broken[1].startswith(f"{images / 'picture1.jpg'}: cannot be decoded: ")
+
+
+TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), max_size=8)
+
+
+@given(TEXTS, st.slices(8))
+def test_strings_are_the_list_they_were_packed_from(texts: list[str], part: slice) -> None:
+    packed = Strings.pack(texts)
+    assert list(packed) == texts
+    assert len(packed) == len(texts)
+    assert list(packed[part]) == texts[part]
+    assert [packed[-1 - i] for i in range(len(texts))] == texts[::-1]
+
+
+def test_no_string_is_out_of_range() -> None:
+    with pytest.raises(IndexError):
+        Strings.pack(["a"])[1]

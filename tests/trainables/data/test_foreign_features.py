@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.support.commands import run_command as main
-from tests.trainables.data.karpathy_folder import KarpathyFolder
+from tests.trainables.data.folders import KarpathyFolder
 from trainables.data.corpus import SPLIT_ALIASES
 from trainables.data.dataset import load_dataset
 from trainables.data.foreign_features import read_dump

@@ -1,11 +1,9 @@
 """Every ``.npy`` file is read as NumPy reads it, or refused by name, by everything that reads one."""
 
 import hashlib
-import io
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from trainables.data.batches import copy_rows
-from trainables.data.extract import Plan, join_shards
 from trainables.data.features import inspect_features, open_features, open_views
 from trainables.data.npy_files import map_array, read_rows
 from trainables.errors import DataError
@@ -25,55 +22,27 @@ CPU = torch.device("cpu")
 READ = {np.dtype("<f2"), np.dtype("<f4")}
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How an array lies in a file: what it holds, its order, its header's version and padding, what follows it."""
-
-    array: np.ndarray
-    is_fortran: bool
-    version: tuple[int, int]
-    padding: int
-    trailing: int
-
-    def write(self, path: Path) -> None:
-        header = io.BytesIO()
-        described = {"descr": np.lib.format.dtype_to_descr(self.array.dtype), "fortran_order": self.is_fortran}
-        text = f"{described | {'shape': self.array.shape}}" + " " * self.padding + "\n"
-        size = len(text).to_bytes(2 if self.version == (1, 0) else 4, "little")
-        header.write(b"\x93NUMPY" + bytes(self.version) + size + text.encode())
-        values = self.array.tobytes("F" if self.is_fortran else "C")
-        path.write_bytes(header.getvalue() + values + b"\7" * self.trailing)
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether the rows are stored one by one as numbers of this machine."""
-        rows_are_apart = self.is_fortran and not self.array.flags.c_contiguous
-        return self.array.dtype in READ and not rows_are_apart
-
-    @property
-    def digest(self) -> str:
-        """The digest that the records of older versions hold for such values."""
-        described = f"{self.array.dtype.str}{self.array.shape}".encode()
-        return hashlib.sha256(described + self.array.tobytes("C")).hexdigest()
+def npy(array: np.ndarray, is_fortran: bool, version: tuple[int, int] = (1, 0), pad: int = 3, after: int = 0) -> bytes:
+    described = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": is_fortran, "shape": array.shape}
+    text = f"{described}{' ' * pad}\n".encode()
+    size = len(text).to_bytes(2 if version == (1, 0) else 4, "little")
+    return b"\x93NUMPY" + bytes(version) + size + text + array.tobytes("F" if is_fortran else "C") + b"\7" * after
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> Layout:
+def files(draw: st.DrawFn) -> tuple[np.ndarray, bool, bytes]:
+    """Return an array, whether its rows are stored one by one as numbers of this machine, and the bytes of its file."""
     dtype = np.dtype(draw(st.sampled_from(["<f2", "<f4", ">f2", ">f4", "<f8", "<i4", "|u1", "<c8", "|b1", "<U2"])))
-    shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
-    is_fortran = draw(st.booleans())
+    shape, is_fortran = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5)), draw(st.booleans())
     values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     array = np.asfortranarray(values) if is_fortran else values
     version = draw(st.sampled_from([(1, 0), (2, 0), (3, 0)]))
-    return Layout(array, is_fortran, version, draw(st.integers(0, 9)), draw(st.integers(0, 9)))
+    content = npy(array, is_fortran, version, draw(st.integers(0, 9)), draw(st.integers(0, 9)))
+    return array, dtype in READ and not (is_fortran and not array.flags.c_contiguous), content
 
 
-def layout_of(array: Any) -> Layout:
-    return Layout(array, bool(array.flags.f_contiguous and not array.flags.c_contiguous), (1, 0), 3, 0)
-
-
-FORTRAN = layout_of(np.asfortranarray(np.arange(12, dtype=np.float32).reshape(3, 4)))
-FORTRAN_REGIONS = layout_of(np.asfortranarray(np.arange(24, dtype=np.float16).reshape(3, 2, 4)))
+FORTRAN = np.asfortranarray(np.arange(12, dtype=np.float32).reshape(3, 4))
+FORTRAN_REGIONS = np.asfortranarray(np.arange(24, dtype=np.float16).reshape(3, 2, 4))
 
 
 @pytest.fixture(scope="module")
@@ -88,16 +57,17 @@ READERS = {"features": (open_features, (2, 3)), "augmented": (open_views, (3, 4)
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-@given(layout=layouts(), seed=st.integers(0, 99))
-@example(layout=FORTRAN, seed=0)
-@example(layout=FORTRAN_REGIONS, seed=0)
+@given(file=files(), seed=st.integers(0, 99))
+@example(file=(FORTRAN, False, npy(FORTRAN, True)), seed=0)
+@example(file=(FORTRAN_REGIONS, False, npy(FORTRAN_REGIONS, True)), seed=0)
 def test_what_is_read_and_digested_is_what_numpy_reads_or_the_file_is_refused(
-    path: Path, kind: str, layout: Layout, seed: int
+    path: Path, kind: str, file: tuple[np.ndarray, bool, bytes], seed: int
 ) -> None:
+    array, is_readable, content = file
     open_array, dimensions = READERS[kind]
     path = path.with_name(f"{kind}_global.npy")
-    layout.write(path)
-    if not layout.is_readable or layout.array.ndim not in dimensions:
+    path.write_bytes(content)
+    if not is_readable or array.ndim not in dimensions:
         for refuse in (open_array, inspect_features):
             with pytest.raises(DataError, match=path.name):
                 refuse(path)
@@ -111,7 +81,9 @@ def test_what_is_read_and_digested_is_what_numpy_reads_or_the_file_is_refused(
     if kind == "augmented":
         views = random.integers(0, wanted.shape[1], 6)
         assert np.array_equal(read_rows(mapped, rows, views), wanted[rows, views])
-    assert inspect_features(path)["digest"] == layout.digest
+    # The digest that the records of older versions hold for such values.
+    described = f"{array.dtype.str}{array.shape}".encode()
+    assert inspect_features(path)["digest"] == hashlib.sha256(described + array.tobytes("C")).hexdigest()
 
 
 PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -194,33 +166,3 @@ def test_any_damage_is_refused_by_name_or_read_as_numpy_reads_it(path: Path, dam
         assert np.array_equal(mapped, np.load(path), equal_nan=True)
         rows = np.arange(len(mapped))
         assert np.array_equal(read_rows(mapped, rows), np.load(path), equal_nan=True)
-
-
-def make_shards(folder: Path) -> Plan:
-    """Two shards of two rows and one of one, the centre and one crop each, three numbers a crop."""
-    folder.mkdir()
-    plan = Plan(folder, ("a",) * 5, ("a",) * 5, ("global",), 8, 1, 0, {}, 2, 2)
-    values = np.arange(30, dtype=np.float16).reshape(5, 2, 3)
-    for shard in range(3):
-        np.save(plan.file("global", shard), values[list(plan.rows(shard))])
-    return plan
-
-
-SHARDS = {
-    "fortran": lambda block: np.asfortranarray(block),
-    "dtype": lambda block: block.astype(np.float32),
-    "double": lambda block: block.astype(np.float64),
-    "fewer-rows": lambda block: block[:1],
-    "fewer-crops": lambda block: block[:, :1],
-    "other-size": lambda block: block[..., :2],
-    "flat": lambda block: block.reshape(-1),
-}
-
-
-@pytest.mark.parametrize("spoil", SHARDS.values(), ids=SHARDS)
-def test_a_shard_of_another_layout_is_refused_by_name(tmp_path: Path, spoil: Any) -> None:
-    plan = make_shards(tmp_path / "shards")
-    path = plan.file("global", 1)
-    np.save(path, spoil(np.load(path)))
-    with pytest.raises(DataError, match=r"global_00001\.npy: damaged"):
-        join_shards(plan, tmp_path)

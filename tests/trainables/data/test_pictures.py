@@ -8,7 +8,6 @@ import threading
 import warnings
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.trainables.data.karpathy_folder import KarpathyFolder
+from tests.trainables.data.folders import KarpathyFolder
 from trainables.config import PIXELS, TrainingConfig
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset, load_dataset
@@ -30,7 +29,6 @@ from trainables.data.pictures import (
     FORMATS,
     LONGEST,
     MOST_PIXELS,
-    CropReader,
     ImageFiles,
     center_crop,
     decode,
@@ -206,34 +204,29 @@ def test_a_picture_that_takes_too_much_memory_is_refused_before_it_is_decoded(
     assert message in str(caught.value)
 
 
+def run_alone(code: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own, with a user's filters of warnings, whose peak nothing else has raised."""
+    imports = "import resource, sys; from pathlib import Path; from trainables.data.pictures import decode, DataError\n"
+    return subprocess.run([sys.executable, "-c", imports + code, str(path)], check=True, capture_output=True, text=True)
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("mode", ["1", "L", "RGB"])
 def test_the_largest_picture_takes_the_memory_that_is_documented(tmp_path: Path, mode: str) -> None:
-    """In a process of its own, whose peak nothing else has raised."""
     side = int(MOST_PIXELS**0.5)
     PIL.Image.new(mode, (side, side)).save(tmp_path / "largest.png")
-    script = (
-        "import resource, sys; from pathlib import Path; from trainables.data.pictures import decode\n"
+    code = (
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "decode(Path(sys.argv[1]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
-    command = [sys.executable, "-c", script, str(tmp_path / "largest.png")]
-    kilobytes = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert kilobytes * 1024 < 5.5 * MOST_PIXELS
+    assert int(run_alone(code, tmp_path / "largest.png").stdout) * 1024 < 5.5 * MOST_PIXELS
 
 
 @pytest.mark.proof
 def test_nothing_but_the_message_is_said_of_a_picture_that_is_too_large(tmp_path: Path) -> None:
-    """In a process of its own, whose filters of warnings are those of a user."""
     write_png(tmp_path / "large.png", 13_000, 13_000, 8, 0, zlib.compress(b""))
-    script = (
-        "import sys; from pathlib import Path; from trainables.data.pictures import decode, DataError\n"
-        "try: decode(Path(sys.argv[1]))\n"
-        "except DataError: pass"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path / "large.png")]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True)
+    ended = run_alone("try: decode(Path(sys.argv[1]))\nexcept DataError: pass", tmp_path / "large.png")
     assert (ended.stdout, ended.stderr) == ("", "")
 
 
@@ -298,11 +291,6 @@ def test_whatever_a_decoder_raises_is_one_message_that_names_the_file(
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_missing_picture_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"gone\.jpg: cannot be decoded: No such file or directory"):
-        decode(tmp_path / "gone.jpg")
-
-
 SIZE = 16
 
 
@@ -320,26 +308,21 @@ def data(folder: Path) -> Dataset:
     return load_dataset("tiny", folder.parent, features=PIXELS)
 
 
-def files_of(data: Dataset, split: str = "train") -> ImageFiles:
-    files = data.splits[split].files
-    assert files is not None
-    return files
+def resident(data: Dataset, split: str = "train") -> ResidentSplit:
+    return ResidentSplit(data.splits[split], torch.device("cpu"), SIZE)
 
 
 def test_the_plain_crop_is_the_centre_of_each_image_of_the_split(folder: Path, data: Dataset) -> None:
-    resident = ResidentSplit(data.splits["test"], torch.device("cpu"), SIZE)
     paths = [folder / "images" / f"picture{index}.jpg" for index in (4, 5)]
     expected = np.stack([center_crop(decode(path), SIZE) for path in paths])
-    assert np.array_equal(torch.cat(list(resident.image_chunks(1))).numpy(), expected)
+    assert np.array_equal(torch.cat(list(resident(data, "test").image_chunks(1))).numpy(), expected)
 
 
 def test_random_crops_are_a_function_of_draw_and_image_alone(data: Dataset) -> None:
-    rows = [2, 0, 1]
-    first = CropReader(files_of(data), SIZE, threads=1).request(rows, 7)()
-    alone = [CropReader(files_of(data), SIZE, threads=3).request([row], 7)()[0] for row in rows]
-    assert np.array_equal(first, np.stack(alone))
-    other = CropReader(files_of(data), SIZE, threads=1).request(rows, 8)()
-    assert all(not np.array_equal(one, two) for one, two in zip(first, other, strict=True))
+    rows = torch.tensor([2, 0, 1])
+    first, other = (resident(data).images(rows, draw) for draw in (7, 8))
+    assert torch.equal(first, torch.cat([resident(data).images(row, 7) for row in rows.split(1)]))
+    assert all(not torch.equal(one, two) for one, two in zip(first, other, strict=True))
 
 
 @pytest.mark.parametrize("kind", ["pairs", "images"])
@@ -355,8 +338,7 @@ def test_the_next_batch_is_decoded_while_this_one_is_worked_on(
 
     monkeypatch.setattr(ImageFiles, "crop", noted)
     training = TrainingConfig(batches=kind, batch_size=2, captions_per_image=2)
-    split = ResidentSplit(data.splits["train"], torch.device("cpu"), SIZE)
-    batches = epoch_batches(split, training, generator(0, "batches", 1), draw=5)
+    batches = epoch_batches(resident(data), training, generator(0, "batches", 1), draw=5)
     assert next(batches).images.shape == (2, SIZE, SIZE, 3)
     # Those of the first batch, and those of the one after it, which nobody has asked for yet.
     expected = 4 if kind == "pairs" else 2
@@ -396,11 +378,10 @@ def test_all_broken_images_of_a_request_are_named(folder: Path, data: Dataset) -
         path = folder / "images" / f"picture{index}.jpg"
         path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(DataError) as caught:
-        CropReader(files_of(data), SIZE, threads=2).request([0, 1, 2, 0], None)()
+        resident(data).images(torch.tensor([0, 1, 2, 0]))
     assert [problem.split("image ")[1][:3] for problem in caught.value.problems] == ["'0'", "'2'"]
 
 
 def test_a_split_keeps_its_files_when_it_is_cut(data: Dataset) -> None:
-    part = data.splits["train"].head(2)
-    resident = ResidentSplit(replace(part), torch.device("cpu"), SIZE)
-    assert torch.cat(list(resident.image_chunks(8))).shape == (2, SIZE, SIZE, 3)
+    part = ResidentSplit(data.splits["train"].head(2), torch.device("cpu"), SIZE)
+    assert torch.cat(list(part.image_chunks(8))).shape == (2, SIZE, SIZE, 3)

@@ -1,19 +1,15 @@
 import hashlib
 import os
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from trainables.data.dataset import Dataset, load_dataset
 from trainables.data.scenes import generate, grammar
-from trainables.data.scenes.descriptor import GLOBAL_SIZE, GRID, REGION_SIZE
 from trainables.data.scenes.generate import generate_scenes, split_of
 from trainables.data.scenes.grammar import NOUNS, RELATION_PHRASES, write_captions
 from trainables.data.scenes.render import render
-from trainables.data.scenes.scene import COLOURS, GROUNDS, SHAPES, SIZES, TEXTURES, Scene, Thing, draw_scene, relation
+from trainables.data.scenes.scene import draw_scene, relation
 from trainables.dataset_description import describe
 from trainables.errors import ConfigError, DataError
 
@@ -38,20 +34,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.fixture
-def data(made: Path, tmp_path: Path) -> Dataset:
-    return load_dataset("scenes", made.parent, cache=tmp_path / "c")
-
-
 def test_pixels_and_captions_are_the_same_on_every_machine() -> None:
-    pixels = hashlib.sha256()
-    captions = hashlib.sha256()
-    for index in range(24):
-        scene = draw_scene(0, index)
-        pixels.update(render(scene, 0, index).tobytes())
+    pixels, captions = hashlib.sha256(), hashlib.sha256()
+    for index, scene in enumerate(SCENES):
         captions.update("\n".join(write_captions(scene, 0, index)).encode())
+        if index < 24:
+            pixels.update(render(scene, 0, index).tobytes())
     assert pixels.hexdigest()[:16] == "d874a817c53672e7"
-    assert captions.hexdigest()[:16] == "f8f054d280d313ce"
+    assert captions.hexdigest()[:16] == "276e72cc343c1bcf"
+    assert hashlib.sha256(repr(SCENES).encode()).hexdigest()[:16] == "2a99409896ed04b0"
 
 
 def test_folder_is_the_same_on_every_machine(tmp_path: Path) -> None:
@@ -62,7 +53,7 @@ def test_folder_is_the_same_on_every_machine(tmp_path: Path) -> None:
 
 @pytest.mark.proof
 def test_work_on_all_cores_changes_nothing(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0}, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
     generate_scenes(tmp_path / "scenes", images=300, seed=3)
     assert digest_of(tmp_path / "scenes") == digest_of(made)
 
@@ -74,30 +65,6 @@ def test_goes_through_the_coco_loader_without_a_problem(made: Path) -> None:
     assert [split.images for split in told.splits.values()] == [240, 30, 30]
     assert all(split.captions_per_image == (5, 5) for split in told.splits.values())
     assert all(split.image_files == split.images for split in told.splits.values())
-
-
-def test_also_reads_as_karpathy_json(made: Path, tmp_path: Path, data: Dataset) -> None:
-    folder = tmp_path / "other" / "scenes"
-    folder.mkdir(parents=True)
-    for name in ("dataset_scenes.json", "features_global.npy", "features_global.json"):
-        (folder / name).write_bytes((made / name).read_bytes())
-    other = load_dataset("scenes", folder.parent, cache=tmp_path / "c")
-    for name, split in data.splits.items():
-        assert list(other.splits[name].captions) == list(split.captions)
-        assert np.array_equal(other.splits[name].image_rows, split.image_rows)
-
-
-def test_features(made: Path, data: Dataset) -> None:
-    train = data.splits["train"]
-    assert train.features.shape == (300, GLOBAL_SIZE) and GLOBAL_SIZE <= 1024
-    assert train.features.dtype == np.float16
-    rows = train.features.astype(np.float64)
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=2e-3)
-    regions = np.load(made / "features_regions.npy")
-    assert regions.shape == (300, GRID * GRID, REGION_SIZE)
-    # Centred on the train split (to whole steps of a root), on a scale that suits a network.
-    assert abs(regions[:240].astype(np.float64).mean(axis=(0, 1))).max() < 0.01
-    assert 0.2 < regions.astype(np.float64).std() < 3
 
 
 @pytest.mark.parametrize("images", [10, 11, 19, 300, 2000])
@@ -153,62 +120,6 @@ def test_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt):
         generate_scenes(tmp_path / "scenes", images=10)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_other_seeds_and_numbers_give_other_scenes() -> None:
-    assert len({draw_scene(seed, index) for seed in range(3) for index in range(50)}) > 145
-    assert not np.array_equal(render(SCENES[0], 0, 0), render(SCENES[0], 0, 1))
-
-
-def test_every_value_occurs() -> None:
-    things = [thing for scene in SCENES for thing in scene.things]
-    assert {thing.shape for thing in things} == set(SHAPES)
-    assert {thing.colour for thing in things} == set(COLOURS)
-    assert {thing.size for thing in things} == set(SIZES)
-    assert {thing.texture for thing in things} == set(TEXTURES)
-    assert {scene.ground for scene in SCENES} == set(GROUNDS)
-    assert {len(scene.things) for scene in SCENES} == {1, 2, 3}
-
-
-def differences(one: Scene, other: Scene) -> list[str]:
-    """Name what differs between two scenes, the jitter of places aside."""
-
-    def bare(thing: Thing) -> Thing:
-        return replace(thing, x=0, y=0, radius=0)
-
-    if one.layout != other.layout:
-        return ["layout", "and more"]
-    found = ["ground"] if one.ground != other.ground else []
-    mine, theirs = [bare(thing) for thing in one.things], [bare(thing) for thing in other.things]
-    if mine != theirs and sorted(mine, key=repr) == sorted(theirs, key=repr):
-        return [*found, "order"]
-    for a, b in zip(mine, theirs, strict=True):
-        found += [key for key in ("shape", "colour", "size", "texture") if getattr(a, key) != getattr(b, key)]
-    return found
-
-
-def test_most_scenes_have_twins_one_attribute_apart() -> None:
-    found = [differences(SCENES[index - index % 4], SCENES[index]) for index in range(400) if index % 4]
-    twins = Counter(changed[0] for changed in found if len(changed) == 1)
-    assert 0.7 < twins.total() / len(found) < 0.9
-    assert set(twins) == {"ground", "order", "shape", "colour", "size", "texture"}
-
-
-def test_things_lie_inside_the_picture_and_can_be_told_apart() -> None:
-    for scene in SCENES:
-        for thing in scene.things:
-            assert thing.radius * 3 // 4 <= min(thing.x, thing.y, 224 - thing.x, 224 - thing.y)
-        assert len({thing.colour for thing in scene.things}) == len({thing.shape for thing in scene.things})
-        assert len({thing.colour for thing in scene.things}) == len(scene.things)
-
-
-def test_five_different_captions_for_each() -> None:
-    for index, scene in enumerate(SCENES):
-        captions = write_captions(scene, 0, index)
-        assert len(set(captions)) == len(captions) == 5
-        for caption in captions:
-            assert caption[0].isupper() and caption == caption.strip() and "  " not in caption
-            assert " a a" not in caption.lower() and " a e" not in caption.lower() and " an b" not in caption.lower()
 
 
 def mentions(text: str, words: dict[str, tuple[str, ...]], value: str) -> bool:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import app
 from orchestrator.extraction.text import extract_text
-from tests.trainables.data.karpathy_folder import KarpathyFolder
+from tests.trainables.data.folders import KarpathyFolder
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import data_notes, load_dataset, open_dataset

@@ -1,7 +1,5 @@
 """Augmented features: found beside the plain ones, part of the digest, trained on and never evaluated on."""
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.trainables.data.karpathy_folder import KarpathyFolder
+from tests.trainables.data.folders import KarpathyFolder
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.config import TrainingConfig
 from trainables.data.batches import ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset, load_dataset
-from trainables.dataset_description import describe
-from trainables.errors import DataError
 from trainables.seeding import generator
 from trainables.trial import Trial, run_trial
 
@@ -115,39 +111,3 @@ def test_each_epoch_of_a_trial_draws_views_anew_and_each_trial_of_a_seed_the_sam
     again = Trial(tiny_config(epochs=4), data, CPU)
     again.begin_epoch()
     assert tuple(views(again)) == epochs[0]
-
-
-def save(array: np.ndarray) -> Callable[[Path], None]:
-    return lambda folder: np.save(folder / "augmented_global.npy", array)
-
-
-def sidecars(**digests: str) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
-        for name, digest in digests.items():
-            (folder / f"{name}_global.json").write_text(json.dumps({"weights_digest": digest, "images_digest": IMAGES}))
-
-    return write
-
-
-IMAGES = "b3a2f0d84ae4a6ff2cb5a5ae8eb6a0f7"
-BAD_VIEWS = {
-    "rows": (save(np.ones((5, 3, 4), np.float16)), "augmented_global.npy: must have shape (6, 'N', 4) to go with"),
-    "sizes": (save(np.ones((6, 3, 5), np.float16)), "augmented_global.npy: must have shape (6, 'N', 4) to go with"),
-    "dimensions": (save(np.ones((6, 4), np.float16)), "augmented_global.npy: views must have shape (rows, N, D) or"),
-    "nan": (save(np.full((6, 3, 4), np.nan, np.float16)), "augmented_global.npy: 6 rows hold NaN or infinity: row 0"),
-    "backbone": (
-        sidecars(features="a", augmented="b"),
-        "augmented_global.npy: of another backbone than features_global.npy: augmented_global.json has weights_digest",
-    ),
-    "images": (sidecars(augmented="b"), "augmented_global.npy: features of another dataset: augmented_global.json has"),
-    "sidecar": (lambda folder: (folder / "augmented_global.json").write_text("{"), "augmented_global.json: line 1, co"),
-}
-
-
-@pytest.mark.parametrize(("spoil", "message"), BAD_VIEWS.values(), ids=BAD_VIEWS)
-def test_bad_views_are_named(folder: Path, spoil: Callable[[Path], None], message: str) -> None:
-    spoil(folder)
-    with pytest.raises(DataError) as caught:
-        load_dataset("tiny", folder.parent)
-    assert message in "\n".join(caught.value.problems)
-    assert any(message in problem for problem in describe("tiny", folder.parent).problems)

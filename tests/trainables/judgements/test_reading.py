@@ -11,6 +11,8 @@ from trainables.errors import DataError
 from trainables.judgements import JudgedQueries, Judgements
 from trainables.judgements.files import load_judgements
 
+MANY_DIGITS = "9" * 5000
+
 
 def loaded(root: Path) -> dict[str, list[Judgements]]:
     data = load_dataset("small", root, features=None, cache=root / "cache")
@@ -27,7 +29,9 @@ def pairs(direction: JudgedQueries, which: str) -> set[tuple[int, int]]:
 
 def test_flickr8k_pairs_fit_by_the_experts_median_else_by_the_crowds_majority(tmp_path: Path) -> None:
     write_flickr(tmp_path)
-    (judged,) = loaded(tmp_path)["test"]
+    judgements = loaded(tmp_path)
+    assert set(judgements) == {"test"}
+    (judged,) = judgements["test"]
     # Image a to d are 0 to 3, their judged captions 1, 3, 5, 7.
     own = {(0, 1), (1, 3), (2, 5), (3, 7)}
     fitting = {(0, 3), (2, 1)}
@@ -41,11 +45,6 @@ def test_flickr8k_pairs_fit_by_the_experts_median_else_by_the_crowds_majority(tm
     assert (judged.refused, judged.outside) == (1, 1)
     counts = judged.counts()
     assert (counts["judged_pairs"], counts["judged_share"], counts["positives_per_image"]) == (10, 0.625, 1.5)
-
-
-def test_only_the_split_that_was_judged_has_judgements(tmp_path: Path) -> None:
-    write_flickr(tmp_path)
-    assert set(loaded(tmp_path)) == {"test"}
 
 
 def test_without_files_nothing_is_judged_and_nothing_is_said(tmp_path: Path) -> None:
@@ -64,6 +63,8 @@ def test_without_files_nothing_is_judged_and_nothing_is_said(tmp_path: Path) -> 
         ([EXPERTS[0], "a.jpg\tb.jpg\t3\t3\t3"], CROWD, "ExpertAnnotations.txt: line 2"),
         (EXPERTS, ["a.jpg\tb.jpg#1\t1\t3"], "CrowdFlowerAnnotations.txt: line 1"),
         (EXPERTS, ["a.jpg\tb.jpg#1\t1\t3\t-1"], "CrowdFlowerAnnotations.txt: line 1"),
+        ([f"a.jpg\tb.jpg#{MANY_DIGITS}\t3"], CROWD, "ExpertAnnotations.txt: line 1"),
+        (EXPERTS, [f"a.jpg\tb.jpg#1\t1\t{MANY_DIGITS}\t1"], "CrowdFlowerAnnotations.txt: line 1"),
     ],
 )
 def test_a_damaged_line_is_named_and_described_as_a_problem(

@@ -1,51 +1,22 @@
 """Circle, Multi-Similarity and weights in place of a loss."""
 
-import math
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from search_spaces import SPACES, LossPart, Values
 from search_spaces.space import Asked, FixedPoint
-from tests.trainables.losses.batches import batches, one_to_one, random_cosines
+from tests.trainables.losses.batches import one_to_one, random_cosines
 from trainables.losses import build_loss
-from trainables.losses.directions import directions
 from trainables.losses.pair_weights import Circle, GradientWeights, MultiSimilarity
-
-
-def test_a_batch_to_read() -> None:
-    """Each query: one positive at 0.5, one negative at 0.25; a_p = 0.75, a_n = 0.5."""
-    similarity = torch.tensor([[0.5, 0.25], [0.25, 0.5]], dtype=torch.float64).requires_grad_()
-    value = Circle(margin=0.25, scale=4.0)(similarity, one_to_one(2))
-    exponent = 4 * 0.5 * (0.25 - 0.25) - 4 * 0.75 * (0.5 - 0.75)
-    assert value.item() == pytest.approx(math.log1p(math.exp(exponent)), abs=1e-12)
-    (gradient,) = torch.autograd.grad(value, similarity)
-    share = 1 / (1 + math.exp(-exponent))
-    # Two directions of half a mean over two queries each: a half in all.
-    assert gradient[0, 0].item() == pytest.approx(-4 * 0.75 * share / 2, abs=1e-12)
-    assert gradient[0, 1].item() == pytest.approx(4 * 0.5 * share / 2, abs=1e-12)
 
 
 def test_pairs_beyond_their_optimum_have_no_weight() -> None:
     similarity = torch.tensor([[1.3, -0.9], [-0.9, 1.3]], dtype=torch.float64).requires_grad_()
     (gradient,) = torch.autograd.grad(Circle(margin=0.25, scale=4.0)(similarity, one_to_one(2)), similarity)
     assert not gradient.any()
-
-
-@settings(max_examples=50, deadline=None)
-@given(batch=batches(), epsilon=st.sampled_from([0.0, 0.125, 0.5, 3.0]))
-def test_a_query_keeps_a_positive_exactly_if_it_keeps_a_negative(
-    batch: tuple[Tensor, Tensor, Tensor], epsilon: float
-) -> None:
-    # Sixteenths are exact, so that no rounding decides.
-    rounded = (batch[0] * 16).round() / 16
-    for direction in directions(rounded, *batch[1:]):
-        kept = MultiSimilarity(epsilon=epsilon)._mined(direction)
-        assert (kept[0].any(-1) == kept[1].any(-1)).all()
 
 
 def test_a_pair_on_the_edge_is_left_out() -> None:

@@ -14,11 +14,6 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        pytest.param("nt_xent", [{"temperature": 0.01}, {"temperature": 0.5}], id="nt_xent"),
-        pytest.param("sigmoid", [{"bias": -1}, {"temperature": 0.5, "bias": 0.0}], id="sigmoid"),
-        pytest.param(
-            "multi_similarity", [{"alpha": 1}, {"beta": 5.0, "base": 0.1, "epsilon": 0}], id="multi_similarity"
-        ),
         pytest.param(
             "gradient_weights",
             [

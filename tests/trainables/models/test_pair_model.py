@@ -111,14 +111,9 @@ from trainables.representations import Sets
 
 @model(features="regions", space={"sharpness": (1.0, 9.0)})
 class LargestProduct(PairModel):
-    def __init__(self, size, words, *, sharpness=3.0):
+    def __init__(self, size, words, *sizes, sharpness=3.0):
         super().__init__()
         self.image, self.words, self.sharpness = nn.Linear(size, 8), nn.Embedding(words, 8), sharpness
-
-    @classmethod
-    def build(cls, config, data, *, pretrained=True):
-        size = data.splits["train"].features.shape[-1]
-        return cls(size, len(data.vocabulary), **config.model_parameters)
 
     def encode_images(self, features):
         return Sets(self.image(features), torch.full(features.shape[:1], features.shape[1]))
@@ -133,17 +128,13 @@ class LargestProduct(PairModel):
 """
 
 
-def test_a_plugin_can_compare_pairs(tmp_path: Path) -> None:
+def test_a_plugin_can_compare_pairs_and_is_told_where_they_depend_on_padding(tmp_path: Path) -> None:
     with plugins_gone_afterwards():
-        right = write_plugin(tmp_path, PLUGIN.replace("MASK", "-torch.inf"), "right.py")
-        load_plugins([str(right)])
+        load_plugins([str(write_plugin(tmp_path, PLUGIN.replace("MASK", "-torch.inf"), "right.py"))])
         assert {one.status for one in check_model("largest_product")} == {"ok"}
         config: TrialConfig = replace(tiny_config(epochs=1), model="largest_product")
         (report,) = run_trial(config, DATA, device="cpu")
         assert isinstance(report, EpochReport) and report.metrics["val/rsum"] > 0
-
-
-def test_a_plugin_whose_pairs_depend_on_padding_is_told(tmp_path: Path) -> None:
     with plugins_gone_afterwards():
         load_plugins([str(write_plugin(tmp_path, PLUGIN.replace("MASK", "0.0"), "wrong.py"))])
         (wrong,) = [one for one in check_model("largest_product") if one.status != "ok"]

@@ -18,18 +18,15 @@ from trainables.trial import run_trial
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bf16", torch.bfloat16)])
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("float32", torch.float32), ("bf16", torch.bfloat16), ("auto", torch.float32)]
+)
 def test_products_are_of_the_precision(precision: str, dtype: torch.dtype) -> None:
     linear = torch.nn.Linear(4, 3)
     with computing(precision, CPU):  # type: ignore[arg-type]
         assert linear(torch.ones(2, 4)).dtype == dtype
         with computing_in_full(CPU):
             assert linear(torch.ones(2, 4)).dtype == torch.float32
-
-
-def test_auto_is_float32_on_a_cpu() -> None:
-    with computing("auto", CPU):
-        assert torch.nn.Linear(4, 3)(torch.ones(2, 4)).dtype == torch.float32
 
 
 @pytest.mark.parametrize(("given", "kept"), [("bfloat16", "float32"), ("float32", "float32"), ("float64", "float64")])

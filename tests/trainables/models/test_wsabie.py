@@ -72,11 +72,10 @@ def inverse_document_frequency_of_ones(size: int) -> torch.Tensor:
 
 def test_images_are_a_linear_map_of_the_features_as_stored() -> None:
     model = WSABIE(6, torch.ones(10), 5)
-    a, b = torch.randn(2, 6), torch.randn(2, 6)
+    features = torch.randn(2, 6)
     torch.testing.assert_close(
-        model.encode_images(2 * a - b), 2 * model.encode_images(a) - model.encode_images(b), atol=1e-5, rtol=1e-4
+        model.encode_images(features), torch.stack([row @ model.image_columns for row in features])
     )
-    torch.testing.assert_close(model.encode_images(a), torch.stack([row @ model.image_columns for row in a]))
 
 
 def test_projection_touches_only_columns_over_the_radius() -> None:

@@ -108,14 +108,10 @@ from trainables.models.retrieval_model import RetrievalModel
 
 @model()
 class Wrong(RetrievalModel):
-    def __init__(self, size, words):
+    def __init__(self, size, words, *sizes):
         super().__init__()
         self.image, self.words, self.unused = nn.Linear(size, 8), nn.Embedding(words, 8), nn.Linear(2, 2)
         self.offset = torch.randn(8)
-
-    @classmethod
-    def build(cls, config, data, *, pretrained=True):
-        return cls(data.splits["train"].features.shape[-1], len(data.vocabulary))
 
     def encode_images(self, features):
         return self.image(features) + self.offset

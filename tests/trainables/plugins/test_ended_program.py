@@ -41,12 +41,9 @@ from trainables.models.retrieval_model import RetrievalModel
 
 @model()
 class Ends(RetrievalModel):
-    def __init__(self):
+    def __init__(self, *sizes):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(1))
-    @classmethod
-    def build(cls, config, data, *, pretrained=True):
-        return cls()
     def encode_images(self, features):
         raise SystemExit("no such features")
     def encode_captions(self, captions, lengths):
@@ -84,7 +81,7 @@ def source(folder: Path) -> Any:
 
 PLACES: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "loss": (LOSS, lambda folder: trained(loss="ends", loss_parameters={}), "my_losses.py:6: SystemExit: the plug-in"),
-    "model": (MODEL, lambda folder: trained(model="ends"), "my_losses.py:15: SystemExit: the plug-in ends"),
+    "model": (MODEL, lambda folder: trained(model="ends"), "my_losses.py:12: SystemExit: the plug-in ends"),
     "form": (FORM, lambda folder: source(folder).read(), "my_losses.py:12: SystemExit: the plug-in ends"),
     "features": (FORM, lambda folder: source(folder).feature_kinds(), "my_losses.py:15: SystemExit: the plug-in ends"),
 }
@@ -116,18 +113,18 @@ def test_a_file_that_ends_the_program_is_refused_by_every_command(
     assert "SystemExit: the plug-in ends the program (" in " ".join(capsys.readouterr().err.split())
 
 
-def test_check_plugin_finds_a_loss_that_ends_the_program(tmp_path: Path) -> None:
-    load_plugins([str(write_plugin(tmp_path, LOSS))])
-    first = next(iter(check_loss("ends", [])))
+@pytest.mark.parametrize(
+    ("text", "check", "place"),
+    [(LOSS, lambda: check_loss("ends", []), 6), (SAMPLER, lambda: check_sampler("ends"), 8)],
+    ids=["loss", "sampler"],
+)
+def test_check_plugin_finds_what_ends_the_program(
+    tmp_path: Path, text: str, check: Callable[[], Any], place: int
+) -> None:
+    load_plugins([str(write_plugin(tmp_path, text))])
+    first = next(iter(check()))
     assert first.status == "fail"
-    assert "my_losses.py:6: SystemExit: the plug-in ends the program (3)" in first.message
-
-
-def test_check_plugin_finds_a_sampler_that_ends_the_program(tmp_path: Path) -> None:
-    load_plugins([str(write_plugin(tmp_path, SAMPLER))])
-    (finding,) = check_sampler("ends")
-    assert finding.status == "fail"
-    assert "my_losses.py:8: SystemExit: the plug-in ends the program (0)" in finding.message
+    assert f"my_losses.py:{place}: SystemExit: the plug-in ends the program (" in first.message
 
 
 INTERRUPTED = """

@@ -10,7 +10,6 @@ import torch
 from orchestrator.experiment.plugins import load_plugins
 from tests.support.plugins import EXAMPLES, MEAN, write_plugin
 from tests.trainables.losses.batches import STRUCTURES, five_each, one_to_one, random_cosines
-from trainables.cocos import count_contributions
 from trainables.errors import DivergedError, PluginError
 from trainables.losses import NotANumberError, build_loss
 from trainables.losses.parameters import stack_losses
@@ -97,12 +96,6 @@ def test_leading_dimensions_of_parameters_and_scores_are_broadcast(tmp_path: Pat
         for column in range(3):
             alone = build_loss("mean_gap", scale=column + 1.0)(similarity[row, 0], positives)
             torch.testing.assert_close(found[row, column], alone)
-
-
-def test_the_general_counts_are_those_of_the_gradient(tmp_path: Path) -> None:
-    load_plugins([str(write_plugin(tmp_path))])
-    counts = count_contributions(build_loss("mean_gap"), random_cosines(4, 4), one_to_one(4))
-    assert {name: float(value) for name, value in counts.items()} == {"gradient_negatives": 12, "gradient_positives": 4}
 
 
 WRONG = {

@@ -112,20 +112,6 @@ def test_the_code_of_a_loss_is_packed_and_not_needed_to_ask_the_model(tmp_path: 
     assert len(Retriever(tmp_path / "packed").images_for("word1", 2)) == 2
 
 
-def test_a_model_that_fails_names_its_line(tmp_path: Path) -> None:
-    text = """
-from trainables.models.wsabie import WSABIE
-
-@model()
-class Broken(WSABIE):
-    def encode_captions(self, tokens, lengths):
-        return super().encode_captions(tokens, lengths)[:, :3].no_such_attribute
-"""
-    load_plugins([str(write_plugin(tmp_path, text, "broken.py"))])
-    with pytest.raises(PluginError, match="^broken.py:9: AttributeError: 'Tensor' object has no attribute"):
-        next(run_trial(replace(tiny_config(epochs=1), model="broken"), DATA, device="cpu"))
-
-
 FORMAT = """
 from trainables.data.corpus import Corpus, Image
 

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from trainables.data.corpus import Corpus, Image, caption_problem
 from trainables.data.formats.flickr import split_lists
-from trainables.data.text_files import read_lines
+from trainables.data.text_files import checked, numbered_lines
 
 FORMAT = "clips with captions (*.tsv or sents_*.txt, with train_list.txt or splits/train.txt ...)"
 
@@ -35,15 +35,14 @@ def read(files: Sequence[Path]) -> Corpus:
     captions: dict[str, list[str]] = {}
     for file in files:
         if file not in lists.values():
-            _read_table(file, captions, problems)
+            for _, line in checked(numbered_lines(file), _row_problem, problems):
+                name, _, caption = line.partition("\t")
+                captions.setdefault(_clip_of(name), []).append(caption)
     images: list[Image] = []
     for split, file in lists.items():
-        for number, line in enumerate(read_lines(file), 1):
-            clip, place = _clip_of(line), f"{file}: line {number}"
-            if not clip:
-                problems.append(f"{place}: must be the id of a clip, got {line!r:.60}")
-            else:
-                images.append(Image(place, clip, "", split, tuple(captions.get(clip, ()))))
+        for place, line in checked(numbered_lines(file), _id_problem, problems):
+            clip = _clip_of(line)
+            images.append(Image(place, clip, "", split, tuple(captions.get(clip, ()))))
     left_out = len(captions.keys() - {image.id for image in images})
     notes = [f"{left_out} clips with captions are in no list and left out"] if left_out else []
     return Corpus(str(files[0]), images, problems, notes)
@@ -53,15 +52,13 @@ def _lists(folder: Path) -> dict[str, Path]:
     return split_lists(folder) or split_lists(folder / "splits")
 
 
-def _read_table(file: Path, captions: dict[str, list[str]], problems: list[str]) -> None:
-    for number, line in enumerate(read_lines(file), 1):
-        name, tab, caption = line.partition("\t")
-        clip = _clip_of(name)
-        wrong = caption_problem(caption) if tab and clip else f"must be 'ID<tab>caption', got {line!r:.60}"
-        if wrong:
-            problems.append(f"{file}: line {number}: {wrong}")
-        else:
-            captions.setdefault(clip, []).append(caption)
+def _id_problem(line: str) -> str | None:
+    return None if _clip_of(line) else f"must be the id of a clip, got {line!r:.60}"
+
+
+def _row_problem(line: str) -> str | None:
+    name, tab, caption = line.partition("\t")
+    return caption_problem(caption) if tab and _clip_of(name) else f"must be 'ID<tab>caption', got {line!r:.60}"
 
 
 def _clip_of(name: str) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 
 from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem, filename_problem
 from trainables.data.formats import karpathy
-from trainables.data.text_files import read_json, records
+from trainables.data.text_files import checked, read_json, records
 
 FORMAT = "COCO captions (annotations/captions_*.json)"
 RELEASES = ("train2014", "val2014", "train2017", "val2017")
@@ -68,7 +68,7 @@ def _read_annotations(file: Path, images: dict[int, Image], problems: list[str])
     """
     content = read_json(file)
     entries = {
-        key: _good_records(file, content, key, check, problems)
+        key: [good for _, good in checked(records(file, content, key, "a COCO captions file"), check, problems)]
         for key, check in (("images", _image_problem), ("annotations", _annotation_problem))
     }
     known = {record["id"] for record in content["images"] if _has_id(record)}
@@ -91,16 +91,6 @@ def _read_annotations(file: Path, images: dict[int, Image], problems: list[str])
         ids = tuple(str(annotation["id"]) for annotation in annotated)
         images[image["id"]] = Image(place, str(image["id"]), image["file_name"], official, captions, ids)
     return known - {image["id"] for image in entries["images"]}
-
-
-def _good_records(file: Path, content: dict[str, Any], key: str, check: Any, problems: list[str]) -> list[Any]:
-    good = []
-    for position, record in enumerate(records(file, content, key, "a COCO captions file")):
-        if wrong := check(record):
-            problems.append(f"{file}: {key}[{position}]: {wrong}")
-        else:
-            good.append(record)
-    return good
 
 
 def _has_id(record: Any) -> bool:
@@ -126,11 +116,8 @@ def _listed_split(
     """Return the images that a Karpathy JSON lists, in its order, matched by COCO's id or by file name; and notes."""
     edited, listed = 0, []
     by_name = {image.filename: key for key, image in images.items()}
-    for position, record in enumerate(records(file, read_json(file), "images", "Karpathy's JSON")):
-        place = f"{file}: images[{position}]"
-        if wrong := karpathy.image_problem(record):
-            problems.append(f"{place}: {wrong}")
-            continue
+    entries = records(file, read_json(file), "images", "Karpathy's JSON")
+    for place, record in checked(entries, karpathy.image_problem, problems):
         key = record.get("cocoid", by_name.get(record["filename"]))
         if not isinstance(key, int) or key not in images:
             if isinstance(key, int) and key in refused:

@@ -10,15 +10,18 @@ References:
     [Young2014] Young et al., From Image Descriptions to Visual Denotations. TACL 2.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from trainables.data.corpus import Corpus, Image, caption_problem, filename_problem
-from trainables.data.text_files import read_lines, whole_number
+from trainables.data.text_files import checked, numbered_lines
 from trainables.errors import DataError
 
 FORMAT = "Flickr captions (*.token or *.token.txt, with *.trainImages.txt or train.txt ...)"
 
+# Numbers of at most nine digits, because Python refuses thousands.
+_LINE = re.compile(r"([^\t]+)#([0-9]{1,9})\t(.*)")
 _LISTS = {
     "train": ("*trainImages.txt", "train.txt", "train_list.txt"),
     "val": ("*devImages.txt", "val.txt", "dev.txt", "val_list.txt"),
@@ -29,8 +32,8 @@ _LISTS = {
 def find(folder: Path) -> list[Path]:
     """Return the caption file and the split lists, or nothing."""
     # Flickr8k's archive also holds lemmatised captions, and captions that were judged by experts.
-    tokens = [path for path in sorted(folder.glob("*.token*")) if path.name.endswith((".token", ".token.txt"))]
-    tokens = [path for path in tokens if "lemma" not in path.name]
+    found = sorted([*folder.glob("*.token"), *folder.glob("*.token.txt")])
+    tokens = [path for path in found if "lemma" not in path.name]
     return [*tokens, *split_lists(folder).values()] if tokens else []
 
 
@@ -64,18 +67,16 @@ def split_lists(folder: Path) -> dict[str, Path]:
 def _read_captions(file: Path, problems: list[str]) -> dict[str, list[str]]:
     """Return the captions of each file name in the order of their numbers."""
     numbered: dict[str, dict[int, str]] = {}
-    for number, line in enumerate(read_lines(file), 1):
-        key, tab, caption = line.partition("\t")
-        filename, _, digits = key.rpartition("#")
-        index = whole_number(digits)
-        if not tab or not filename or index is None:
-            wrong: str | None = f"must be 'NAME.jpg#NUMBER<tab>caption', got {line!r:.60}"
-        elif index in numbered.get(filename, {}):
+    for place, line in numbered_lines(file):
+        if (found := _LINE.fullmatch(line)) is None:
+            problems.append(f"{place}: must be 'NAME.jpg#NUMBER<tab>caption', got {line!r:.60}")
+            continue
+        filename, index, caption = found[1], int(found[2]), found[3]
+        wrong = filename_problem(filename) or caption_problem(caption)
+        if index in numbered.get(filename, {}):
             wrong = f"caption {index} of {filename!r} is there twice"
-        else:
-            wrong = filename_problem(filename) or caption_problem(caption)
-        if wrong or index is None:
-            problems.append(f"{file}: line {number}: {wrong}")
+        if wrong:
+            problems.append(f"{place}: {wrong}")
         else:
             numbered.setdefault(filename, {})[index] = caption
     return {filename: [captions[key] for key in sorted(captions)] for filename, captions in numbered.items()}
@@ -83,12 +84,8 @@ def _read_captions(file: Path, problems: list[str]) -> dict[str, list[str]]:
 
 def _read_list(file: Path, split: str, captions: dict[str, list[str]], problems: list[str]) -> list[Image]:
     images = []
-    for number, line in enumerate(read_lines(file), 1):
-        name = line.strip()
-        place = f"{file}: line {number}"
-        if wrong := filename_problem(name):
-            problems.append(f"{place}: {wrong}")
-            continue
+    names = ((place, line.strip()) for place, line in numbered_lines(file))
+    for place, name in checked(names, filename_problem, problems):
         filename = name if name in captions or name.endswith(".jpg") else f"{name}.jpg"
         images.append(Image(place, filename, filename, split, tuple(captions.get(filename, ()))))
     return images

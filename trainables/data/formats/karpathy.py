@@ -10,11 +10,12 @@ References:
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem, filename_problem
-from trainables.data.text_files import read_json, records
+from trainables.data.text_files import checked, read_json, records
 from trainables.errors import DataError
 
 FORMAT = "Karpathy JSON"
@@ -30,21 +31,23 @@ def read(files: Sequence[Path]) -> Corpus:
     file = only_file(files)
     images: list[Image] = []
     problems: list[str] = []
-    for index, record in enumerate(records(file, read_json(file), "images", "Karpathy's JSON")):
-        place = f"{file}: images[{index}]"
+    for index, (place, record) in enumerate(records(file, read_json(file), "images", "Karpathy's JSON")):
         wrong = image_problem(record)
         if wrong is None and not isinstance(record.get("sentences"), list):
             wrong = "another schema: must have a list 'sentences'"
         if wrong:
             problems.append(f"{place}: {wrong}")
             continue
-        wrong_sentences, captions, ids = _sentences(place, record)
-        problems += wrong_sentences
+        listed = [(f"{place}.sentences[{number}]", sentence) for number, sentence in enumerate(record["sentences"])]
+        sentences = [good for _, good in checked(listed, partial(_sentence_problem, record.get("imgid")), problems)]
         # An image whose captions are all problems would be reported again, as an image without captions.
-        if captions or not wrong_sentences:
+        if sentences or not listed:
             key = str(record.get("cocoid", record.get("imgid", index)))
             name = f"{record['filepath']}/{record['filename']}" if "filepath" in record else record["filename"]
-            images.append(Image(place, key, name, SPLIT_ALIASES[record["split"]], captions, ids))
+            captions = tuple(sentence["raw"] for sentence in sentences)
+            ids = tuple(str(sentence["sentid"]) for sentence in sentences if "sentid" in sentence)
+            split = SPLIT_ALIASES[record["split"]]
+            images.append(Image(place, key, name, split, captions, ids if len(ids) == len(captions) else ()))
     return Corpus(str(file), images, problems)
 
 
@@ -69,19 +72,9 @@ def image_problem(record: Any) -> str | None:
     return filename_problem(record["filename"])
 
 
-def _sentences(place: str, record: dict[str, Any]) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
-    """Return the problems of an image's sentences, the good captions, and their ids if each caption has one."""
-    problems, captions, ids = [], [], []
-    for index, sentence in enumerate(record["sentences"]):
-        if not isinstance(sentence, dict) or "raw" not in sentence:
-            wrong: str | None = "another schema: must be an object with 'raw'"
-        elif sentence.get("imgid", record.get("imgid")) != record.get("imgid"):
-            wrong = f"caption without image: its imgid is {sentence['imgid']!r}, the image's {record.get('imgid')!r}"
-        else:
-            wrong = caption_problem(sentence["raw"])
-        if wrong:
-            problems.append(f"{place}.sentences[{index}]: {wrong}")
-        else:
-            captions.append(sentence["raw"])
-            ids += [str(sentence["sentid"])] if "sentid" in sentence else []
-    return problems, tuple(captions), tuple(ids) if len(ids) == len(captions) else ()
+def _sentence_problem(image: Any, sentence: Any) -> str | None:
+    if not isinstance(sentence, dict) or "raw" not in sentence:
+        return "another schema: must be an object with 'raw'"
+    if sentence.get("imgid", image) != image:
+        return f"caption without image: its imgid is {sentence['imgid']!r}, the image's {image!r}"
+    return caption_problem(sentence["raw"])

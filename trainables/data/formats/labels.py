@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Corpus, Image, caption_problem, filename_problem
-from trainables.data.text_files import read_lines
+from trainables.data.text_files import checked, read_lines
 from trainables.errors import DataError
 
 FORMAT = "images with classes (labels.csv with the columns filename, class, split)"
@@ -44,20 +44,16 @@ def read(files: Sequence[Path]) -> Corpus:
     header = lines[0][1] if lines else []
     if tuple(header) != COLUMNS:
         return Corpus(str(file), [], [f"{file}: line 1: must be {','.join(COLUMNS)}, got {','.join(header)!r:.60}"])
-    for number, row in lines[1:]:
-        place = f"{file}: line {number}"
-        if wrong := _row_problem(row):
-            problems.append(f"{place}: {wrong}")
-        else:
-            images.append(Image(place, row[0], row[0], SPLIT_ALIASES[row[2]], (row[1],)))
+    for place, row in checked(lines[1:], _row_problem, problems):
+        images.append(Image(place, row[0], row[0], SPLIT_ALIASES[row[2]], (row[1],)))
     return Corpus(str(file), images, problems + _class_problems(file, images))
 
 
-def _rows(file: Path) -> list[tuple[int, list[str]]]:
-    """Return the rows of a CSV, each with the number of its line."""
+def _rows(file: Path) -> list[tuple[str, list[str]]]:
+    """Return the rows of a CSV, each after its place."""
     reader = csv.reader(read_lines(file), strict=True)
     try:
-        return [(reader.line_num, row) for row in reader]
+        return [(f"{file}: line {reader.line_num}", row) for row in reader]
     except csv.Error as error:
         raise DataError(f"{file}: line {reader.line_num}: broken CSV: {error}") from None
 

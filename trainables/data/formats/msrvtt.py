@@ -13,11 +13,12 @@ References:
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem
-from trainables.data.text_files import read_json, records
+from trainables.data.text_files import checked, read_json, records
 
 FORMAT = "MSR-VTT (*videodatainfo*.json)"
 
@@ -36,17 +37,12 @@ def read(files: Sequence[Path]) -> Corpus:
     captions: dict[str, list[str]] = {}
     for file in files:
         content = read_json(file)
-        for index, record in enumerate(records(file, content, "videos", "MSR-VTT")):
-            place = f"{file}: videos[{index}]"
-            if wrong := _video_problem(record, splits):
-                problems.append(f"{place}: {wrong}")
-            else:
-                splits[record["video_id"]] = (place, _SPLITS[record["split"]])
-        for index, record in enumerate(records(file, content, "sentences", "MSR-VTT")):
-            if wrong := _sentence_problem(record, splits):
-                problems.append(f"{file}: sentences[{index}]: {wrong}")
-            else:
-                captions.setdefault(record["video_id"], []).append(record["caption"])
+        videos = records(file, content, "videos", "MSR-VTT")
+        for place, record in checked(videos, partial(_video_problem, known=splits), problems):
+            splits[record["video_id"]] = (place, _SPLITS[record["split"]])
+        sentences = records(file, content, "sentences", "MSR-VTT")
+        for _, record in checked(sentences, partial(_sentence_problem, known=splits), problems):
+            captions.setdefault(record["video_id"], []).append(record["caption"])
     images = [Image(place, name, "", split, tuple(captions.get(name, ()))) for name, (place, split) in splits.items()]
     return Corpus(str(files[0]), images, problems)
 

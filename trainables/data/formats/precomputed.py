@@ -46,9 +46,11 @@ def read(files: Sequence[Path]) -> Corpus:
                 f"{file}: line {len(lines)}: {len(lines)} captions, which is no multiple of {each}: "
                 "the last image has captions missing, or another line has two"
             )
-        for number, line in enumerate(lines, 1):
-            if wrong := caption_problem(line):
-                problems.append(f"{file}: line {number}: {wrong}")
+        problems += [
+            f"{file}: line {number}: {wrong}"
+            for number, line in enumerate(lines, 1)
+            if (wrong := caption_problem(line))
+        ]
         images += _images(file, lines, each)
     return Corpus(str(files[0]), images, problems)
 

@@ -25,7 +25,7 @@ import io
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -122,14 +122,10 @@ def split_of(index: int, images: int) -> str:
     return "val" if index < images - tenth else "test"
 
 
-def render_scenes(folder: Path, seed: int, first: int, count: int) -> list[Described]:
-    """Render ``count`` scenes from number ``first`` on into a folder, and describe their files."""
-    found = []
-    for index in range(first, first + count):
-        scene = draw_scene(seed, index)
-        roots = _render(folder / _file_name(index), scene, seed, index)
-        found.append((write_captions(scene, seed, index), *roots))
-    return found
+def render_scene(folder: Path, seed: int, index: int) -> Described:
+    """Render scene number ``index`` into a folder, and describe its file."""
+    scene = draw_scene(seed, index)
+    return write_captions(scene, seed, index), *_render(folder / _file_name(index), scene, seed, index)
 
 
 def _render(file: Path, scene: Scene, seed: int, index: int) -> tuple[np.ndarray, np.ndarray]:
@@ -144,11 +140,11 @@ def _write_scenes(folder: Path, info: dict[str, Any], on_progress: Callable[[int
     images, seed = info["images"], info["seed"]
     (folder / "images").mkdir()
     (folder / "annotations").mkdir()
-    scenes: list[Described] = []
-    for chunk in _render_all(folder / "images", seed, images):
-        scenes += chunk
-        on_progress(len(scenes))
-    captions, global_roots, region_roots = (list(part) for part in zip(*scenes, strict=True))
+    described: list[Described] = []
+    for scene in _on_all_cores(partial(render_scene, folder / "images", seed), images):
+        described.append(scene)
+        on_progress(len(described))
+    captions, global_roots, region_roots = zip(*described, strict=True)
     _write_json(folder / _ANNOTATIONS, _coco(info, captions))
     _write_json(folder / "dataset_scenes.json", _karpathy(captions))
     train = slice(images - 2 * (images // 10))
@@ -159,27 +155,21 @@ def _write_scenes(folder: Path, info: dict[str, Any], on_progress: Callable[[int
     }
     for kind, rows in features.items():
         np.save(folder / f"features_{kind}.npy", rows)
-        origin = {"images_digest": order, "descriptor": DESCRIPTION}
-        _write_json(folder / f"features_{kind}.json", origin)
+        _write_json(folder / f"features_{kind}.json", {"images_digest": order, "descriptor": DESCRIPTION})
 
 
-def _render_all(folder: Path, seed: int, images: int) -> Iterator[list[Described]]:
-    starts = range(0, images, _CHUNK)
-    sizes = [min(_CHUNK, images - start) for start in starts]
-    workers = min(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, len(starts)
-    )
+def _on_all_cores(render: Callable[[int], Described], images: int) -> Iterator[Described]:
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # This process renders a few pictures before another interpreter has started.
     if workers == 1 or images < 5 * _CHUNK:
-        yield from (render_scenes(folder, seed, start, size) for start, size in zip(starts, sizes, strict=True))
+        yield from map(render, range(images))
         return
     # Processes are spawned, because a fork would copy the lock of the progress display's thread.
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        count = len(starts)
-        yield from pool.map(render_scenes, [folder] * count, [seed] * count, starts, sizes)
+        yield from pool.map(render, range(images), chunksize=_CHUNK)
 
 
-def _coco(info: dict[str, Any], captions: list[list[str]]) -> dict[str, Any]:
+def _coco(info: dict[str, Any], captions: Sequence[list[str]]) -> dict[str, Any]:
     """Return COCO's captions file; caption k of image i is annotation 5 i + k."""
     return {
         "info": info,
@@ -196,7 +186,7 @@ def _coco(info: dict[str, Any], captions: list[list[str]]) -> dict[str, Any]:
     }
 
 
-def _karpathy(captions: list[list[str]]) -> dict[str, Any]:
+def _karpathy(captions: Sequence[list[str]]) -> dict[str, Any]:
     images = []
     for index, texts in enumerate(captions):
         ids = [index * len(texts) + position for position in range(len(texts))]

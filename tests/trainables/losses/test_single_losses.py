@@ -1,0 +1,127 @@
+"""What single losses promise beside the contract of all: values by hand, limits, edges and refusals."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.trainables.losses.batches import batches, one_to_one, random_cosines
+from trainables.errors import ConfigError
+from trainables.losses.contrastive import Decoupled, NTXent, Sigmoid
+from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
+from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
+
+
+def test_of_equally_hard_negatives_one_gets_the_gradient() -> None:
+    similarity = torch.zeros(3, 3, requires_grad=True)
+    TripletHardest()(similarity, one_to_one(3)).backward()
+    assert similarity.grad is not None
+    assert similarity.grad.diagonal().tolist() == [-2, -2, -2]
+    assert similarity.grad[~one_to_one(3)].sum() == 6
+    assert set(similarity.grad[~one_to_one(3)].tolist()) <= {0.0, 1.0, 2.0}
+
+
+def test_each_query_decides_for_itself() -> None:
+    """Query 0 is on its hardest negative, 0.0 away; query 1 is 0.5 above its own; at epsilon itself nothing is near."""
+    similarity = torch.tensor([[0.5, 0.5, 0.0], [-0.5, 0.0, -0.5], [0.0, 0.25, 0.25]], dtype=torch.float64)
+    i2t = (0.25 + 0.0) / 2 + 0.0 + (0.0 + 0.25) / 2
+    t2i = 0.0 + 0.75 + 0.0
+    value = TripletSelHN(margin=0.25, epsilon=0.1)(similarity, one_to_one(3))
+    assert value.item() == pytest.approx(i2t + t2i, abs=1e-12)
+    edge = torch.tensor([[0.5, 0.25, 0.0], [0.0, 0.5, 0.25], [0.25, 0.0, 0.5]], dtype=torch.float64)
+    hardest, mean = TripletHardest(0.5)(edge, one_to_one(3)), Triplet(0.5)(edge, one_to_one(3)) / 2
+    assert TripletSelHN(0.5, epsilon=0.25)(edge, one_to_one(3)) == hardest
+    assert TripletSelHN(0.5, epsilon=0.2500001)(edge, one_to_one(3)) == mean != hardest
+
+
+def test_a_collapsed_batch_pulls_and_pushes_every_pair() -> None:
+    """Where all similarities are equal, the hardest negative is one of many; SelHN pushes all of them."""
+    similarity = torch.full((4, 4), 0.9, dtype=torch.float64).requires_grad_()
+    counts = [
+        int((torch.autograd.grad(loss(similarity, one_to_one(4)), similarity)[0] > 0).sum())
+        for loss in (TripletSelHN(), TripletHardest())
+    ]
+    assert counts[0] == 12 > counts[1]
+
+
+def test_a_huge_right_score_costs_nothing() -> None:
+    assert NTXent(0.01)(torch.eye(4) * 1e4, one_to_one(4)) == 0
+
+
+def test_a_query_without_negatives_costs_nothing() -> None:
+    similarity = random_cosines(2, 3, seed=4).requires_grad_()
+    value = Decoupled()(similarity, torch.ones(2, 3, dtype=torch.bool))
+    assert value == 0
+    assert not torch.autograd.grad(value, similarity)[0].any()
+
+
+def test_pairs_are_counted_as_published() -> None:
+    """Algorithm 1 of the paper in numpy: - log sigmoid(label (t s + b)), summed over pairs, over the batch size."""
+    similarity = random_cosines(6, 6, seed=1)
+    labels = 2 * np.eye(6) - 1
+    logits = 7.0 * similarity.numpy() - 3.0
+    expected = -np.log(1 / (1 + np.exp(-labels * logits))).sum() / 6
+    assert Sigmoid(temperature=1 / 7, bias=-3.0)(similarity, one_to_one(6)).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("bias", "score"), [(-1e4, 1.0), (1e4, -1.0)])
+def test_a_bias_far_out_does_not_overflow(bias: float, score: float) -> None:
+    value = Sigmoid(temperature=0.01, bias=bias)(torch.full((3, 3), score), one_to_one(3))
+    assert math.isfinite(value.item())
+    assert value > 1e3
+
+
+@settings(max_examples=40, deadline=None)
+@given(batch=batches(), margin=st.floats(0, 2))
+def test_linear_polynomials_are_the_hardest_triplets_over_n(
+    batch: tuple[Tensor, Tensor, Tensor], margin: float
+) -> None:
+    expected = TripletHardest(margin)(*batch) / batch[1].sum()
+    joint = PolynomialSelf((margin / 2, -1.0), (margin / 2, 1.0))
+    for loss in (joint, PolynomialRelative((margin, 1.0)), PolynomialRelative((margin, 1.0, 0.0), gate=margin)):
+        torch.testing.assert_close(loss(*batch), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_gate_bounds_where_coefficients_must_be_feasible() -> None:
+    with pytest.raises(ConfigError, match="must rise"):
+        PolynomialRelative((0.2, 1.0, 1.0))
+    assert PolynomialRelative((0.2, 1.0, 1.0), gate=0.5).coefficients == (0.2, 1.0, 1.0)
+    with pytest.raises(ConfigError, match=r"on \[-2, 2\]"):
+        PolynomialRelative((0.2, 1.0, 0.5), gate=2.0)
+
+
+CONSTANTS = [
+    pytest.param(PolynomialRelative, {"coefficients": (0.5,)}, "coefficients must hold", id="relative"),
+    pytest.param(PolynomialRelative, {"coefficients": torch.ones(3, 1)}, "coefficients must hold", id="stacked"),
+    pytest.param(
+        PolynomialSelf,
+        {"positive_coefficients": (0.5,), "negative_coefficients": (0.1,)},
+        "positive_coefficients and negative_coefficients must hold",
+        id="self",
+    ),
+    pytest.param(
+        PolynomialSelf,
+        {"positive_coefficients": (0.5,), "negative_coefficients": (0.1,), "hinge": "separate"},
+        "positive_coefficients and negative_coefficients must hold",
+        id="two hinges",
+    ),
+]
+
+
+@pytest.mark.parametrize(("loss", "parameters", "message"), CONSTANTS)
+def test_constants_are_refused(loss: type, parameters: dict[str, Any], message: str) -> None:
+    """They used to be taken, and their backward pass failed for want of a graph."""
+    with pytest.raises(ConfigError, match=f"{message} a coefficient of power 1 or above.*a constant has no gradient"):
+        loss(**parameters, allow_infeasible=True)
+
+
+@pytest.mark.parametrize("parameters", [((0.5,), (0.0, 1.0)), ((0.2, -1.0), (0.1,))], ids=["negative", "positive"])
+def test_one_polynomial_of_two_may_be_a_constant(parameters: tuple[Any, Any]) -> None:
+    similarity = random_cosines(3, 3, seed=1).requires_grad_()
+    PolynomialSelf(*parameters)(similarity, one_to_one(3)).backward()
+    assert similarity.grad is not None and similarity.grad.any()
