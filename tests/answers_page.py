@@ -20,7 +20,7 @@ from orchestrator.results.bands import band_answers
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.equal_budget import Json
 from orchestrator.results.judged import judged_answer
-from orchestrator.results.questions import Questions
+from orchestrator.results.questions import answer_questions
 from orchestrator.results.race import describe_race, run_race
 from orchestrator.results.trends import find_trend, trend_answer
 from orchestrator.results.verdict import judge
@@ -111,10 +111,10 @@ STUDIES: Sequence[tuple[str, Sequence[Candidate], str | None]] = (
 def question_cases() -> Iterator[tuple[str, Answer]]:
     """Yield when an answer of ``questions`` is given, and the answer."""
     for when, candidates, baseline in STUDIES:
-        for answer in Questions(verdict_of(candidates, baseline)).answers():
+        for answer in answer_questions(verdict_of(candidates, baseline)):
             if baseline is None or answer.key == "published":
                 yield when, answer
-    for answer in Questions(verdict_of([NT, SH], "ccc"), published=False).answers():
+    for answer in answer_questions(verdict_of([NT, SH], "ccc"), published=False):
         if answer.key == "published":
             yield "better than a baseline that the experiment names", answer
 

@@ -12,7 +12,7 @@ from orchestrator.journal.directory import find_directory, read_history
 from orchestrator.results.answer import Answer
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.confirmation import Confirmation, confirmations
-from orchestrator.results.questions import Questions
+from orchestrator.results.questions import answer_questions
 from orchestrator.results.tables import RETRIEVAL_LAYOUT, layout_table, rows_of
 from orchestrator.views.terminal import show
 from orchestrator.workload.evaluation import read_outside_run
@@ -87,7 +87,7 @@ def _read(confirmation: Confirmation, label: str, folders: list[Path], data_root
 
 def _answers(verdict: "DatasetVerdict") -> list[Answer]:
     """Return the answers to the questions of the dataset, and its table of retrieval."""
-    answers = Questions(verdict).answers()
+    answers = answer_questions(verdict)
     by = verdict.decided_by.replace("_", " ")
     table = layout_table(RETRIEVAL_LAYOUT, rows_of(verdict, answers))
     return [*answers, replace(table, notes=(*table.notes, f"The test that decides varies {by}."))]

@@ -72,12 +72,12 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    title: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain values for JSON: a mapping for each row, by the keys of the columns."""
         rows = [{column.key: plain(cell) for column, cell in zip(self.columns, row, strict=True)} for row in self.rows]
-        return {"title": self.title, "columns": {column.key: column.heading for column in self.columns}, "rows": rows}
+        # A table has no title; the key is part of ``summary.json``.
+        return {"title": "", "columns": {column.key: column.heading for column in self.columns}, "rows": rows}
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def plain(cell: Cell) -> Any:
     return {name: value for name, value in vars(cell).items() if value is not None}
 
 
-def table_of(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title: str = "") -> Table:
+def table_of(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Table:
     """Return a table without the columns that are empty in every row.
 
     Raises:
@@ -145,6 +145,4 @@ def table_of(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], title: s
     if any(len(row) != len(columns) for row in rows):
         raise ValueError("each row needs a cell for each column")
     kept = [place for place in range(len(columns)) if any(row[place] not in (None, "") for row in rows)]
-    return Table(
-        tuple(columns[place] for place in kept), tuple(tuple(row[place] for place in kept) for row in rows), title
-    )
+    return Table(tuple(columns[place] for place in kept), tuple(tuple(row[place] for place in kept) for row in rows))

@@ -5,7 +5,8 @@ mean ranks. Then come the answers of each dataset: of a confirmation that is ove
 the best of each loss in the search, called unconfirmed; and then what the history says beside.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,10 +35,10 @@ from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations, race_names
 from orchestrator.results.crossed import Runs
-from orchestrator.results.datasets import FEW, LEVEL, interaction_test, mean_ranks
+from orchestrator.results.datasets import FEW, LEVEL, common_losses, interaction_test, mean_ranks
 from orchestrator.results.equal_budget import Json, equal_budgets, optimism_of
 from orchestrator.results.judged import judged_answer, judged_verdicts
-from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, Questions
+from orchestrator.results.questions import WHICH_COEFFICIENTS, WHICH_LOSS, answer_questions
 from orchestrator.results.race import Race, describe_race
 from orchestrator.results.trends import trend_answer, trends_of
 from orchestrator.results.winner import Winner, identity_of, winners_of
@@ -139,10 +140,6 @@ class Summary:
         return bands(self.history)
 
     @cached_property
-    def _comparability(self) -> Mapping[str, Sequence[str]]:
-        return comparability(self.history)
-
-    @cached_property
     def datasets(self) -> Sequence[str]:
         """Datasets with a trial, in the order of their first trials."""
         return list(dict.fromkeys(trial.config.dataset for trial in self.history.trials.values()))
@@ -159,19 +156,23 @@ class Summary:
     def caveats(self) -> Mapping[str, Sequence[str]]:
         """Dataset -> all sentences that qualify its results: of trials, early epochs, ranges and settings."""
         return {
-            dataset: [text for answer in self.qualifying(dataset) if answer is not None for text in answer.sentences]
-            for dataset in self.datasets
+            dataset: [text for answer in answers if answer is not None for text in answer.sentences]
+            for dataset, answers in self.qualifying.items()
         }
 
-    def qualifying(self, dataset: str) -> tuple[Answer | None, Answer | None, Answer | None]:
-        """Return the answers about caveats, early epochs and ranges of a dataset."""
-        trials = [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
-        notes = (*caveats(trials), *self._comparability.get(dataset, ()))
-        return (
-            Answer("caveats", dataset, "What limits these results?", "", notes=notes) if notes else None,
-            early_answer(dataset, self.of_dataset(self.early_epochs, dataset)),
-            edges_answer(dataset, self.of_dataset(self.edges, dataset)),
-        )
+    @cached_property
+    def qualifying(self) -> Mapping[str, Sequence[Answer | None]]:
+        """Dataset -> the answers about caveats, early epochs and ranges."""
+        found: dict[str, Sequence[Answer | None]] = {}
+        for dataset in self.datasets:
+            trials = [trial for trial in self.history.trials.values() if trial.config.dataset == dataset]
+            notes = (*caveats(trials), *comparability(self.history, dataset))
+            found[dataset] = (
+                Answer("caveats", dataset, "What limits these results?", "", notes=notes) if notes else None,
+                early_answer(dataset, self.of_dataset(self.early_epochs, dataset)),
+                edges_answer(dataset, self.of_dataset(self.edges, dataset)),
+            )
+        return found
 
     def of_dataset(self, of_study: Mapping[str, Any], dataset: str) -> dict[str, Any]:
         """Return the entries of the studies on a dataset."""
@@ -207,7 +208,7 @@ class Summary:
 def analyses_of(summary: Summary, dataset: str) -> list[Answer]:
     """Return what the analyses say about a dataset, and how a race gave out its seeds."""
     verdict, trends = summary.verdicts.get(dataset), summary.trends.get(dataset, ())
-    qualifying, early, edges = summary.qualifying(dataset)
+    qualifying, early, edges = summary.qualifying[dataset]
     label = None if verdict is None or verdict.winner is None else verdict.winner.label
     config = summary.winners[dataset].setting.config if dataset in summary.winners else None
     winner = None if config is None else (config.model, config.loss)
@@ -236,17 +237,13 @@ def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     if verdict is None:
         return [unconfirmed(summary, dataset)]
     confirm = summary.history.experiment.confirm
-    return Questions(verdict, published=confirm is None or not confirm.baseline).answers()
+    return answer_questions(verdict, published=confirm is None or not confirm.baseline)
 
 
 def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
     """Return candidate -> ``winner`` or how it compares with the winner, by the first answer that has the candidate."""
-    outcomes: dict[str, str] = {}
-    for answer in answers:
-        for row in answer.table.to_dict()["rows"] if answer.table else ():
-            if row.get("candidate") and row.get("verdict"):
-                outcomes.setdefault(row["candidate"], row["verdict"])
-    return outcomes
+    rows = [row for one in reversed(answers) if one.table for row in one.table.to_dict()["rows"] if "candidate" in row]
+    return {row["candidate"]: row["verdict"] for row in rows}
 
 
 def headline_of(summary: Summary, dataset: str) -> Answer:
@@ -256,10 +253,19 @@ def headline_of(summary: Summary, dataset: str) -> Answer:
 
 def unconfirmed(summary: Summary, dataset: str) -> Answer:
     """Return the best of each loss in a search whose best trials have not been confirmed."""
-    metric, best = summary.history.metric, _best_of_losses(summary, dataset)
+    metric = summary.history.metric
+    trials = [trial for trial in summary.history.trials.values() if trial.config.dataset == dataset]
+    # Of a loss without a trained point the running one with the highest value so far, after the trained ones.
+    running = [point for point in points_of(trials) if not point.finished and point.value_so_far is not None]
+    running.sort(key=lambda point: -(point.value_so_far or 0.0))
+    best_of: dict[tuple[str, str], Point] = {}
+    for point in [*best_points(trials), *running]:
+        best_of.setdefault(_kind(point.first), point)
+    best = list(best_of.values())
     question = "Which loss?" if len(best) > 1 else "Which coefficients?"
     if not best:
         return Answer(WHICH_LOSS, dataset, question, "No trial has been trained to its end yet.", UNCONFIRMED)
+    tried = Counter(_kind(trial) for trial in trials if trial.candidate is None)
     values = [(point.mean(metric) if point.finished else point.value_so_far) or 0.0 for point in best]
     first, count = best[0], len(best[0].finished)
     trainings = "one training" if count == 1 else f"the mean of {count} trainings"
@@ -269,7 +275,7 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     headline = f"{name} has the {of_metric} of its search, {reached} in {trainings}."
     if not first.finished:
         headline = f"{name} has the {of_metric} so far, {reached}; no trial has been trained to its end yet."
-    several_models = len({point.first.config.model for point in best}) > 1
+    several_models = len({model for model, _ in best_of}) > 1
     columns = [
         Column("trial", "trial", hidden=True),
         Column("model", "model", hidden=not several_models),
@@ -282,15 +288,13 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
         Column("difference", "to the best", unit=metric, signed=True),
         Column("verdict", "verdict"),
     ]
-    searched = [trial.config for trial in summary.history.trials.values() if trial.candidate is None]
     rows: list[Sequence[Cell]] = []
     for point, value in zip(best, values, strict=True):
-        config = point.first.config
-        tried = sum((c.dataset, c.model, c.loss) == (dataset, config.model, config.loss) for c in searched)
+        config, count = point.first.config, len(point.finished)
         model = printed(config.model) if several_models else config.model
         about = (point.first.id, model, config.loss, printed(config.loss), setting_text(point.first.parameters))
         gap = None if point is first else value - values[0]
-        rows.append((*about, tried, len(point.finished), value, gap, UNCONFIRMED if point.finished else RUNNING))
+        rows.append((*about, tried[_kind(point.first)], count, value, gap, UNCONFIRMED if count else RUNNING))
     return Answer(
         WHICH_LOSS if len(best) > 1 else WHICH_COEFFICIENTS,
         dataset,
@@ -303,29 +307,16 @@ def unconfirmed(summary: Summary, dataset: str) -> Answer:
     )
 
 
-def _best_of_losses(summary: Summary, dataset: str) -> list[Point]:
-    """Return the best point of each model and loss of a dataset's search, the best first.
-
-    Of a loss without a trained point it is the running one with the highest value so far, after the trained ones.
-    """
-    trials = summary.history.trials.values()
-    running = [point for point in points_of(trials) if not point.finished and point.value_so_far is not None]
-    running.sort(key=lambda point: -(point.value_so_far or 0.0))
-    best: dict[tuple[str, str], Point] = {}
-    for point in [*best_points(trials), *running]:
-        config = point.first.config
-        if config.dataset == dataset:
-            best.setdefault((config.model, config.loss), point)
-    return list(best.values())
+def _kind(trial: Trial) -> tuple[str, str]:
+    return trial.config.model, trial.config.loss
 
 
 def over_datasets(summary: Summary) -> list[Answer]:
     """Return the winners of all datasets, and whether the order of losses is the same on all of them."""
     confirmed = {dataset: verdict.candidates for dataset, verdict in summary.verdicts.items() if verdict.candidates}
-    with_images = {dataset: [one for one in group if one.images] for dataset, group in confirmed.items()}
     runs = {
-        dataset: {loss: one.image_runs() for loss, one in _best_of_each(group).items()}
-        for dataset, group in with_images.items()
+        dataset: {loss: one.image_runs() for loss, one in _best_of_each(group, with_images=True).items()}
+        for dataset, group in confirmed.items()
     }
     scores = {
         dataset: {loss: one.result.mean for loss, one in _best_of_each(group).items()}
@@ -335,11 +326,12 @@ def over_datasets(summary: Summary) -> list[Answer]:
     return [answer for answer in found if answer is not None]
 
 
-def _best_of_each(candidates: Iterable[Candidate]) -> dict[str, Candidate]:
-    """Return loss -> its first candidate."""
+def _best_of_each(candidates: Sequence[Candidate], *, with_images: bool = False) -> dict[str, Candidate]:
+    """Return loss -> its first candidate; with images, its first that has their values."""
     best: dict[str, Candidate] = {}
     for candidate in candidates:
-        best.setdefault(candidate.loss, candidate)
+        if candidate.images or not with_images:
+            best.setdefault(candidate.loss, candidate)
     return best
 
 
@@ -362,8 +354,7 @@ def _winners(summary: Summary) -> Answer:
     for dataset in summary.datasets:
         answer, verdict = headline_of(summary, dataset), summary.verdicts.get(dataset)
         if verdict is None or verdict.winner is None:
-            table = answer.table
-            cells = dict(zip((column.key for column in table.columns), table.rows[0], strict=True)) if table else {}
+            cells = answer.table.to_dict()["rows"][0] if answer.table else {}
             known = (cells.get(key) for key in ("trial", "loss", "name", "setting"))
             rows.append((printed(dataset), *known, cells.get("value"), None, None, answer.verdict))
             continue
@@ -390,8 +381,8 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
     found = interaction_test(runs)
     if found is None:
         return None
-    differs = found.p <= LEVEL
-    losses = count_text(len(found.losses), "loss")
+    p, statistic, _, effects = found
+    losses, differs = common_losses(runs), p <= LEVEL
     leaders: dict[str, list[str]] = {}
     for dataset, means in scores.items():
         leaders.setdefault(printed(max(means, key=means.__getitem__)), []).append(printed(dataset))
@@ -402,15 +393,14 @@ def _order(runs: Mapping[str, Mapping[str, Runs]], scores: Mapping[str, Mapping[
     shown = (
         "Differences depend on the dataset: interaction" if differs else "An interaction with the dataset is not shown:"
     )
-    headline = f"{first}. {shown} {p_equals(found.p)} ({losses})."
-    _, row, column = max((abs(found.effects[place]), *place) for place in np.ndindex(*found.effects.shape))
-    effect = number_text(float(found.effects[row, column]), signed=True)
+    headline = f"{first}. {shown} {p_equals(p)} ({count_text(len(losses), 'loss')})."
+    _, row, column = max((abs(effects[place]), *place) for place in np.ndindex(*effects.shape))
+    effect = number_text(float(effects[row, column]), signed=True)
     note = (
-        f"Largest effect: {printed(found.losses[column])} on {printed(found.datasets[row])}, {effect} beside the means "
-        f"of its loss and its dataset."
+        f"Largest effect: {printed(losses[column])} on {printed(list(runs)[row])}, {effect} beside the means of its "
+        f"loss and its dataset."
     )
-    numbers = {"p": found.p, "statistic": found.statistic}
-    question = "Does the same loss win everywhere?"
+    numbers, question = {"p": p, "statistic": statistic}, "Does the same loss win everywhere?"
     return Answer(ORDER, "", question, headline, numbers=numbers, notes=(note,) if differs else ())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.results.answer import Quantity
-from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Sample, measure, t_interval
+from orchestrator.results.statistics import DifferenceTest, Interval, Measure, Sample, best_of_p, measure, t_interval
 
 _RANGES = {
     "rsum": (0.0, 600.0),
@@ -54,6 +54,13 @@ class Verdict(StrEnum):
     """The candidates lack the values that a test needs; never a win."""
 
 
+def decide(difference: float, p: float, level: float) -> Verdict:
+    """Return the outcome of a comparison for the first candidate."""
+    if p > level:
+        return Verdict.TIE
+    return Verdict.BETTER if difference > 0 else Verdict.WORSE
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One configuration that was trained again with fresh seeds.
@@ -86,6 +93,11 @@ class Candidate:
     images: Mapping[int, Sample] = field(default_factory=dict)
     metric: str = ""
     selection: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Model and loss."""
+        return self.model, self.loss
 
     def sample(self, metric: str) -> Sample:
         """Return the values of a metric in the order of the seeds, shape (S,)."""
@@ -147,32 +159,28 @@ class Comparison:
     Attributes:
         metric: The metric that decides.
         label: Label of the other candidate.
-        roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``, or ``closest``: of
-            the other candidates the one with the largest p-value, where the winner does not beat it.
         difference: Mean of the winner minus mean of the other candidate, in the metric's unit.
         on_test_set: Welch's test, in which the seeds vary on this test set; ``None`` where it can't be made.
         over_images: The test over new seeds and new images of this kind, see ``crossed``; ``None`` if seeds decide.
-        holm_p: The p-value that decides: of Welch's test or of the test over seeds and images, after Holm's correction
-            over the comparisons of the dataset; for a lead over baseline or rival at least the probability that the
-            best of the candidates leads as far by luck. Where the winner beats every candidate and this is above the
-            level, it is the largest p-value of the winner's leads. Of ``closest``, the p-value itself.
         verdict: How the winner compares with the other candidate.
         reason: Why there was no test; empty after a test.
-        verdict_on_test_set: The verdict that the seeds alone would have.
-        p_on_test_set: The corrected p-value of Welch's test; ``None`` where it can't be made.
+        roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``, or ``closest``: of
+            the other candidates the one with the largest p-value, where the winner does not beat it.
+        holm_p: The p-value of ``test`` after Holm's correction over the comparisons of the dataset; for a lead over
+            baseline or rival at least the probability that the best of the candidates leads as far by luck. Where the
+            winner beats every candidate and this is above the level, it is the largest p-value of the winner's leads.
+            Of ``closest``, the p-value itself.
     """
 
     metric: str
     label: str
-    roles: tuple[str, ...]
     difference: float
     on_test_set: DifferenceTest | None
     over_images: DifferenceTest | None
-    holm_p: float | None
     verdict: Verdict
     reason: str
-    verdict_on_test_set: Verdict
-    p_on_test_set: float | None
+    roles: tuple[str, ...] = ()
+    holm_p: float | None = None
 
     @property
     def test(self) -> DifferenceTest | None:
@@ -183,6 +191,16 @@ class Comparison:
     def p(self) -> float | None:
         """The p-value of the test that decides, before any correction; ``None`` where untested."""
         return None if self.test is None else self.test.p
+
+    def luckiest(self, p: float, chances: int) -> float:
+        """Return a p-value, that of a lead corrected for the number of candidates that could have been the winner."""
+        return max(p, best_of_p(p, chances)) if self.difference > 0 else p
+
+    def lead(self, chances: int = 1) -> float:
+        """Return the p-value of a lead, of the luckiest of some candidates; 1 where there is no lead, or no test."""
+        if self.p is None:
+            return 0.0 if self.verdict is Verdict.BETTER else 1.0
+        return self.luckiest(self.p, chances) if self.difference > 0 else 1.0
 
     @property
     def deciding_interval(self) -> Interval | None:
@@ -226,8 +244,6 @@ class Comparison:
                 "probability": self.over_images.probability_beyond(0.0),
                 "smallest_difference": smallest_difference,
                 "probability_of_smallest": self.over_images.probability_beyond(smallest_difference),
-                "on_this_test_set": self.verdict_on_test_set,
-                "on_this_test_set_p": self.p_on_test_set,
                 "error": self.over_images.error,
                 "share_of_images": self.share_of_images,
                 "share_of_seeds": self.over_images.variances.seed_variance / self.over_images.error**2,
@@ -237,9 +253,8 @@ class Comparison:
     @property
     def share_of_images(self) -> float:
         """Share of the variance of the difference that only more images reduce, in [0, 1]."""
-        return (
-            0.0 if self.over_images is None else self.over_images.variances.image_variance / self.over_images.error**2
-        )
+        test = self.over_images
+        return 0.0 if test is None else test.variances.image_variance / test.error**2
 
 
 def weakest(comparisons: Sequence[Comparison]) -> Comparison | None:
@@ -260,7 +275,6 @@ class DatasetVerdict:
         others: The winner with the other candidates that can be tested; their p-values are not corrected.
         warnings: Sentences about the limits of the verdict, e.g. missing seeds.
         level: Corrected p-values up to this level count as a difference; earlier looks at test used the rest of it.
-        decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
         images: Number of test images where they decide; ``None`` where the seeds alone decide.
         baseline: Label of the baseline; ``None`` where no candidate is the baseline.
         smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
@@ -274,11 +288,15 @@ class DatasetVerdict:
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
     level: float
-    decided_by: str = "seeds"
     images: int | None = None
     baseline: str | None = None
     others: tuple[Comparison, ...] = ()
     smallest_difference: float = 0.0
+
+    @property
+    def decided_by(self) -> str:
+        """What varies in the test that decides: ``seeds`` or ``seeds_and_images``."""
+        return "seeds" if self.images is None else "seeds_and_images"
 
     @property
     def winner(self) -> Candidate | None:

@@ -1,6 +1,6 @@
 """What a reader must know before comparing: trials that could not win, and settings that differ between losses."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -29,9 +29,10 @@ REVISION = 10
 def caveats(trials: Sequence[Trial]) -> list[str]:
     """Return the sentences about the trials of one dataset; none where all trials finished with equal versions."""
     searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
+    running = sum(not trial.has_ended for trial in trials)
     sentences = [
         *_mixed_versions(trials),
-        *_running(trials),
+        *([f"{count_text(running, 'trial')} {'has' if running == 1 else 'have'} not ended yet."] if running else []),
         *_better_than_the_best(searched),
         *_replicates(points_of(searched)),
         *_settings_without_effect(searched),
@@ -61,11 +62,6 @@ def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
     return {**environment.get("versions", {}), "code": commit[:REVISION] + dash + state}
 
 
-def _running(trials: Sequence[Trial]) -> list[str]:
-    count = sum(not trial.has_ended for trial in trials)
-    return [f"{count_text(count, 'trial')} {'has' if count == 1 else 'have'} not ended yet."] if count else []
-
-
 def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
     """Name the best trial that did not finish, if its value is above the value of every finished setting."""
     others = best_first(trial for trial in searched if trial.has_ended and trial.state is not TrialState.FINISHED)
@@ -86,7 +82,7 @@ def _replicates(points: Sequence[Point]) -> list[str]:
         return []
     again = count_text(sum(len(point.trainings) - 1 for point in repeated), "trial")
     sentence = f"{again} repeated {count_text(len(repeated), 'setting')} with other seeds; each setting has their mean"
-    noise = seed_noise(points)
+    noise, _ = spread_of([[trial.best_value or 0.0 for trial in point.finished] for point in points])
     return [f"{sentence}." if noise is None else f"{sentence}, with a standard deviation of {noise:.2g}."]
 
 
@@ -141,44 +137,27 @@ def _rise(trial: Trial) -> float | None:
     return (value - before) / span / value if value > 0 else None
 
 
-def seed_noise(points: Sequence[Point]) -> float | None:
-    """Return the standard deviation of a setting's value over its trainings, pooled over the settings.
-
-    Returns:
-        ``None`` where no setting has two finished trainings.
-    """
-    return spread_of([[trial.best_value or 0.0 for trial in point.finished] for point in points])[0]
-
-
-def comparability(history: History) -> dict[str, list[str]]:
-    """Return, for each dataset, the sentences about its losses and about trials that ``search.prior`` gave a setting.
+def comparability(history: History, dataset: str) -> list[str]:
+    """Return the sentences about the losses of a dataset, and about trials that ``search.prior`` gave a setting.
 
     A single loss needs no sentence about settings that losses share.
     """
     experiment = known_experiment(history)
     if experiment is None:
-        return {}
-    sentences: dict[str, list[str]] = {}
-    for dataset in experiment.datasets:
-        cells = [cell for cell in experiment.cells() if cell.dataset == dataset]
-        if len(experiment.losses) > 1:
-            beside = [f"{sentence}." for sentence in overlaps(experiment, dataset)]
-            sentences[dataset] = [_settings(experiment, cells), *beside]
-        if prior := _from_elsewhere(history, {cell.name for cell in cells}):
-            sentences.setdefault(dataset, []).append(prior)
+        return []
+    cells = {cell.name: cell for cell in experiment.cells() if cell.dataset == dataset}
+    sentences = []
+    if cells and len(experiment.losses) > 1:
+        beside = (f"{sentence}." for sentence in overlaps(experiment, dataset))
+        sentences = [_settings(experiment, list(cells.values())), *beside]
+    prior = {study: [point.params for point in points] for study, points in (history.prior or {}).items()}
+    searched = [one for one in history.stage(Stage.SEARCH) if one.study in cells and one.candidate is None]
+    tried = [trial.id for trial in searched if trial.params in prior.get(trial.study, ())]
+    if tried:
+        named = listed([*tried[:NAMED], *([f"{len(tried) - NAMED} more"] if len(tried) > NAMED else [])])
+        count = count_text(len(tried), "trial")
+        sentences.append(f"search.prior gave {count} a best setting of another dataset: {named}.")
     return sentences
-
-
-def _from_elsewhere(history: History, studies: Container[str]) -> str:
-    """Name the trials that tried a setting of another dataset; empty where there are none."""
-    points = {study: [point.params for point in points] for study, points in (history.prior or {}).items()}
-    searched = [trial for trial in history.stage(Stage.SEARCH) if trial.study in studies]
-    tried = [trial.id for trial in searched if trial.candidate is None and trial.params in points.get(trial.study, ())]
-    if not tried:
-        return ""
-    more = [f"{len(tried) - NAMED} more"] if len(tried) > NAMED else []
-    named = listed([*tried[:NAMED], *more])
-    return f"search.prior gave {count_text(len(tried), 'trial')} a best setting of another dataset: {named}."
 
 
 def _settings(experiment: Experiment, cells: Sequence[Cell]) -> str:

@@ -77,13 +77,8 @@ class Confirmation:
 
     @cached_property
     def race(self) -> Race:
-        """The rounds of the design so far.
-
-        Raises:
-            ValueError: If there is no plan.
-        """
-        if self.plan is None:
-            raise ValueError(f"{self.dataset}: an older version, which recorded no plan, confirmed")
+        """The rounds of the design so far, of a confirmation that has a plan."""
+        assert self.plan is not None
         plan, count = self.plan, len(self.plan.candidates)
         first = plan.seeds if plan.trainings is None else plan.first
         if first is None:
@@ -154,24 +149,33 @@ class Confirmation:
     @cached_property
     def candidates(self) -> list[Candidate]:
         """The settings that were trained again, with the metrics of their seeds, without the values of the images."""
-        labels = dict.fromkeys(trial.candidate for trial in self.repeats if trial.candidate is not None)
-        return [self._candidate(label) for label in labels]
+        return self._candidates({})
 
-    def _candidate(self, label: str) -> Candidate:
-        trials = [trial for trial in self.repeats if trial.candidate == label]
-        config, given = trials[0].config, self.race.seeds[label] if self.is_raced else None
-        return Candidate(
-            dataset=self.dataset,
-            model=config.model,
-            loss=config.loss,
-            parameters=trials[0].parameters,
-            label=label,
-            values={trial.config.seed: metrics_of(trial, self.history) for trial in trials if _has_finished(trial)},
-            missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
-            # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
-            left=given is not None and self.race.older and given < max(self.race.seeds.values()),
-            given=given,
-        )
+    def _candidates(self, images: Mapping[str, Sample]) -> list[Candidate]:
+        """Return the candidates; with the values of the images (trial -> values) where all seeds of one have them."""
+        groups: dict[str, list[Trial]] = {}
+        for trial in self.repeats:
+            groups.setdefault(str(trial.candidate), []).append(trial)
+        candidates = []
+        for label, trials in groups.items():
+            config, given = trials[0].config, self.race.seeds[label] if self.is_raced else None
+            finished = {trial.config.seed: trial for trial in trials if _has_finished(trial)}
+            has_images = all(trial.id in images for trial in finished.values())
+            one = Candidate(
+                dataset=self.dataset,
+                model=config.model,
+                loss=config.loss,
+                parameters=trials[0].parameters,
+                label=label,
+                values={seed: metrics_of(trial, self.history) for seed, trial in finished.items()},
+                missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
+                # In a race of an older version a candidate with fewer seeds had left, and could not win any more.
+                left=given is not None and self.race.older and given < max(self.race.seeds.values()),
+                given=given,
+                images={seed: images[trial.id] for seed, trial in finished.items()} if has_images else {},
+            )
+            candidates.append(one)
+        return candidates
 
     @cached_property
     def alike(self) -> Mapping[str, tuple[str, ...]]:
@@ -189,17 +193,6 @@ class Confirmation:
             if len(sharing) > 1 and labels.keys() & sharing == {label}:
                 alike[label] = tuple(name for name in sharing if name != label)
         return alike
-
-    def _trained_alike(self) -> list[str]:
-        """Return a sentence about each candidate whose runs are those of further settings."""
-        groups = [[self.history.trials[name] for name in (label, *others)] for label, others in self.alike.items()]
-        return [
-            f"{len(trials)} settings that differ in {listed(parameter_names(names).values())} gave identical results "
-            f"in every epoch; only {setting_text(trials[0].parameters, names)} was confirmed"
-            for trials in groups
-            # A setting that was trained twice is no finding.
-            if (names := differing(trials))
-        ]
 
     @cached_property
     def verdict(self) -> DatasetVerdict:
@@ -245,10 +238,9 @@ class Confirmation:
         confirm = self.history.experiment.confirm or BegunConfirm()
         # A confirmation that began before the key ``verdict`` existed keeps the rule of its time: seeds alone decide.
         varying = rule or confirm.verdict or "seeds"
-        values = self._kept_values(decisive) if images is None else images
         baseline, problem = self._baseline
         verdict = judge(
-            [*(self._with_images(candidate, values) for candidate in self.candidates), *outside],
+            [*self._candidates(self._kept_values(decisive) if images is None else images), *outside],
             metric=decisive,
             selection=selection,
             baseline=baseline,
@@ -265,7 +257,15 @@ class Confirmation:
                 f"its values had been looked at {times} before this plan, so p must be at most {self.level:.2g}; "
                 f"plan all seeds, or a race, at once"
             )
-        return replace(verdict, warnings=(*verdict.warnings, *further, *self._trained_alike()))
+        for label, others in self.alike.items():
+            trials = [self.history.trials[name] for name in (label, *others)]
+            # A setting that was trained twice is no finding.
+            if names := differing(trials):
+                further.append(
+                    f"{len(trials)} settings that differ in {listed(parameter_names(names).values())} gave identical "
+                    f"results in every epoch; only {setting_text(trials[0].parameters, names)} was confirmed"
+                )
+        return replace(verdict, warnings=(*verdict.warnings, *further))
 
     @cached_property
     def _baseline(self) -> tuple[str | None, list[str]]:
@@ -284,21 +284,14 @@ class Confirmation:
 
     def _kept_values(self, metric: str) -> dict[str, Sample]:
         """Return trial -> values of the images, of trials whose kept ranks have the queries of the first kept ranks."""
-        texts = {trial.id: self.history.test_ranks.get(trial.id) for trial in self.repeats}
-        kept = {trial: Ranks.from_text(text) for trial, text in texts.items() if text is not None}
-        first = next(iter(kept.values()), None)
-        name = metric.partition("/")[2]
+        texts = self.history.test_ranks
+        kept = {one.id: Ranks.from_text(texts[one.id]) for one in self.repeats if one.id in texts}
+        name, first = metric.partition("/")[2], next(iter(kept.values()), None)
         return {
             trial: image_values(ranks, name)
             for trial, ranks in kept.items()
             if first is not None and ranks.has_queries_of(first)
         }
-
-    def _with_images(self, candidate: Candidate, values: Mapping[str, Sample]) -> Candidate:
-        """Return a candidate with the values of the images, if these values are known for all its seeds."""
-        trials = [one for one in self.repeats if one.candidate == candidate.label and _has_finished(one)]
-        images = {trial.config.seed: values[trial.id] for trial in trials if trial.id in values}
-        return replace(candidate, images=images) if images.keys() == candidate.values.keys() else candidate
 
     def trained_elsewhere(self, label: str, runs: Sequence[tuple[Mapping[str, float], Ranks]]) -> Candidate:
         """Return a model that was trained elsewhere as a candidate for ``judge``.

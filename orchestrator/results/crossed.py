@@ -49,13 +49,12 @@ Runs = NDArray[np.float64]
 """The values of a candidate's runs, shape (S, I): one row per seed, one column per image."""
 
 
-def crossed_test(first: Runs, second: Runs, parts_of_first: tuple[float, float] | None = None) -> DifferenceTest | None:
+def crossed_test(first: Runs, second: Runs) -> DifferenceTest | None:
     """Compare two candidates over their seeds and the images on which both were evaluated.
 
     Args:
         first: Shape (S1, I); a single row is a candidate without seeds, whose further runs would give equal values.
         second: Shape (S2, I), with the images in the order of ``first``.
-        parts_of_first: ``own_parts`` of the first candidate, where it is compared with many.
 
     Returns:
         The test; ``None`` where nothing varies: fewer than two images, or no spread over seeds and images at all.
@@ -63,16 +62,16 @@ def crossed_test(first: Runs, second: Runs, parts_of_first: tuple[float, float] 
     images = first.shape[1]
     if images < 2:
         return None
-    parts = [parts_of_first or own_parts(first), own_parts(second)]
-    seeds, both = [part[0] for part in parts], sum(part[1] for part in parts)
+    seeds, joint = zip(own_parts(first), own_parts(second), strict=True)
+    both = sum(joint)
     per_image = first.mean(0) - second.mean(0)
     over_images = float(per_image.var(ddof=1)) / images
     variance = max(sum(seeds) + over_images - both, over_images, sum(seeds))
-    if variance <= _rounding(first, second):
+    rounding = 1e-12 * max(1.0, np.abs(first).max(), np.abs(second).max())
+    if variance <= rounding**2:
         return None
-    joint = (parts[0][1], parts[1][1])
-    counts = (len(first), len(second))
-    return DifferenceTest(float(per_image.mean()), Variances((seeds[0], seeds[1]), joint, counts, variance, images))
+    parts = Variances(seeds, joint, (len(first), len(second)), variance, images)
+    return DifferenceTest(float(per_image.mean()), parts)
 
 
 def own_parts(runs: Runs) -> tuple[float, float]:
@@ -83,11 +82,6 @@ def own_parts(runs: Runs) -> tuple[float, float]:
     left = runs - runs.mean(0) - runs.mean(1)[:, None] + runs.mean()
     mean_square = float((left**2).sum()) / ((seeds - 1) * (images - 1))
     return float(runs.mean(1).var(ddof=1)) / seeds, mean_square / (seeds * images)
-
-
-def _rounding(first: Runs, second: Runs) -> float:
-    """Return the largest variance that rounding alone can cause."""
-    return float((1e-12 * max(1.0, np.abs(first).max(), np.abs(second).max())) ** 2)
 
 
 DEPTH = 5
@@ -117,27 +111,16 @@ def image_values(ranks: Ranks, metric: str) -> Sample:
     way, _, name = metric.partition("_")
     if name == "average_recall":
         return np.asarray(sum(image_values(ranks, f"{way}_r{k}") for k in (1, 5, 10)) / 3)
-    if way == "i2t":
-        return _of_images(ranks, name)
-    return _over_captions(_of_captions(ranks, name), ranks.image_of_caption)
-
-
-def _of_images(ranks: Ranks, name: str) -> Sample:
-    """Return a metric of each image as a query, shape (I,)."""
+    # The rank of each positive, and the query of each; each caption is the query of one positive.
+    rank, query = ranks.i2t, ranks.image_of_caption
+    if way == "t2i":
+        rank, query = ranks.t2i, np.arange(len(ranks.t2i), dtype=np.int32)
     if name == "map5":
-        return _average_precision(ranks.i2t, ranks.image_of_caption)
-    return _recall(ranks.of_images(), name)
-
-
-def _of_captions(ranks: Ranks, name: str) -> Sample:
-    """Return a metric of each caption as a query, shape (C,)."""
-    if name == "map5":
-        return _average_precision(ranks.t2i, np.arange(len(ranks.t2i), dtype=np.int32))
-    return _recall(ranks.t2i, name)
-
-
-def _recall(rank: Integers, name: str) -> Sample:
-    return np.where(rank <= {"r1": 1, "r5": 5, "r10": 10}[name], 100.0, 0.0)
+        values = _average_precision(rank, query)
+    else:
+        rank = ranks.of_images() if way == "i2t" else rank
+        values = np.where(rank <= {"r1": 1, "r5": 5, "r10": 10}[name], 100.0, 0.0)
+    return values if way == "i2t" else _over_captions(values, ranks.image_of_caption)
 
 
 def _average_precision(rank: Integers, query: Integers) -> Sample:

@@ -36,7 +36,6 @@ References:
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,26 +49,8 @@ LEVEL = 0.05
 """Level of the critical difference."""
 
 
-@dataclass(frozen=True)
-class Interaction:
-    """Whether the differences between losses are the same on all datasets.
-
-    Attributes:
-        datasets: Names of the D datasets, >= 2.
-        losses: Names of the L losses that all datasets have, >= 2.
-        statistic: F, >= 0; near 1 where the differences are the same.
-        freedom: f and f0, its degrees of freedom.
-        p: Probability of so large a statistic if the differences were the same on all datasets, in [0, 1].
-        effects: Interaction of each dataset and loss, shape (D, L), in the metric's unit: how much better a loss is on
-            a dataset than its mean and the dataset's mean say; rows and columns add up to 0.
-    """
-
-    datasets: tuple[str, ...]
-    losses: tuple[str, ...]
-    statistic: float
-    freedom: tuple[float, float]
-    p: float
-    effects: NDArray[np.float64]
+Interaction = tuple[float, float, tuple[float, float], NDArray[np.float64]]
+"""p, F (>= 0, near 1 without interaction), its degrees of freedom f and f0, and the effects, see below."""
 
 
 def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | None:
@@ -80,8 +61,10 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
             column an image. The images of a dataset are the same, in the same order, for all its losses.
 
     Returns:
-        The test over the losses that all datasets have; ``None`` where there are fewer than two datasets, losses or
-        images of a dataset, or where nothing varies.
+        The test over the ``common_losses``. p is the probability of so large an F if the differences were the same on
+        all datasets. The effects, shape (D, L), in the metric's unit, say how much better a loss is on a dataset than
+        its mean and the dataset's mean say; rows and columns add up to 0. ``None`` where there are fewer than two
+        datasets, losses or images of a dataset, or where nothing varies.
 
     Raises:
         ValueError: If losses of one dataset have different numbers of images.
@@ -97,18 +80,26 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
     if min(images) < 2:
         return None
     seeds, joint = np.array([own_parts(cell) for cell in cells]).T
-    kept = np.asarray(np.kron(_centring(len(datasets)), _centring(len(losses))), dtype=np.float64)
-    spread = kept @ (_of_images(blocks) + np.diag(_of_seeds_alone(seeds, joint, np.diag(kept))))
-    trace = max(float(np.trace(spread)), float(np.diag(kept) @ seeds))
+    centred = (np.eye(count) - 1 / count for count in (len(datasets), len(losses)))
+    kept = np.asarray(np.kron(*centred), dtype=np.float64)
+    weights = np.diag(kept)
+    spread = kept @ (_of_images(blocks) + np.diag(_of_seeds_alone(seeds, joint, weights)))
+    trace = max(float(np.trace(spread)), float(weights @ seeds))
     means = np.array([cell.mean() for cell in cells])
     if trace <= (1e-12 * max(1.0, float(np.abs(means).max()))) ** 2:
         return None
     statistic = float(means @ kept @ means) / trace
     freedom = float(np.trace(spread)) ** 2 / float(np.trace(spread @ spread))
-    error_freedom = trace**2 / _squares(cells, kept, seeds, trace, min(images))
+    # As in ``crossed``: the variance of few seeds is often far too small by chance, which would leave the images' many
+    # degrees of freedom.
+    freedoms, parts = np.array([max(1, len(cell) - 1) for cell in cells]), weights * seeds
+    squares = float((parts**2 / freedoms).sum()) + max(0.0, trace - float(parts.sum())) ** 2 / (min(images) - 1)
+    error_freedom = trace**2 / squares
     effects = (kept @ means).reshape(len(datasets), len(losses))
-    p = _p(statistic, freedom, error_freedom)
-    return Interaction(datasets, losses, statistic, (freedom, error_freedom), p, effects)
+    from scipy.stats import f
+
+    p = float(f.sf(statistic, freedom, error_freedom))
+    return p, statistic, (freedom, error_freedom), effects
 
 
 def common_losses(values: Mapping[str, Mapping[str, object]]) -> tuple[str, ...]:
@@ -144,11 +135,6 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> tuple[dict[str, flo
     return dict(ordered), difference
 
 
-def _centring(count: int) -> NDArray[np.float64]:
-    """Return the projection that subtracts the mean of a number of values."""
-    return np.eye(count) - 1 / count
-
-
 def _of_images(blocks: Sequence[Sequence[Runs]]) -> NDArray[np.float64]:
     """Return B, the covariance of all means over the images, shape (cells, cells)."""
     per_image = [np.stack([cell.mean(0) for cell in block]) for block in blocks]
@@ -173,21 +159,3 @@ def _of_seeds_alone(
     if total <= 0:
         return np.zeros_like(alone)
     return alone * total / float(weights @ alone)
-
-
-def _squares(
-    cells: Sequence[Runs], kept: NDArray[np.float64], seeds: NDArray[np.float64], trace: float, images: int
-) -> float:
-    """Return the sum of the squared parts of the trace, each over its degrees of freedom."""
-    # As in ``crossed``: the variance of few seeds is often far too small by chance, which would leave the images' many
-    # degrees of freedom.
-    freedoms = np.array([max(1, len(cell) - 1) for cell in cells])
-    parts = np.diag(kept) * seeds
-    rest = max(0.0, trace - float(parts.sum()))
-    return float((parts**2 / freedoms).sum()) + rest**2 / (images - 1)
-
-
-def _p(statistic: float, freedom: float, error_freedom: float) -> float:
-    from scipy.stats import f
-
-    return float(f.sf(statistic, freedom, error_freedom))

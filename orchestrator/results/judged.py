@@ -46,29 +46,28 @@ def judged_verdicts(confirmation: Confirmation) -> dict[str, dict[str, DatasetVe
     Raises:
         DataError: If kept ranks are damaged.
     """
-    trials = [trial for trial in confirmation.repeats if trial.state is TrialState.FINISHED]
-    texts = {trial.id: confirmation.history.test_judged.get(trial.id, ()) for trial in trials}
-    read = {trial: map(JudgedRanks.from_text, of_trial) for trial, of_trial in texts.items()}
-    ranks = {trial: {(one.name, one.digest): one for one in of_trial} for trial, of_trial in read.items()}
-    common = set.intersection(*(set(each) for each in ranks.values())) if ranks else set()
-    return {
-        source[0]: _judge(confirmation, {trial: of_trial[source] for trial, of_trial in ranks.items()})
-        for source in sorted(common)
+    verdict, texts = confirmation.verdict, confirmation.history.test_judged
+    ranks = {
+        trial.id: {(one.name, one.digest): one for one in map(JudgedRanks.from_text, texts.get(trial.id, ()))}
+        for trial in confirmation.repeats
+        if trial.state is TrialState.FINISHED
     }
-
-
-def _judge(confirmation: Confirmation, ranks: Mapping[str, JudgedRanks]) -> dict[str, DatasetVerdict]:
-    one, verdict = next(iter(ranks.values())), confirmation.verdict
-    metrics = [counterpart(verdict.metric), "map_r"]
-    metrics += [f"{metric}{CONDENSED}" for metric in metrics] if one.i2t.known.size else []
-    return {
-        metric: confirmation.judge(
-            metric=f"test/judged_{one.name}/{metric}",
-            images={trial: image_values(of_trial, metric) for trial, of_trial in ranks.items()},
-            rule=verdict.decided_by,
-        )
-        for metric in metrics
-    }
+    common = set.intersection(*map(set, ranks.values())) if ranks else set()
+    verdicts: dict[str, dict[str, DatasetVerdict]] = {}
+    for source in sorted(common):
+        of_source = {trial: of_trial[source] for trial, of_trial in ranks.items()}
+        metrics = [counterpart(verdict.metric), "map_r"]
+        if next(iter(of_source.values())).i2t.known.size:
+            metrics += [f"{metric}{CONDENSED}" for metric in metrics]
+        verdicts[source[0]] = {
+            metric: confirmation.judge(
+                metric=f"test/judged_{source[0]}/{metric}",
+                images={trial: image_values(one, metric) for trial, one in of_source.items()},
+                rule=verdict.decided_by,
+            )
+            for metric in metrics
+        }
+    return verdicts
 
 
 def counterpart(metric: str) -> str:

@@ -26,12 +26,12 @@ a false *beats* was in (a) in at most 4.1 %, in (b) in 4.1 %, in (c) in 3.1 % an
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table, table_of
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict
-from orchestrator.results.statistics import POWER, best_of_p, holm, needed_seeds
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Verdict, decide
+from orchestrator.results.statistics import POWER, holm, needed_seeds
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import (
     BRIEF,
@@ -55,7 +55,7 @@ OPPOSITE = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
 WHICH_LOSS, WHICH_COEFFICIENTS, PUBLISHED, SETTLE = "loss", "coefficients", "published", "settle"
 """Keys of the answers."""
 
-THE_WINNER = "the winner"
+THE_WINNER = "The winner"
 
 
 @dataclass(frozen=True)
@@ -70,248 +70,170 @@ class Contest:
             ``None`` where there is no other candidate.
         adjusted: Label -> adjusted p-value of each candidate that was tested.
         chances: Number of candidates of which the luckiest could have been the winner, >= 1.
-        is_whole: Whether the winner lost no seed; a winner that did, as all candidates then, beats nobody.
     """
 
     verdict: Verdict
     p: float | None
     closest: Comparison | None
     adjusted: Mapping[str, float]
-    chances: int = 1
-    is_whole: bool = True
-
-    def outcome(self, comparison: Comparison, level: float) -> Verdict:
-        """Return how the winner compares with a shown candidate."""
-        p = self.adjusted.get(comparison.label)
-        if p is None:
-            outcome = comparison.verdict
-        elif p > level:
-            outcome = Verdict.TIE
-        else:
-            outcome = Verdict.BETTER if comparison.difference > 0 else Verdict.WORSE
-        return outcome if self.is_whole or outcome is Verdict.WORSE else Verdict.UNTESTED
+    chances: int
 
 
-def hold_contest(comparisons: Sequence[Comparison], shown: Mapping[str, int], chances: int, level: float) -> Contest:
-    """Return how the winner compares with all candidates of a question.
-
-    Args:
-        comparisons: The winner with each candidate of the question.
-        shown: Label of each candidate whose own outcome is shown -> number of candidates of which the luckiest could
-            have been the winner, if this one is its equal.
-        chances: This number where the winner beats all candidates of the question, >= 1.
-        level: Level of the verdict.
-    """
-    by_label = {comparison.label: comparison for comparison in comparisons}
-    tested = {label: p for label in shown if (p := _of_luckiest(by_label[label], shown[label])) is not None}
-    leads = {comparison.label: _lead(comparison, chances) for comparison in comparisons}
-    adjusted = {
-        comparison.label: leads[comparison.label] if comparison.difference > 0 else min(1.0, p * len(comparisons))
-        for comparison in comparisons
-        if (p := comparison.p) is not None
-    } | dict(zip(tested, holm(list(tested.values())), strict=True))
-    contest = Contest(Verdict.UNTESTED, None, None, adjusted, chances)
-    if not comparisons:
-        return contest
-    # Of candidates that the winner does not lead, the highest is closest.
-    closest = max(comparisons, key=lambda comparison: (leads[comparison.label], -comparison.difference))
-    largest = leads[closest.label]
-    if largest <= level:
-        # Whoever beats all at this p beats each of them; the smallest lead is the one that people ask for.
-        rows = {label: min(p, largest) for label, p in adjusted.items()}
-        named = [comparison for comparison in comparisons if comparison.label in shown] or comparisons
-        nearest = min(named, key=lambda comparison: comparison.difference)
-        return Contest(Verdict.BETTER, largest if rows else None, nearest, rows, chances)
-    worse = [comparison for comparison in comparisons if contest.outcome(comparison, level) is Verdict.WORSE]
-    if worse:
-        closest = min(worse, key=lambda comparison: (adjusted.get(comparison.label, 0.0), comparison.difference))
-        return replace(contest, verdict=Verdict.WORSE, closest=closest, p=adjusted.get(closest.label))
-    untested = [comparison for comparison in comparisons if comparison.verdict is Verdict.UNTESTED]
-    if untested:
-        return replace(contest, closest=max(untested, key=lambda comparison: -comparison.difference))
-    if closest.label not in adjusted:
-        return replace(contest, verdict=closest.verdict, closest=closest)
-    p = largest if closest.difference > 0 else adjusted[closest.label]
-    return Contest(Verdict.TIE, p, closest, {**adjusted, closest.label: p}, chances)
-
-
-def _of_luckiest(comparison: Comparison, chances: int) -> float | None:
-    """Return the p-value that decides, of a lead corrected for the choice of the winner; ``None`` without a test."""
-    p = comparison.p
-    return p if p is None or comparison.difference <= 0 else max(p, best_of_p(p, chances))
-
-
-def _lead(comparison: Comparison, chances: int) -> float:
-    """Return the p-value of a lead; 1 where there is none, or no test."""
-    p = _of_luckiest(comparison, chances)
-    if p is None:
-        return 0.0 if comparison.verdict is Verdict.BETTER else 1.0
-    return p if comparison.difference > 0 else 1.0
-
-
-class Questions:
-    """The answers to a dataset's questions, from its verdict.
+def answer_questions(verdict: DatasetVerdict, *, published: bool = True) -> list[Answer]:
+    """Return the answers to a dataset's questions that it has, the headline's first.
 
     Args:
         verdict: The verdict on the dataset.
         published: Whether the baseline is the published setting; else it was named by the user.
     """
+    if verdict.winner is None:
+        nothing = "No training of any candidate finished."
+        return [Answer(WHICH_LOSS, verdict.dataset, "Which loss?", nothing, str(Verdict.UNTESTED))]
+    return _Questions(verdict, verdict.winner, published=published).answers()
 
-    def __init__(self, verdict: DatasetVerdict, *, published: bool = True) -> None:
-        self.verdict, self._published = verdict, published
-        self._candidates, self._winner = verdict.candidates, verdict.winner
+
+class _Questions:
+    """The questions of a dataset with a winner."""
+
+    def __init__(self, verdict: DatasetVerdict, winner: Candidate, *, published: bool) -> None:
+        self._verdict, self._winner, self._published = verdict, winner, published
+        self._candidates = verdict.candidates
         self._by_label = {candidate.label: candidate for candidate in verdict.candidates}
         # In the order of the candidates.
         compared = {comparison.label: comparison for comparison in (*verdict.comparisons, *verdict.others)}
         self._comparisons = {label: compared[label] for label in self._by_label if label in compared}
         self._several_models = len({candidate.model for candidate in verdict.candidates}) > 1
+        self._own = [one for one in verdict.candidates[1:] if one.kind == winner.kind]
+        self._others = [one for one in verdict.candidates if one.kind != winner.kind]
+        # The best of each other loss; each could lead any of the candidates of other losses by luck.
+        kinds = dict.fromkeys(one.kind for one in self._others)
+        self._best = {kind: next(one for one in self._others if one.kind == kind) for kind in kinds}
+        sizes = Counter(one.kind for one in self._candidates)
+        chances = {one.label: len(self._candidates) - sizes[one.kind] for one in self._best.values()}
+        self._of_losses = self._contest(self._others, chances, len(self._candidates) - len(self._others))
+        # Losses with several candidates that the winner does not beat, and its own.
+        outcomes = {kind: self._outcome(self._of_losses.adjusted, one.label) for kind, one in self._best.items()}
+        self._rivals = 1 + sum(sizes[kind] > 1 for kind, outcome in outcomes.items() if outcome != Verdict.BETTER)
 
     def answers(self) -> list[Answer]:
-        """Return the answers that the dataset has, the headline's first."""
-        found = (self.which_loss(), self.which_coefficients(), self.better_than_published(), self.what_would_settle())
-        return [answer for answer in found if answer is not None]
+        found = (self._which_loss(), self._which_coefficients(), self._better_than_published())
+        answers = [answer for answer in found if answer is not None]
+        return [*answers, *self._what_would_settle(answers)]
 
-    def which_loss(self) -> Answer | None:
-        """Return the answer to (a); ``None`` where all candidates have one model and loss."""
-        winner = self._winner
-        if winner is None:
-            return self._answer(WHICH_LOSS, "Which loss?", "No training of any candidate finished.", Verdict.UNTESTED)
-        others = [candidate for candidate in self._candidates if self._kind(candidate) != self._kind(winner)]
-        if not others:
+    def _which_loss(self) -> Answer | None:
+        if not self._others:
             return None
-        best = {self._kind(candidate): candidate for candidate in reversed(others)}
-        shown = [candidate for candidate in others if best[self._kind(candidate)] is candidate]
-        contest = self._loss_contest(others, shown)
-        names = {candidate.label: self.loss_name(candidate) for candidate in (winner, *shown)}
+        contest, shown = self._of_losses, list(self._best.values())
+        names = {candidate.label: self._loss_name(candidate) for candidate in (self._winner, *shown)}
         if contest.closest is not None and contest.closest.label not in names:
             # A setting that val ranks lower decides: it has a row of its own.
             hidden = self._by_label[contest.closest.label]
-            place = next(place for place, best in enumerate(shown) if self._kind(best) == self._kind(hidden))
-            names |= {one.label: self._full_name(one) for one in (shown[place], hidden)}
-            shown.insert(place + 1, hidden)
+            best = self._best[hidden.kind]
+            names |= {one.label: self._full_name(one) for one in (best, hidden)}
+            shown.insert(shown.index(best) + 1, hidden)
         question = "Which model and loss?" if self._several_models else "Which loss?"
-        headline = self._headline(contest, names, self._every("loss", shown))
         return replace(
-            self._of_contest(WHICH_LOSS, question, headline, contest),
-            table=self._table([winner, *shown], contest, names),
-            notes=(
-                *self._beaten(contest, shown, names),
-                *self._choice(contest),
-                *self._new_images(contest),
-                *self._limits(),
-            ),
+            self._answer(WHICH_LOSS, question, contest, names, self._every("loss", shown)),
+            table=self._table([self._winner, *shown], contest, names),
+            notes=(*self._notes(contest, shown, names), *self._limits(contest)),
         )
 
-    def which_coefficients(self) -> Answer | None:
+    def _which_coefficients(self) -> Answer | None:
         """Return the answer to (b); ``None`` where the winner's loss has a single candidate and others compete."""
-        winner = self._winner
-        if winner is None:
-            return None
-        others = [candidate for candidate in self._candidates[1:] if self._kind(candidate) == self._kind(winner)]
+        others, of_loss = self._own, printed(self._winner.loss)
         if not others:
             alone = "Only one candidate was confirmed, so nothing was compared."
-            question = "Which coefficients?"
-            is_alone = len(self._candidates) == 1
-            return self._answer(WHICH_COEFFICIENTS, question, alone, Verdict.UNTESTED) if is_alone else None
-        names = self.setting_names([winner, *others])
-        rivals = 1 + len(self._unbeaten_losses())
-        contest = self._contest(others, {one.label: (1 + len(others)) * rivals for one in others}, chances=2 * rivals)
-        headline = self._headline(contest, names, self._every(f"setting of {printed(winner.loss)}", others))
-        is_only_question = len(others) == len(self._candidates) - 1
+            about = (WHICH_COEFFICIENTS, self._verdict.dataset, "Which coefficients?")
+            return None if self._others else Answer(*about, alone, str(Verdict.UNTESTED))
+        group = [self._winner, *others]
+        names = self._setting_names(group)
+        contest = self._contest(others, {one.label: len(group) * self._rivals for one in others}, 2 * self._rivals)
+        every = self._every(f"setting of {of_loss}", others)
         return replace(
-            self._of_contest(WHICH_COEFFICIENTS, f"Which coefficients of {printed(winner.loss)}?", headline, contest),
-            table=self._table([winner, *others], contest, self.setting_names([winner, *others], None)),
-            notes=(
-                *self._beaten(contest, others, names),
-                *self._choice(contest),
-                *((*self._new_images(contest), *self._limits()) if is_only_question else ()),
-            ),
+            self._answer(WHICH_COEFFICIENTS, f"Which coefficients of {of_loss}?", contest, names, every),
+            table=self._table(group, contest, self._setting_names(group, None)),
+            notes=(*self._notes(contest, others, names), *(() if self._others else self._limits(contest))),
         )
 
-    def better_than_published(self) -> Answer | None:
+    def _better_than_published(self) -> Answer | None:
         """Return the answer to (c); ``None`` without a baseline among the candidates."""
-        winner, label = self._winner, self.verdict.baseline
-        if winner is None or label is None:
+        label = self._verdict.baseline
+        if label is None:
             return None
         what = "published settings" if self._published else "baseline"
         question = f"Better than the {what}?"
-        candidate = self._by_label[label]
-        named = f"the {what} ({self._full_name(candidate)})"
-        if candidate is winner:
+        named = f"{what} ({self._full_name(self._by_label[label])})"
+        if label == self._winner.label:
             verb = "win" if self._published else "wins"
-            return self._answer(PUBLISHED, question, f"T{named[1:]} {verb}.", Verdict.TIE)
+            return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.", str(Verdict.TIE))
         chances = len(self._candidates) - 1
-        contest = self._contest([candidate], {label: chances}, chances=chances)
-        headline = self._headline(contest, {winner.label: THE_WINNER, label: named}, "")
-        return replace(
-            self._of_contest(PUBLISHED, question, headline[:1].upper() + headline[1:], contest),
-            notes=(*self._choice(contest), *self._new_images(contest)),
-        )
+        contest = self._contest([self._by_label[label]], {label: chances}, chances)
+        answer = self._answer(PUBLISHED, question, contest, {self._winner.label: THE_WINNER, label: f"the {named}"}, "")
+        return replace(answer, notes=(*self._notes(contest, [], {}), *self._new_images(contest)))
 
-    def what_would_settle(self) -> Answer | None:
-        """Return the answer to (d); ``None`` where no answer is open."""
-        answers = (self.which_loss(), self.which_coefficients(), self.better_than_published())
-        open_answers = {answer.closest: answer for answer in reversed(answers) if answer and answer.verdict == "tie"}
+    def _what_would_settle(self, answers: Sequence[Answer]) -> list[Answer]:
+        """Return the answer to (d) where an answer is open."""
+        open_answers = {answer.closest: answer for answer in reversed(answers) if answer.verdict == Verdict.TIE}
         sentences = [self._settle(answer) for answer in reversed(open_answers.values()) if answer.closest]
         if not any(sentences):
-            return None
+            return []
         headline, *notes = filter(None, sentences)
-        return replace(
-            self._answer(SETTLE, "What would settle the open questions?", headline, ""),
-            notes=(*notes, f"A detectable difference is found in {share_text(POWER)} of studies of this size."),
-        )
+        notes.append(f"A detectable difference is found in {share_text(POWER)} of studies of this size.")
+        question = "What would settle the open questions?"
+        return [Answer(SETTLE, self._verdict.dataset, question, headline, notes=tuple(notes))]
 
-    def _kind(self, candidate: Candidate) -> tuple[str, str]:
-        return candidate.model, candidate.loss
+    def _contest(self, others: Sequence[Candidate], shown: Mapping[str, int], chances: int) -> Contest:
+        """Return how the winner compares with all candidates of a question.
 
-    def _answer(self, key: str, question: str, headline: str, verdict: str) -> Answer:
-        return Answer(key, self.verdict.dataset, question, headline, str(verdict))
-
-    def _of_contest(self, key: str, question: str, headline: str, contest: Contest) -> Answer:
-        answer, closest = self._answer(key, question, headline, contest.verdict), contest.closest
-        if closest is None:
-            return answer
-        images, interval = closest.over_images, closest.deciding_interval
-        numbers: dict[str, float | int | None] = {
-            "difference": closest.difference,
-            "low": interval.low if interval else None,
-            "high": interval.high if interval else None,
-            "p": contest.p,
-            "p_unadjusted": closest.p,
-            "probability_on_new_images": images.probability_beyond(0.0) if images else None,
-            **self._power(contest, closest),
+        Args:
+            others: The candidates.
+            shown: Label of each candidate whose own outcome is shown -> number of candidates of which the luckiest
+                could have been the winner, if this one is its equal.
+            chances: This number where the winner beats all candidates of the question, >= 1.
+        """
+        comparisons = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
+        if not comparisons:
+            return Contest(Verdict.UNTESTED, None, None, {}, chances)
+        leads = {one.label: one.lead(chances) for one in comparisons}
+        p_values = [(one, one.p) for one in comparisons if one.p is not None]
+        # Nobody named a candidate that is not shown: that it is better than the winner pays for every other one.
+        adjusted = {
+            one.label: leads[one.label] if one.difference > 0 else min(1.0, p * len(comparisons)) for one, p in p_values
         }
-        return replace(answer, numbers=numbers, closest=closest.label)
+        rows = {one.label: one.luckiest(p, shown[one.label]) for one, p in p_values if one.label in shown}
+        adjusted |= dict(zip(rows, holm(list(rows.values())), strict=True))
+        # Of candidates that the winner does not lead, the highest is closest.
+        closest = max(comparisons, key=lambda one: (leads[one.label], -one.difference))
+        largest, verdict, p_value = leads[closest.label], Verdict.TIE, adjusted.get(closest.label)
+        worse = [one for one in comparisons if self._outcome(adjusted, one.label) is Verdict.WORSE]
+        untested = [one for one in comparisons if one.verdict is Verdict.UNTESTED]
+        if largest <= self._verdict.level:
+            # Whoever beats all at this p beats each of them; the smallest lead is the one that people ask for.
+            verdict, p_value = Verdict.BETTER, largest if adjusted else None
+            adjusted = {label: min(p, largest) for label, p in adjusted.items()}
+            named = [one for one in comparisons if one.label in shown] or comparisons
+            closest = min(named, key=lambda one: one.difference)
+        elif worse:
+            closest = min(worse, key=lambda one: (adjusted.get(one.label, 0.0), one.difference))
+            verdict, p_value = Verdict.WORSE, adjusted.get(closest.label)
+        elif untested:
+            verdict, p_value, closest = Verdict.UNTESTED, None, min(untested, key=lambda one: one.difference)
+        elif p_value is None:
+            verdict = closest.verdict
+        elif closest.difference > 0:
+            p_value = adjusted[closest.label] = largest
+        if self._winner.missing and verdict is not Verdict.WORSE:
+            # A winner that lost a seed, as all candidates did then, beats nobody.
+            verdict = Verdict.UNTESTED
+        return Contest(verdict, p_value, closest, adjusted, chances)
 
-    def _contest(self, others: Sequence[Candidate], shown: Mapping[str, int], *, chances: int) -> Contest:
-        tested = [self._comparisons[other.label] for other in others if other.label in self._comparisons]
-        compared = {label: count for label, count in shown.items() if label in self._comparisons}
-        contest = hold_contest(tested, compared, chances, self.verdict.level)
-        if self._winner is None or not self._winner.missing:
-            return contest
-        verdict = contest.verdict if contest.verdict is Verdict.WORSE else Verdict.UNTESTED
-        return replace(contest, verdict=verdict, is_whole=False)
-
-    def _loss_contest(self, others: Sequence[Candidate], shown: Sequence[Candidate]) -> Contest:
-        sizes = Counter(map(self._kind, self._candidates))
-        chances = {one.label: len(self._candidates) - sizes[self._kind(one)] for one in shown}
-        return self._contest(others, chances, chances=len(self._candidates) - len(others))
-
-    def _unbeaten_losses(self) -> list[tuple[str, str]]:
-        """Return the other losses with several candidates that the winner does not beat."""
-        kinds = Counter(self._kind(candidate) for candidate in self._candidates[1:])
-        others = [one for one in self._candidates if self._kind(one) != self._kind(self._candidates[0])]
-        best = {self._kind(candidate): candidate for candidate in reversed(others)}
-        contest = self._loss_contest(others, list(best.values()))
-        return [
-            kind
-            for kind, candidate in best.items()
-            if kinds[kind] > 1 and self._row_outcome(contest, candidate) is not Verdict.BETTER
-        ]
-
-    def _row_outcome(self, contest: Contest, other: Candidate) -> Verdict:
-        comparison = self._comparisons.get(other.label)
-        return Verdict.UNTESTED if comparison is None else contest.outcome(comparison, self.verdict.level)
+    def _outcome(self, adjusted: Mapping[str, float], label: str) -> Verdict:
+        """Return how the winner compares with a candidate, by adjusted p-values."""
+        comparison, p = self._comparisons.get(label), adjusted.get(label)
+        if comparison is None:
+            return Verdict.UNTESTED
+        outcome = comparison.verdict if p is None else decide(comparison.difference, p, self._verdict.level)
+        return Verdict.UNTESTED if self._winner.missing and outcome is not Verdict.WORSE else outcome
 
     def _every(self, what: str, shown: Sequence[Candidate]) -> str:
         """Return what a winner beats that beats all; empty where it was compared with a single candidate."""
@@ -320,7 +242,7 @@ class Questions:
             return ""
         return f"every other {what}" + (" that was compared" if compared < len(shown) else "")
 
-    def loss_name(self, candidate: Candidate) -> str:
+    def _loss_name(self, candidate: Candidate) -> str:
         """Return the printed name of a candidate's loss, after its model where models differ."""
         name = printed(candidate.loss)
         return f"{printed(candidate.model)} {name}" if self._several_models else name
@@ -328,9 +250,9 @@ class Questions:
     def _full_name(self, candidate: Candidate) -> str:
         """Return a candidate's loss with its setting, brief enough for a sentence."""
         setting = setting_text(candidate.parameters, most=BRIEF)
-        return f"{self.loss_name(candidate)}, {setting}" if setting else self.loss_name(candidate)
+        return f"{self._loss_name(candidate)}, {setting}" if setting else self._loss_name(candidate)
 
-    def setting_names(self, candidates: Sequence[Candidate], most: int | None = BRIEF) -> dict[str, str]:
+    def _setting_names(self, candidates: Sequence[Candidate], most: int | None = BRIEF) -> dict[str, str]:
         """Return label -> the hyper-parameters in which candidates differ, of all where the values are equal."""
         keys = list(dict.fromkeys(key for candidate in candidates for key in candidate.parameters))
         values = {key: [candidate.parameters.get(key) for candidate in candidates] for key in keys}
@@ -340,67 +262,101 @@ class Questions:
         unique = len(set(names.values())) == len(candidates)
         return names if unique else {one.label: f"{names[one.label]} ({one.label})" for one in candidates}
 
-    def _headline(self, contest: Contest, names: Mapping[str, str], every: str) -> str:
-        """Return the sentence of a contest.
+    def _answer(self, key: str, question: str, contest: Contest, names: Mapping[str, str], every: str) -> Answer:
+        """Return headline and numbers of a contest.
 
         Args:
+            key: Key of the answer.
+            question: The question.
             contest: The contest.
             names: Label -> name of the winner and the others.
             every: What a winner that beats all of several candidates beats; empty for a single candidate.
         """
-        assert self._winner is not None
-        first, closest = names[self._winner.label], contest.closest
+        closest, dataset = contest.closest, self._verdict.dataset
         if closest is None:
-            return f"{first} could not be compared: the other candidates lost their seeds."
-        second, outcome = names[closest.label], contest.verdict
+            alone = f"{names[self._winner.label]} could not be compared: the other candidates lost their seeds."
+            return Answer(key, dataset, question, alone, str(contest.verdict))
+        test, images, interval = closest.test, closest.over_images, closest.deciding_interval
+        numbers: dict[str, float | int | None] = {
+            "difference": closest.difference,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "p": contest.p,
+            "p_unadjusted": closest.p,
+            "probability_on_new_images": images.probability_beyond(0.0) if images else None,
+            "smallest_detectable_difference": None,
+            "seeds_needed": None,
+        }
+        if test is not None:
+            # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
+            level = self._verdict.level
+            level = min(level, 2 * -math.expm1(math.log1p(-level) / contest.chances))
+            numbers["smallest_detectable_difference"] = test.variances.detectable(level)
+            if test.difference > 0:
+                numbers["seeds_needed"] = needed_seeds(test.difference, test.variances, level)
+        headline = self._headline(contest, closest, names, every)
+        return Answer(key, dataset, question, headline, str(contest.verdict), closest.label, numbers)
+
+    def _headline(self, contest: Contest, closest: Comparison, names: Mapping[str, str], every: str) -> str:
+        first, second = names[self._winner.label], names[closest.label]
+        metric, outcome, interval = self._verdict.metric, contest.verdict, closest.deciding_interval
         if outcome is Verdict.UNTESTED and self._winner.missing:
             return f"{first} leads, and every candidate lost a seed: the remaining seeds may flatter it."
-        gap = number_text(abs(closest.difference), self.verdict.metric)
-        evidence = self._evidence(closest, contest.p)
+        signed, unit = number_text(closest.difference, metric, signed=True), metric_name(metric)
         seeds = [len(one.values) for one in (self._winner, self._by_label[closest.label])]
-        basis = basis_text(seeds, self.verdict.images)
-        unit = metric_name(self.verdict.metric)
+        basis = basis_text(seeds, self._verdict.images)
+        p = "" if contest.p is None else f", {p_equals(contest.p)}"
+        within = f", {closest.reason}" if closest.reason else ""
+        evidence = within
+        if interval is not None and p:
+            within = f", 95 % CI {interval_text(interval.low, interval.high, metric)}"
+            evidence = f"{within}{p}"
         if outcome is Verdict.BETTER and every:
-            largest = "" if contest.p is None else f", {p_equals(contest.p)}"
-            interval = evidence.removesuffix(largest)
-            lead = f"{self._signed(closest)} {unit}{interval} ({basis})"
-            return f"{first} beats {every}{largest}; closest is {second}: {lead}."
+            return f"{first} beats {every}{p}; closest is {second}: {signed} {unit}{within} ({basis})."
         if outcome is Verdict.BETTER:
+            gap = number_text(abs(closest.difference), metric)
             return f"{first} beats {second} by {gap} {unit}{evidence} ({basis})."
         if outcome is Verdict.WORSE:
             # That the winner was chosen on val is said where it has a name.
             chosen = "is" if first == THE_WINNER else "was best on val and is"
-            return f"{first} {chosen} worse on test than {second}: {self._signed(closest)}{evidence}."
+            return f"{first} {chosen} worse on test than {second}: {signed}{evidence}."
         if outcome is Verdict.TIE:
-            return f"{first} and {second} do not differ significantly: {self._signed(closest)}{evidence}."
-        return f"{first} and {second} differ by {self._signed(closest)} {unit}, untested: {closest.reason}."
+            return f"{first} and {second} do not differ significantly: {signed}{evidence}."
+        return f"{first} and {second} differ by {signed} {unit}, untested: {closest.reason}."
 
-    def _signed(self, comparison: Comparison) -> str:
-        return number_text(comparison.difference, self.verdict.metric, signed=True)
+    def _notes(self, contest: Contest, shown: Sequence[Candidate], names: Mapping[str, str]) -> Iterator[str]:
+        """Name what a winner beats although it does not beat all, and say why a tie has an interval without 0."""
+        compared = [one for one in shown if one.label in self._comparisons and contest.verdict is not Verdict.BETTER]
+        outcomes = {one.label: self._outcome(contest.adjusted, one.label) for one in compared}
+        beaten = [names[label] for label, outcome in outcomes.items() if outcome is Verdict.BETTER]
+        if len(beaten) > 3:
+            count = count_text(len(beaten), "other")
+            yield f"{names[self._winner.label]} beats {count} of {len(compared)}; see the table."
+        elif beaten:
+            yield f"{names[self._winner.label]} beats {listed(beaten)}."
+        interval = contest.closest.deciding_interval if contest.closest else None
+        if contest.verdict is Verdict.TIE and interval is not None and not interval.low <= 0 <= interval.high:
+            yield "The interval is of this pair alone; p also counts the choice of the winner among its candidates."
 
-    def _evidence(self, comparison: Comparison, p: float | None) -> str:
-        """Return interval and p-value of a comparison after a comma; empty where nothing was tested."""
-        interval = comparison.deciding_interval
-        if interval is None or p is None:
-            return f", {comparison.reason}" if comparison.reason else ""
-        ends = interval_text(interval.low, interval.high, self.verdict.metric)
-        return f", 95 % CI {ends}, {p_equals(p)}"
+    def _new_images(self, contest: Contest) -> Iterator[str]:
+        if contest.closest is None or contest.closest.over_images is None:
+            return
+        images, least = contest.closest.over_images, self._verdict.smallest_difference
+        chance = probability_text(images.probability_beyond(0.0))
+        by = f", by at least {least:g} {metric_name(self._verdict.metric)} with probability "
+        further = f"{by}{probability_text(images.probability_beyond(least))}" if least > 0 else ""
+        yield f"On new test images of this kind the winner is better with probability {chance}{further}."
 
-    def _power(self, contest: Contest, closest: Comparison) -> dict[str, float | int | None]:
-        """Return the smallest difference that the test detects, and the seeds of each that detect a measured lead."""
-        test = closest.test
-        if test is None:
-            return {"smallest_detectable_difference": None, "seeds_needed": None}
-        # A lead counts at this p-value: with it the luckiest of all chances leads an equal at the level.
-        level = min(self.verdict.level, 2 * -math.expm1(math.log1p(-self.verdict.level) / contest.chances))
-        return {
-            "smallest_detectable_difference": test.variances.detectable(level),
-            "seeds_needed": needed_seeds(test.difference, test.variances, level) if test.difference > 0 else None,
-        }
+    def _limits(self, contest: Contest) -> Iterator[str]:
+        """Say what the verdict says of new images, and what limits it."""
+        yield from self._new_images(contest)
+        if self._verdict.images is None:
+            yield "The test varies the seeds alone, on these test images."
+        yield from (f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in self._verdict.warnings)
 
     def _table(self, candidates: Sequence[Candidate], contest: Contest, names: Mapping[str, str]) -> Table:
-        metric = self.verdict.metric
-        names_losses = len({self._kind(candidate) for candidate in candidates}) > 1
+        metric = self._verdict.metric
+        names_losses = len({candidate.kind for candidate in candidates}) > 1
         columns = [
             Column("candidate", "candidate", hidden=True),
             Column("model", "model", hidden=True),
@@ -417,85 +373,36 @@ class Questions:
         for one in candidates:
             setting = (setting_text(one.parameters) or "default") if names_losses else None
             about = (one.label, one.model, one.loss, names[one.label], setting, len(one.values), one.quantity)
-            rows.append((*about, *self._compared(one, contest)))
+            comparison, difference = self._comparisons.get(one.label), None
+            if comparison is not None:
+                interval = comparison.deciding_interval
+                ends = (-interval.high, -interval.low) if interval else (None, None)
+                difference = Quantity(-comparison.difference, None, *ends)
+            outcome = self._outcome(contest.adjusted, one.label)
+            verdict = "winner" if one is self._winner else str(OPPOSITE.get(outcome, outcome))
+            rows.append((*about, difference, contest.adjusted.get(one.label), verdict))
         return table_of(columns, rows)
-
-    def _compared(self, candidate: Candidate, contest: Contest) -> tuple[Cell, ...]:
-        """Return a candidate's difference to the winner, its p-value and its verdict."""
-        comparison = self._comparisons.get(candidate.label)
-        if candidate is self._winner:
-            return None, None, "winner"
-        if comparison is None:
-            return None, None, str(Verdict.UNTESTED)
-        interval = comparison.deciding_interval
-        ends = (-interval.high, -interval.low) if interval else (None, None)
-        outcome = self._row_outcome(contest, candidate)
-        verdict = str(OPPOSITE.get(outcome, outcome))
-        return Quantity(-comparison.difference, None, *ends), contest.adjusted.get(candidate.label), verdict
-
-    def _beaten(self, contest: Contest, shown: Iterable[Candidate], names: Mapping[str, str]) -> list[str]:
-        """Name the candidates that a winner beats although it does not beat all."""
-        if contest.verdict is Verdict.BETTER or self._winner is None:
-            return []
-        compared = [candidate for candidate in shown if candidate.label in self._comparisons]
-        beaten = [names[one.label] for one in compared if self._row_outcome(contest, one) is Verdict.BETTER]
-        winner = names[self._winner.label]
-        if len(beaten) > 3:
-            return [f"{winner} beats {count_text(len(beaten), 'other')} of {len(compared)}; see the table."]
-        return [f"{winner} beats {listed(beaten)}."] if beaten else []
-
-    def _choice(self, contest: Contest) -> tuple[str, ...]:
-        """Say why a tie has an interval without 0, if it has one."""
-        closest = contest.closest
-        if closest is None or contest.verdict is not Verdict.TIE:
-            return ()
-        interval = closest.deciding_interval
-        if interval is None or interval.low <= 0 <= interval.high:
-            return ()
-        return ("The interval is of this pair alone; p also counts the choice of the winner among its candidates.",)
-
-    def _new_images(self, contest: Contest) -> tuple[str, ...]:
-        closest = contest.closest
-        if closest is None or closest.over_images is None:
-            return ()
-        images = closest.over_images
-        sentence = (
-            f"On new test images of this kind the winner is better with probability "
-            f"{probability_text(images.probability_beyond(0.0))}"
-        )
-        least = self.verdict.smallest_difference
-        if least > 0:
-            smallest, chance = f"{least:g} {metric_name(self.verdict.metric)}", images.probability_beyond(least)
-            sentence += f", by at least {smallest} with probability {probability_text(chance)}"
-        return (f"{sentence}.",)
-
-    def _limits(self) -> tuple[str, ...]:
-        """Return what limits the verdict: how the winner was chosen, and the warnings of the verdict."""
-        alone = () if self.verdict.images is not None else ("The test varies the seeds alone, on these test images.",)
-        return (*alone, *(f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in self.verdict.warnings))
 
     def _settle(self, answer: Answer) -> str:
         """Return what would settle a tie; empty where nothing was tested."""
         comparison, smallest = self._comparisons[answer.closest], answer.numbers["smallest_detectable_difference"]
-        if smallest is None or self._winner is None:
+        if smallest is None:
             return ""
-        metric = self.verdict.metric
-        pair = (self._winner, self._by_label[comparison.label])
-        names = self.setting_names(pair)
+        metric, label = self._verdict.metric, comparison.label
+        names = self._setting_names([self._winner, self._by_label[label]])
         if answer.key == WHICH_LOSS and answer.table is not None:
             names = {row["candidate"]: row["name"] for row in answer.table.to_dict()["rows"]}
         if answer.key == PUBLISHED:
             published = "the published settings" if self._published else "the baseline"
-            names = {self._winner.label: "The winner", comparison.label: published}
-        first, second = (names[candidate.label] for candidate in pair)
-        said = f"{first} against {second}: the smallest detectable difference is {number_text(smallest, metric)}"
+            names = {self._winner.label: THE_WINNER, label: published}
+        said = f"{names[self._winner.label]} against {names[label]}: the smallest detectable difference is "
+        said += number_text(smallest, metric)
         if comparison.difference <= 0:
             return f"{said}."
-        gap = number_text(comparison.difference, metric)
         if comparison.share_of_images >= MOSTLY:
             share = share_text(comparison.share_of_images)
             return f"{said}; {share} of the uncertainty comes from the test images, not from the seeds."
-        seeds = answer.numbers["seeds_needed"]
+        gap, seeds = number_text(comparison.difference, metric), answer.numbers["seeds_needed"]
         if seeds is None:
             return f"{said}; no affordable number of seeds would detect {gap}."
         return f"{said}; {seeds} seeds each would detect {gap}."

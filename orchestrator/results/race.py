@@ -7,7 +7,7 @@ p-value of Welch's test on val. Nobody leaves: whoever falls back gets no seed u
 
 The race ends when the leader is ahead of every candidate at p <= ``CLEAR``, or when its trainings are used up. Test is
 opened then. The winner is *better* only where it beats every other candidate, with the seeds that each has, at
-``LEVEL`` (``comparisons.py``). This level is below that of a fixed design, because a candidate whose first seeds were
+``LEVEL`` (``verdict.py``). This level is below that of a fixed design, because a candidate whose first seeds were
 unlucky gets no seed that would correct them, and because a lead that images caused may end a race early. A constant
 share of the trainings comes first, because without it the error rate grows with the number of trainings. Error rates
 and power: ``docs/evidence/verdict-errors.md``, measured by ``python -m tests.benchmarks race``.
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.results.statistics import Sample, lead_p, welch_test
+from orchestrator.results.statistics import welch_test
 from orchestrator.text.values import count_text
 from orchestrator.text.wording import metric_words, number_text, p_equals
 
@@ -128,19 +128,29 @@ def run_race(entrants: Mapping[str, Ended], first: int, trainings: int, seeds: S
     """
     counts = dict.fromkeys(entrants, first)
     rounds: list[Round] = []
-    while True:
+    ended: str | None = None
+    while ended is None:
         given = {label: seeds[:count] for label, count in counts.items()}
-        if any(seed not in ended for label, ended in entrants.items() for seed in given[label]):
-            return Race(tuple(rounds), counts, None, trainings)
+        if any(seed not in known for label, known in entrants.items() for seed in given[label]):
+            break
         closed = _close_round(entrants, given)
         if closed is None:
-            return Race(tuple(rounds), counts, "every candidate lost a seed", trainings)
+            ended = "every candidate lost a seed"
+            break
         rounds.append(closed)
-        pair = [closed.leader, closed.closest]
-        further = _further(closed, trainings - sum(counts.values()))
-        if closed.closest is None or closed.p <= CLEAR or further < 1:
-            return Race(tuple(rounds), counts, _end(closed), trainings)
-        counts = {label: count + further * (label in pair) for label, count in counts.items()}
+        in_front = [label for label in counts if label in (closed.leader, closed.closest)]
+        # Late in a race, single seeds would leave machines idle.
+        fewest = min(counts[label] for label in in_front)
+        further = min(max(1, fewest // 4), (trainings - sum(counts.values())) // 2)
+        if closed.closest is None:
+            ended = "there is no other candidate"
+        elif closed.p <= CLEAR:
+            ended = f"its leader is ahead of every candidate on val, p <= {CLEAR:g}"
+        elif further < 1:
+            ended = "the trainings are used up"
+        else:
+            counts = {label: count + further * (label in in_front) for label, count in counts.items()}
+    return Race(tuple(rounds), counts, ended, trainings)
 
 
 def _close_round(entrants: Mapping[str, Ended], given: Mapping[str, Sequence[int]]) -> Round | None:
@@ -154,29 +164,11 @@ def _close_round(entrants: Mapping[str, Ended], given: Mapping[str, Sequence[int
     leader = max(whole, key=lambda label: means[label])
     # A candidate of which a single seed is left after losses has no spread, and the verdict passes over it as well.
     others = [label for label, sample in samples.items() if label != leader and len(sample) > 1]
-    p = {label: _p(samples[leader], samples[label]) for label in others}
+    tests = {label: welch_test(samples[leader], samples[label]) for label in others}
+    p = {label: test.p if test is not None and test.difference > 0 else 1.0 for label, test in tests.items()}
     closest = max(others, key=lambda label: (p[label], means[label]), default=None)
     counts = {label: len(seeds) for label, seeds in given.items()}
     return Round(counts, means, leader, closest, p[closest] if closest else 1.0)
-
-
-def _p(leader: Sample, other: Sample) -> float:
-    test = welch_test(leader, other)
-    return lead_p(float(leader.mean() - other.mean()), test.p if test else None)
-
-
-def _further(closed: Round, left: int) -> int:
-    """Return how many seeds leader and closest get next: late in a race, single seeds would leave machines idle."""
-    fewest = min(closed.seeds[closed.leader], closed.seeds[closed.closest or closed.leader])
-    return min(max(1, fewest // 4), left // 2)
-
-
-def _end(closed: Round) -> str:
-    if closed.closest is None:
-        return "there is no other candidate"
-    if closed.p <= CLEAR:
-        return f"its leader is ahead of every candidate on val, p <= {CLEAR:g}"
-    return "the trainings are used up"
 
 
 def describe_race(race: Race, metric: str, names: Mapping[str, str]) -> list[str]:

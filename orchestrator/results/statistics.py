@@ -242,25 +242,20 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
     Returns:
         The test; ``None`` where a sample that is not exact has a single value, or neither sample has spread.
     """
-    sides = tuple(zip((first, second), exact, strict=True))
-    if any(len(values) < 2 and not is_exact for values, is_exact in sides):
+    samples = (first, second)
+    if any(len(values) < 2 and not is_exact for values, is_exact in zip(samples, exact, strict=True)):
         return None
-    if not any(has_spread(values) for values, _ in sides):
+    if not any(map(has_spread, samples)):
         return None
-    of_seeds = tuple(0.0 if len(values) < 2 else _standard_error(values) ** 2 for values, _ in sides)
-    parts = Variances((of_seeds[0], of_seeds[1]), (0.0, 0.0), (len(first), len(second)), sum(of_seeds))
+    ours, theirs = (0.0 if len(values) < 2 else _standard_error(values) ** 2 for values in samples)
+    parts = Variances((ours, theirs), (0.0, 0.0), (len(first), len(second)), ours + theirs)
     return DifferenceTest(float(first.mean() - second.mean()), parts)
 
 
 def welch_p(first: Measure, second: Measure) -> float | None:
-    """Return the two-sided p of Welch's test from the means and deviations of two samples [Welch1947].
+    """Return the two-sided p of Welch's test from the means and deviations over two candidates' seeds [Welch1947].
 
-    Args:
-        first: The first candidate over its seeds.
-        second: The second candidate over its seeds.
-
-    Returns:
-        A probability; ``None`` where a deviation is not known or a sample has one value, or neither has spread.
+    ``None`` where a deviation is not known or a sample has one value, or neither has spread.
     """
     first_std, second_std = first.sample_std, second.sample_std
     if first_std is None or second_std is None:
@@ -270,11 +265,6 @@ def welch_p(first: Measure, second: Measure) -> float | None:
     of_seeds = first_std**2 / first.seeds, second_std**2 / second.seeds
     parts = Variances(of_seeds, (0.0, 0.0), (first.seeds, second.seeds), sum(of_seeds))
     return DifferenceTest(first.mean - second.mean, parts).p
-
-
-def lead_p(difference: float, p: float | None) -> float:
-    """Return the p-value that a lead counts with: 1 for no lead, or where there is no test."""
-    return p if p is not None and difference > 0 else 1.0
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

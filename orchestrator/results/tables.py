@@ -28,7 +28,7 @@ from orchestrator.reference.published import (
     study_dataset,
 )
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
-from orchestrator.results.answers import UNCONFIRMED, Summary, outcomes_of
+from orchestrator.results.answers import UNCONFIRMED, Summary, dataset_answers, outcomes_of
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import metrics_of
 from orchestrator.results.statistics import Measure
@@ -70,7 +70,6 @@ class Layout:
     Attributes:
         columns: The columns of metrics; their keys are metrics without prefix.
         published: Number of the table in [Bleeker2022]; ``None`` if the paper has no such table.
-        over_batches: Whether the deviations are over the batches of a run.
         caveat: Warning about comparisons with the published rows; may be empty.
     """
 
@@ -78,7 +77,6 @@ class Layout:
     title: str
     columns: tuple[Column, ...]
     published: int | None = None
-    over_batches: bool = True
     caveat: str = ""
 
 
@@ -107,13 +105,11 @@ RETRIEVAL_LAYOUT = Layout(
     "Retrieval",
     (*_RECALLS[:4], _metric("i2t_map5", "mAP@5", 2), *_RECALLS[4:], _metric("rsum", "rsum", 1)),
     RETRIEVAL,
-    over_batches=False,
 )
 CLASSES_LAYOUT = Layout(
     "classes",
     "Retrieval of images with images of their class",
     tuple(_metric(f"i2t_r{k}", f"R@{k}", 1) for k in (1, 2, 4, 8)),
-    over_batches=False,
 )
 TRIPLET_LAYOUT = Layout(
     "cocos_triplet",
@@ -187,7 +183,7 @@ _ABOUT = (
 def rows_of_summary(summary: Summary) -> list[Row]:
     """Return a row for each candidate of a confirmed dataset, and for the best trial of each study of the others."""
     verdicts = summary.verdicts
-    rows = [row for verdict in verdicts.values() for row in rows_of(verdict, summary.answers)]
+    rows = [row for name, one in verdicts.items() for row in rows_of(one, dataset_answers(summary, name))]
     return rows + [row for name in summary.datasets if name not in verdicts for row in _unconfirmed(summary, name)]
 
 
@@ -206,12 +202,12 @@ def _unconfirmed(summary: Summary, dataset: str) -> list[Row]:
     return rows
 
 
-def rows_of(verdict: DatasetVerdict, answers: Iterable[Answer]) -> list[Row]:
+def rows_of(verdict: DatasetVerdict, answers: Sequence[Answer]) -> list[Row]:
     """Return a row for each candidate of a dataset, the winner first, with the metrics of the split that decided.
 
-    Of ``answers``, the first that compares a candidate with the winner says its verdict.
+    Of the dataset's answers, the first that compares a candidate with the winner says its verdict.
     """
-    outcomes = outcomes_of([answer for answer in answers if answer.dataset == verdict.dataset])
+    outcomes = outcomes_of(answers)
     rows = []
     for rank, one in enumerate(verdict.candidates, start=1):
         measures = _without_prefix(one.measures(), verdict.metric.partition("/")[0])
@@ -256,9 +252,8 @@ def tables_of(results: Sequence[Summary], *, with_published: bool = False, cocos
 
 def published_tables(papers: Iterable[str]) -> list[Answer]:
     """Return the tables of some papers by themselves, without empty tables."""
-    layouts = (RETRIEVAL_LAYOUT, TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT)
     tables = []
-    for layout in layouts:
+    for layout in (RETRIEVAL_LAYOUT, TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT):
         rows = [row for row in _published(layout) if (row.number if row.number in SOURCES else BLEEKER) in papers]
         table = layout_table(layout, [replace(row, published=False) for row in rows])
         tables += [replace(table, notes=(*table.notes, *_published_notes(layout, rows)))] if rows else []
@@ -276,11 +271,7 @@ def _state(result: Summary, has_rows: bool) -> list[str]:
 
 
 def differing_data(data: Sequence[Mapping[str, str]]) -> list[str]:
-    """Name the datasets that two experiments had in different versions.
-
-    Args:
-        data: Dataset -> digest of its files, of each experiment.
-    """
+    """Name the datasets that two experiments had in different versions; ``data`` has the digests of each."""
     names = dict.fromkeys(name for digests in data for name in digests)
     differing = [name for name in names if len({digests[name] for digests in data if name in digests}) > 1]
     return [f"The experiments had different versions of {name}; their values can't be compared." for name in differing]
@@ -356,8 +347,9 @@ def _published(layout: Layout) -> list[Row]:
 def _spread_note(layout: Layout, rows: Sequence[Row]) -> list[str]:
     seeds = sorted({row.seeds for row in rows if row.seeds})
     deviation = "population standard deviation, as in the papers' tables"
-    over_batches = f"Mean over {_runs(seeds)} ± {deviation}, over the batches of a run."
-    return [over_batches if layout.over_batches else f"Mean ± {deviation}, over {_runs(seeds)}."] if seeds else []
+    if seeds and layout in COCOS_LAYOUTS:
+        return [f"Mean over {_runs(seeds)} ± {deviation}, over the batches of a run."]
+    return [f"Mean ± {deviation}, over {_runs(seeds)}."] if seeds else []
 
 
 def _runs(counts: Sequence[int]) -> str:

@@ -64,22 +64,12 @@ def compare_trials(first: Side, second: Side) -> list[Answer]:
     ]
     of_first, of_second = (flat(side.trial.config.to_dict()) for side in sides)
     pairs = {name: (of_first.get(name), of_second.get(name)) for name in sorted({*of_first, *of_second})}
-    settings = [
-        (name, *(None if value is None else str(value) for value in pair))
-        for name, pair in pairs.items()
-        if pair[0] != pair[1]
-    ]
+    differing = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    settings = [(name, *(None if value is None else str(value) for value in pair)) for name, pair in differing.items()]
     values, others = (_values(side) for side in sides)
-    deciding = first.trial.metric
-    metrics = [
-        (
-            name,
-            values.get(name),
-            others.get(name),
-            others[name] - values[name] if name in values and name in others else None,
-        )
-        for name in sorted({*values, *others}, key=lambda metric: (metric != deciding, *_order(metric)))
-    ]
+    names = sorted({*values, *others}, key=lambda metric: (metric != first.trial.metric, *_order(metric)))
+    changes = {name: others[name] - values[name] for name in names if name in values and name in others}
+    metrics = [(name, values.get(name), others.get(name), changes.get(name)) for name in names]
     of_settings = (Column("setting", "setting"), Column("a", "A"), Column("b", "B"))
     of_metrics = (
         Column("metric", "metric"),
@@ -87,11 +77,11 @@ def compare_trials(first: Side, second: Side) -> list[Answer]:
         Column("b", "B", "number"),
         Column("difference", "B − A", "number", signed=True),
     )
-    said, differing = which_is_better(first, second), "" if settings else "No setting differs."
+    said, same = which_is_better(first, second), "" if settings else "No setting differs."
     settings_table, metrics_table = Table(of_settings, tuple(settings)), Table(of_metrics, tuple(metrics))
     return [
         Answer("better", "", "Which of two trials is better?", f"{said}.", notes=tuple(named)),
-        Answer("settings", "", "In which settings do they differ?", differing, table=settings_table),
+        Answer("settings", "", "In which settings do they differ?", same, table=settings_table),
         Answer("metrics", "", "How do their metrics at the best epochs differ?", "", table=metrics_table),
     ]
 
@@ -148,9 +138,9 @@ def which_is_better(first: Side, second: Side) -> str:
         return f"the two have equal {unit}: {number_text(reached, one.metric)}"
     name = _short(first, second) if reached > against else _short(second, first)
     high, low = max(reached, against), min(reached, against)
-    lead, *values = (number_text(value, one.metric) for value in (high - low, high, low))
+    lead, more, less = (number_text(value, one.metric) for value in (high - low, high, low))
     return (
-        f"{name} leads by {lead} {unit}, {values[0]} against {values[1]}. Both are single trainings: other seeds may "
+        f"{name} leads by {lead} {unit}, {more} against {less}. Both are single trainings: other seeds may "
         f"reverse the order, and `orchestrator confirm` trains the best of a search again"
     )
 
@@ -160,19 +150,14 @@ def _confirmed(first: Side, second: Side) -> str:
     verdict = first.verdict
     if first.experiment != second.experiment or verdict is None or verdict.winner is None:
         return ""
-    winner = verdict.winner.label
-    sides = {side.trial.id: side for side in (first, second)}
-    if winner not in sides or len(sides) < 2:
-        return ""
-    (loser,) = sides.keys() - {winner}
-    comparison = next((one for one in verdict.comparisons if one.label == loser), None)
-    if comparison is None:
+    winner, other = (first, second) if first.trial.id == verdict.winner.label else (second, first)
+    comparison = next((one for one in verdict.comparisons if one.label == other.trial.id), None)
+    if winner.trial.id != verdict.winner.label or comparison is None:
         return ""
     interval, metric = comparison.deciding_interval, verdict.metric
     ends = f", 95 % CI {interval_text(interval.low, interval.high, metric)}" if interval else ""
     gap = number_text(comparison.difference, metric, signed=True)
-    name = _short(sides[winner], sides[loser])
-    return f"with fresh seeds {name} is {comparison.verdict}: {gap} {metric_words(metric)}{ends}"
+    return f"with fresh seeds {winner.trial.id} is {comparison.verdict}: {gap} {metric_words(metric)}{ends}"
 
 
 def _short(side: Side, other: Side) -> str:
@@ -222,10 +207,7 @@ def median_ranks(runs: Sequence[Ranks]) -> dict[str, NDArray[np.float64]]:
 def compare_queries(first: Sequence[Ranks], second: Sequence[Ranks], names: tuple[str, str]) -> Table:
     """Return how many queries of a split both, one and none of two candidates find down to each of ``DEPTHS``.
 
-    Args:
-        first: The first candidate's ranks, for each of at least one seed.
-        second: The second candidate's ranks, for each of at least one seed.
-        names: Names of the two.
+    Of each candidate there are the ranks for at least one seed.
 
     Raises:
         ValueError: If the ranks belong to different queries.

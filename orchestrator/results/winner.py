@@ -80,12 +80,7 @@ def find_champions(history: History) -> dict[str, Trial]:
 
 
 def winners_of(history: History, confirmed: Mapping[str, Confirmation]) -> dict[str, Winner]:
-    """Return the winner of each dataset that has one.
-
-    Args:
-        history: History of the experiment.
-        confirmed: Dataset -> confirmation, see ``confirmations``; of those that are over the verdict names the winner.
-    """
+    """Return the winner of each dataset that has one; of a confirmation that is over the verdict names the winner."""
     winners = {dataset: _unconfirmed(point, history) for dataset, point in find_winning_points(history).items()}
     for dataset, confirmation in confirmed.items():
         champion = confirmation.champion if confirmation.is_over else None

@@ -31,9 +31,8 @@ def _table(table: Table) -> str:
     columns = grid(table)
     headings = [f"{column.column.group} {column.heading}".strip() for column in columns]
     rule = ["---:" if column.is_numeric else "---" for column in columns]
-    title = [f"*{escape(table.title)}*\n"] if table.title else []
     rows = (_line(map(escape, row)) for row in rows_of(columns))
-    return "\n".join([*title, _line(map(escape, headings)), _line(rule), *rows])
+    return "\n".join([_line(map(escape, headings)), _line(rule), *rows])
 
 
 def _paragraph(text: str) -> str:

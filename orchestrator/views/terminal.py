@@ -87,8 +87,7 @@ def lines_of(answer: Answer, width: int | None = None) -> list[Text]:
     """
     lines = [Text(title_of(answer), "bold"), *([Text(one_line(answer.headline))] if answer.headline else [])]
     if answer.table is not None and answer.table.rows:
-        title = answer.table.title
-        lines += [*([Text(one_line(title), "italic")] if title else []), *table_lines(grid(answer.table), width)]
+        lines += table_lines(grid(answer.table), width)
     return [*lines, *(Text(one_line(note)) for note in answer.notes)]
 
 

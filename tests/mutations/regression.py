@@ -20,8 +20,8 @@ MUTATIONS = (
     Mutation(
         name="a lead over the baseline does not pay for the other candidates",
         file="orchestrator/results/verdict.py",
-        old="lucky = best_of_p(test.p, chances[label]) if test.difference > 0 else 0.0",
-        new="lucky = 0.0",
+        old="p = max(after_holm[label], one.luckiest(p, chances[roles[label][-1]]))",
+        new="p = after_holm[label]",
         tests="tests/orchestrator/results/test_verdict.py",
     ),
     Mutation(
@@ -41,9 +41,9 @@ MUTATIONS = (
     Mutation(
         name="a lead over the rival does not pay for the winner's kind",
         file="orchestrator/results/verdict.py",
-        old="return sum((one.model, one.loss) == (winner.model, winner.loss) for one in ranked)",
-        new="return int(winner is not None)",
-        tests="tests/orchestrator/results/test_verdict.py",
+        old='"rival": sum(one.kind == winner.kind for one in ranked)',
+        new='"rival": 1',
+        tests="tests/orchestrator/results/test_verdict.py::test_a_lead_over_the_rival_pays_for_every_candidate_of_the_winners_loss",
     ),
     Mutation(
         name="a further plan has the whole level",
@@ -97,22 +97,22 @@ MUTATIONS = (
     Mutation(
         name="the winner need not beat the candidates that nobody named",
         file="orchestrator/results/verdict.py",
-        old="if closest is not None and leads[closest.label] > level and closest.label not in named:",
-        new="if closest is None:",
+        old="if largest > level and closest not in roles:",
+        new="if not closest:",
         tests="tests/orchestrator/results/test_verdict.py::test_a_winner_has_to_beat_every_candidate",
     ),
     Mutation(
         name="a winner that beats every candidate is corrected by Holm as well",
         file="orchestrator/results/verdict.py",
-        old="corrected[label] = largest if largest <= level < p else p",
-        new="corrected[label] = p",
+        old="p = largest if largest <= level < p else p",
+        new="p = max(p, 0.0)",
         tests="tests/orchestrator/results/test_verdict.py::test_a_winner_that_beats_every_candidate_needs_no_correction",
     ),
     Mutation(
         name="Welch's test is on val instead of test",
         file="orchestrator/results/verdict.py",
-        old="            ranked[0].sample(metric), one.sample(metric), (not",
-        new='            ranked[0].sample("val/rsum"), one.sample("val/rsum"), (not',
+        old="first, second = winner.sample(metric), other.sample(metric)",
+        new='first, second = winner.sample("val/rsum"), other.sample("val/rsum")',
         tests="tests/orchestrator/results/test_verdict.py::test_welchs_test_is_on_the_metric_that_decides",
     ),
     Mutation(

@@ -11,7 +11,7 @@ import numpy as np
 
 from orchestrator.results.verdict import LEVEL
 from tests.support.race_rates import Values, draw_values
-from tests.support.study_rates import Array
+from tests.support.study_rates import Array, holm
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,7 @@ def _luckiest(p: Array, chances: Array) -> Array:
 
 def _holm(p: Array, shown: Array) -> Array:
     """Return Holm's p-values over the shown candidates of each study; infinite for the others."""
-    masked = np.where(shown, p, np.inf)
-    order = np.argsort(masked, axis=1, kind="stable")
-    left = shown.sum(1)[:, None] - np.arange(p.shape[1])[None]
-    stepped = np.minimum(np.take_along_axis(masked, order, 1) * np.maximum(left, 1), 1.0)
-    corrected = np.empty_like(masked)
-    np.put_along_axis(corrected, order, np.maximum.accumulate(stepped, 1), 1)
-    return np.where(shown, corrected, np.inf)
+    return np.where(shown, holm(np.where(shown, p, np.inf).T).T, np.inf)
 
 
 NULLS = ("all equal", "bests of two losses", "bests of one loss", "many against one")

@@ -148,12 +148,12 @@ def test_the_summary_and_the_report_say_whose_the_learning_rate_was(
 
 def test_a_baseline_that_a_space_leaves_out_stands_there_too(tmp_path: Path) -> None:
     found = history(tmp_path, ["triplet_sh", "polynomial_relative"], search={"space_version": 1})
-    _, told = comparability(found)["pets"]
+    _, told = comparability(found, "pets")
     assert told.startswith("Polynomial (relative) could be Triplet SH with margin = 0.2, which is outside its space")
 
 
 def test_of_one_loss_nothing_is_compared(tmp_path: Path) -> None:
-    assert comparability(history(tmp_path, ["nt_xent"])) == {}
+    assert comparability(history(tmp_path, ["nt_xent"]), "pets") == []
 
 
 def test_a_loss_that_still_rose_at_the_full_rate_is_named(ledger: Ledger) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -11,15 +12,14 @@ from msgspec import structs
 
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
-from orchestrator.forecast.dry_run import DryRun, describe, dry_run
-from orchestrator.journal.history import History
+from orchestrator.forecast.dry_run import describe, dry_run
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import ConfirmationPlan
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results import confirmation
 from orchestrator.results.answers import Summary, analyses_of, summarise
-from orchestrator.results.candidates import Verdict
+from orchestrator.results.candidates import DatasetVerdict, Verdict
 from orchestrator.results.confirmation import (
     OLDER_LEVEL,
     OLDER_RULE,
@@ -42,6 +42,7 @@ from orchestrator.studies.source import PlannedTrials
 from orchestrator.winners.winners import selected
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.experiments import make_experiment, open_test, start
+from trainables.cost import Pace
 from trainables.errors import ConfigError
 
 MEANS = (50.0, 49.5, 40.0, 49.0)
@@ -92,11 +93,17 @@ def confirm(ledger: Ledger, experiment: Experiment, most: int | None = None) -> 
     return done
 
 
-def look(ledger: Ledger) -> None:
-    """Open the test split for what was not opened yet."""
+def verdict_of(ledger: Ledger) -> DatasetVerdict:
+    """Open the test split for what was not opened yet, and return the verdict."""
     new = [trial for trial in selected(ledger.history) if trial.id not in ledger.history.tests]
     if new:
         open_test(ledger, new)
+    (verdict,) = verdicts_of(ledger.history).values()
+    return verdict
+
+
+def level_of(ledger: Ledger) -> float:
+    return confirmations(ledger.history)["pets"].level
 
 
 RACING = racing(trainings=20)
@@ -114,8 +121,7 @@ def test_a_race_gives_its_later_trainings_to_the_two_in_front(tmp_path: Path) ->
     assert race_outcome(race, far_behind) == "3 seeds"
     assert race_outcome(race, race.rounds[-1].leader).endswith(" seeds, leader")
     assert verdicts_of(ledger.history) == {}, "test was not opened yet"
-    look(ledger)
-    (verdict,) = verdicts_of(ledger.history).values()
+    verdict = verdict_of(ledger)
     assert verdict.level == RACE_LEVEL
     assert {one.label: one.result.seeds for one in verdict.candidates} == dict(race.seeds)
     assert verdict.candidates[-1].label == far_behind
@@ -127,7 +133,7 @@ def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_p
     (tmp_path / "whole").mkdir()
     undisturbed = searched(tmp_path / "whole", RACING)
     trainings = confirm(undisturbed, RACING)
-    look(undisturbed)
+    verdict_of(undisturbed)
     for killed_after in (0, 1, 7, 8, 12, trainings - 1):
         folder = tmp_path / str(killed_after)
         folder.mkdir()
@@ -141,7 +147,7 @@ def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_p
         ledger.close()
         again = Ledger(folder / "journal.jsonl")
         confirm(again, RACING)
-        look(again)
+        verdict_of(again)
         assert summarise(again.history)["verdicts"] == summarise(undisturbed.history)["verdicts"]
         assert races_of(again.history) == races_of(undisturbed.history)
         again.close()
@@ -173,9 +179,8 @@ def test_every_further_look_has_a_part_of_the_reserve_and_says_so(tmp_path: Path
     levels, warnings = [], []
     for seeds in (2, 2, 3, 4):
         confirm(ledger, racing(seeds=seeds))
-        look(ledger)
-        levels.append(confirmations(ledger.history)["pets"].level)
-        (verdict,) = verdicts_of(ledger.history).values()
+        verdict = verdict_of(ledger)
+        levels.append(level_of(ledger))
         assert verdict.level == levels[-1]
         warnings.append([one for one in verdict.warnings if "looked at" in one])
     assert levels == [LEVEL, LEVEL, RESERVE / 2, RESERVE / 4], "the same seeds again are no further look"
@@ -188,11 +193,9 @@ def test_every_further_look_has_a_part_of_the_reserve_and_says_so(tmp_path: Path
 def test_a_race_after_a_fixed_design_uses_its_trainings_and_what_level_is_left(tmp_path: Path) -> None:
     ledger = searched(tmp_path, racing(seeds=2))
     confirm(ledger, racing(seeds=2))
-    look(ledger)
+    verdict_of(ledger)
     assert confirm(ledger, RACING) == races_of(ledger.history)["pets"].used - 8
-    look(ledger)
-    (verdict,) = verdicts_of(ledger.history).values()
-    assert verdict.level == RESERVE / 2
+    assert verdict_of(ledger).level == RESERVE / 2
 
 
 @pytest.mark.parametrize(("watched", "level"), [(20, RESERVE / 2), (8, RESERVE / 2), (5, RACE_LEVEL)])
@@ -203,12 +206,11 @@ def test_a_plan_that_replaces_one_whose_values_were_seen_pays_for_it(
     ledger = searched(tmp_path, RACING)
     confirm(ledger, RACING, watched)
     confirm(ledger, racing(trainings=40))
-    assert confirmations(ledger.history)["pets"].level == level
+    assert level_of(ledger) == level
     confirm(ledger, racing(trainings=40))
-    assert confirmations(ledger.history)["pets"].level == level, "the same plan again is no further look"
+    assert level_of(ledger) == level, "the same plan again is no further look"
     confirm(ledger, racing(trainings=60))
-    look(ledger)
-    (verdict,) = verdicts_of(ledger.history).values()
+    verdict = verdict_of(ledger)
     assert verdict.level == level_of_plan(RACE_LEVEL, 1 if level == RACE_LEVEL else 2)
     assert any("its values had been looked at" in warning for warning in verdict.warnings)
 
@@ -223,7 +225,7 @@ def test_a_summary_runs_each_race_once_and_judges_each_dataset_once(
     for cell in experiment.cells():
         search_cell(ledger, experiment, cell)
     confirm(ledger, experiment)
-    look(ledger)
+    open_test(ledger, selected(ledger.history))
     races, verdicts = Mock(wraps=run_race), Mock(wraps=judge)
     monkeypatch.setattr(confirmation, "run_race", races)
     monkeypatch.setattr(confirmation, "judge", verdicts)
@@ -268,18 +270,18 @@ def test_a_race_that_an_older_version_began_goes_on_by_the_new_rule_without_a_lo
     ledger = searched(tmp_path, RACING)
     older(ledger, dict.fromkeys(range(4), 2), 20)
     confirm(ledger, RACING)
-    assert (confirmations(ledger.history)["pets"].level, ledger.history.plans["pets"].first) == (RACE_LEVEL, 3)
+    assert (level_of(ledger), ledger.history.plans["pets"].first) == (RACE_LEVEL, 3)
     assert len(ledger.history.stage(Stage.CONFIRM)) == 20
 
 
 def test_an_older_journal_without_plans_counts_how_often_test_was_opened(tmp_path: Path) -> None:
     ledger = searched(tmp_path, racing(seeds=2))
     confirm(ledger, racing(seeds=2))
-    look(ledger)
+    verdict_of(ledger)
     ledger.history.plans.clear()
-    assert confirmations(ledger.history)["pets"].level == OLDER_LEVEL
+    assert level_of(ledger) == OLDER_LEVEL
     ledger.history.confirm_looks["pets"] = 2
-    assert confirmations(ledger.history)["pets"].level == RESERVE / 2
+    assert level_of(ledger) == RESERVE / 2
 
 
 def test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict(tmp_path: Path) -> None:
@@ -289,11 +291,9 @@ def test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict(tmp_p
     assert plan.level == LEVEL < OLDER_LEVEL
     ledger.append(structs.replace(plan, level=None))
     assert confirm(ledger, experiment) == 20, "the version alone is no reason for another plan"
-    look(ledger)
-    (verdict,) = verdicts_of(ledger.history).values()
-    assert verdict.level == confirmations(ledger.history)["pets"].level == OLDER_LEVEL
+    assert verdict_of(ledger).level == level_of(ledger) == OLDER_LEVEL
     confirm(ledger, racing(seeds=6))
-    assert confirmations(ledger.history)["pets"].level == RESERVE / 2
+    assert level_of(ledger) == RESERVE / 2
 
 
 def run(*arguments: str) -> None:
@@ -326,7 +326,7 @@ def test_status_and_summary_say_who_leads_and_who_is_closest(
     told = json.loads(capsys.readouterr().out)["races"]["pets"]
     assert (told["ended"], told["rounds"][0]["leader"]) == (None, first.leader)
     confirm(ledger, RACING)
-    look(ledger)
+    verdict_of(ledger)
     said = [text for answer in analyses_of(Summary(ledger.history), "pets") for text in answer.sentences]
     assert said[0].startswith("The race ended after ")
     assert said[0].endswith(": the trainings are used up.")
@@ -350,9 +350,8 @@ def test_the_live_output_has_a_line_for_each_round(tmp_path: Path, capsys: pytes
 def test_a_fixed_design_is_no_race(tmp_path: Path) -> None:
     ledger = searched(tmp_path, racing())
     assert confirm(ledger, racing()) == 20, "five seeds each, where nothing is said"
-    look(ledger)
     assert (races_of(ledger.history), summarise(ledger.history)["races"]) == ({}, {})
-    (verdict,) = verdicts_of(ledger.history).values()
+    verdict = verdict_of(ledger)
     assert (verdict.level, verdict.verdict) == (LEVEL, Verdict.TIE)
 
 
@@ -362,9 +361,12 @@ def test_a_fixed_design_is_no_race(tmp_path: Path) -> None:
         pytest.param({"seeds": 5, "trainings": 30}, "leave out one of the two", id="two designs"),
         pytest.param({"trainings": 9}, "at least 10, got 9", id="not two each"),
         pytest.param({"trainings": 2}, "greater than or equal to 4", id="too few for anybody"),
+        pytest.param({"each_of": "temperature", "trainings": 20}, "each_of: every value keeps", id="race of values"),
+        pytest.param({"each_of": "temprature"}, "unknown name 'temprature'; did you mean 'temperature'", id="each_of"),
+        pytest.param({"baseline": "nt_xnt"}, "unknown name 'nt_xnt'; did you mean 'nt_xent'", id="baseline"),
     ],
 )
-def test_a_design_that_cannot_be_is_refused_before_the_search(confirm: dict[str, int], message: str) -> None:
+def test_a_design_that_cannot_be_is_refused_before_the_search(confirm: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         racing(**confirm)
 
@@ -400,29 +402,9 @@ def test_another_design_takes_the_place_of_the_one_of_the_search(
 
 def test_a_forecast_has_the_trainings_of_a_race_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     two = make_experiment(losses=["nt_xent", "triplet_sh"], confirm={"top": 2, "trainings": 15})
-    found = forecast_of(two, monkeypatch)
+    fields = {name: 1.0 for name in Pace.__dataclass_fields__ if name != "device"}
+    monkeypatch.setattr(TrainablesWorkload, "check", lambda self, experiment: {})
+    monkeypatch.setattr(TrainablesWorkload, "pace", lambda self, config: Pace(**fields, device="cpu"))
+    found = dry_run(two, TrainablesWorkload("nowhere", 1, "cpu"))
     assert found.forecast.confirmations == 15
     assert any("race for at most 15 trainings on each dataset" in one for one in describe(found))
-
-
-def forecast_of(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> DryRun:
-    """A dry run whose trainings take no time."""
-    from trainables.cost import Pace
-
-    workload = TrainablesWorkload("nowhere", 1, "cpu")
-    monkeypatch.setattr(TrainablesWorkload, "check", lambda self, experiment: {})
-    monkeypatch.setattr(TrainablesWorkload, "pace", lambda self, config: pace(Pace))
-    return dry_run(experiment, workload)
-
-
-def pace(kind: type) -> object:
-    fields = dict.fromkeys(kind.__dataclass_fields__, 1.0)
-    return kind(**{**fields, "device": "cpu"})
-
-
-def test_history_is_the_same_from_the_journal_as_from_the_ledger(tmp_path: Path) -> None:
-    ledger = searched(tmp_path, RACING)
-    confirm(ledger, RACING)
-    look(ledger)
-    read = History.of(read_journal(tmp_path / "journal.jsonl"))
-    assert (read.plans, read.confirm_looks) == (ledger.history.plans, {"pets": 1})

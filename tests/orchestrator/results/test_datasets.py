@@ -1,36 +1,52 @@
 """The interaction of loss and dataset against a textbook, its error rate, and mean ranks against Demsar's table."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import scipy.stats
 
 from orchestrator.results.crossed import Runs, crossed_test
-from orchestrator.results.datasets import interaction_test, mean_ranks
+from orchestrator.results.datasets import Interaction, common_losses, interaction_test, mean_ranks
 
 Values = dict[str, dict[str, Runs]]
 
 
 def simulate(
-    rng: np.random.Generator, *, losses: int = 3, seeds: int = 3, unequal: bool = False, effect: float = 0.0
+    rng: np.random.Generator,
+    *,
+    losses: int = 3,
+    seeds: int = 3,
+    unequal: bool = False,
+    effect: float = 0.0,
+    counts: Sequence[int] = (200, 200, 200),
+    same_images: bool = True,
 ) -> Values:
-    """Return values of 200 images on three datasets, where only loss 0 on dataset 0 has an interaction."""
-    images, of_losses = rng.normal(0, 60, 200), rng.normal(0, 5, losses)
+    """Return values of the images of some datasets, where only loss 0 on dataset 0 has an interaction."""
+    images, of_losses = rng.normal(0, 60, counts[0]), rng.normal(0, 5, losses)
     values: Values = {}
-    for dataset in range(3):
+    for dataset, count in enumerate(counts):
+        images = images if same_images else rng.normal(0, 60, count)
         values[f"d{dataset}"] = {}
         for loss in range(losses):
             spread = 2 * np.exp(rng.normal()) if unequal else 2.0
             mean = 20 * dataset + of_losses[loss] + (effect if dataset == loss == 0 else 0.0)
-            runs = mean + rng.normal(0, spread, (seeds, 1)) + images + rng.normal(0, 60, (seeds, 200))
-            values[f"d{dataset}"][f"l{loss}"] = runs + rng.normal(0, 30, 200)
+            runs = mean + rng.normal(0, spread, (seeds, 1)) + images + rng.normal(0, 60, (seeds, count))
+            values[f"d{dataset}"][f"l{loss}"] = runs + rng.normal(0, 30, count)
     return values
+
+
+def interaction(values: Values) -> Interaction:
+    found = interaction_test(values)
+    assert found is not None
+    return found
 
 
 def rate(seed: int, **options: object) -> float:
     """Return how often the test finds an interaction at 5 %, in 400 simulated experiments."""
     rng = np.random.default_rng(seed)
     found = (interaction_test(simulate(rng, **options)) for _ in range(400))  # type: ignore[arg-type]
-    return float(np.mean([test is not None and test.p < 0.05 for test in found]))
+    return float(np.mean([test is not None and test[0] < 0.05 for test in found]))
 
 
 @pytest.mark.parametrize(
@@ -40,6 +56,8 @@ def rate(seed: int, **options: object) -> float:
         pytest.param({"seeds": 2}, id="two-seeds", marks=pytest.mark.proof),
         pytest.param({"seeds": 3}, id="three-seeds", marks=pytest.mark.proof),
         pytest.param({"losses": 8, "seeds": 3}, id="eight-losses", marks=pytest.mark.proof),
+        pytest.param({"counts": (200, 120, 60), "same_images": False}, id="other images", marks=pytest.mark.proof),
+        pytest.param({"counts": (100, 100, 100), "same_images": False}, id="paired by chance", marks=pytest.mark.proof),
     ],
 )
 def test_the_level_is_kept_where_the_order_is_the_same(options: dict[str, object]) -> None:
@@ -53,39 +71,34 @@ def test_another_order_is_found() -> None:
 
 
 def test_effects_say_where_a_loss_is_better_than_elsewhere() -> None:
-    found = interaction_test(simulate(np.random.default_rng(2), effect=90.0))
-    assert found is not None
-    assert found.effects.argmax() == 0
-    assert np.allclose(found.effects.sum(0), 0) and np.allclose(found.effects.sum(1), 0)
-    assert found.p < 0.01
+    p, _, _, effects = interaction(simulate(np.random.default_rng(2), effect=90.0))
+    assert effects.argmax() == 0
+    assert np.allclose(effects.sum(0), 0) and np.allclose(effects.sum(1), 0)
+    assert p < 0.01
 
 
 def test_two_losses_on_two_datasets_are_the_comparison_of_two_differences() -> None:
     values = {name: simulate(np.random.default_rng(3), losses=2)[name] for name in ("d0", "d1")}
-    found = interaction_test(values)
     # Without seeds only the images vary, and the differences of the two datasets are paired by image.
     single = {name: {loss: runs[:1] for loss, runs in of.items()} for name, of in values.items()}
-    without_seeds = interaction_test(single)
+    p, statistic, freedom, _ = interaction(single)
     paired = crossed_test(single["d0"]["l0"] - single["d0"]["l1"], single["d1"]["l0"] - single["d1"]["l1"])
-    assert found is not None and without_seeds is not None and paired is not None
-    assert without_seeds.statistic == pytest.approx((paired.difference / paired.error) ** 2)
-    assert without_seeds.p == pytest.approx(paired.p)
-    assert without_seeds.freedom == pytest.approx((1, 199))
+    assert paired is not None
+    assert (p, statistic) == pytest.approx((paired.p, (paired.difference / paired.error) ** 2))
+    assert freedom == pytest.approx((1, 199))
 
 
 def test_the_order_of_names_does_not_matter() -> None:
     values = simulate(np.random.default_rng(4))
     turned = {name: dict(reversed(of.items())) for name, of in reversed(values.items())}
-    first, second = interaction_test(values), interaction_test(turned)
-    assert first is not None and second is not None
-    assert first.p == pytest.approx(second.p)
+    assert interaction(values)[0] == pytest.approx(interaction(turned)[0])
 
 
 def test_only_losses_that_all_datasets_have_are_compared() -> None:
     values = simulate(np.random.default_rng(5))
     del values["d1"]["l2"]
-    found = interaction_test(values)
-    assert found is not None and found.losses == ("l0", "l1")
+    assert common_losses(values) == ("l0", "l1")
+    assert interaction(values)[3].shape == (3, 2)
     assert interaction_test({"d0": values["d0"]}) is None
     constant = {name: {loss: np.ones((2, 9)) for loss in ("a", "b")} for name in ("d", "e")}
     assert interaction_test(constant) is None
@@ -98,51 +111,12 @@ def test_datasets_with_other_images_have_independent_images() -> None:
     rng = np.random.default_rng(6)
     images = {"d0": 200, "d1": 90}
     values = {name: {loss: rng.normal(0, 60, (1, count)) for loss in ("a", "b")} for name, count in images.items()}
-    found = interaction_test(values)
-    assert found is not None
+    p, statistic, freedom, _ = interaction(values)
     leads = [(of["a"] - of["b"])[0] for of in values.values()]
     welch = scipy.stats.ttest_ind(*leads, equal_var=False)
-    assert found.statistic == pytest.approx(welch.statistic**2)
-    assert found.freedom[0] == pytest.approx(1)
+    assert (statistic, freedom[0]) == pytest.approx((welch.statistic**2, 1))
     # The degrees of freedom are those of the smaller dataset, which is below Welch's.
-    assert welch.pvalue <= found.p < welch.pvalue * 1.1
-
-
-@pytest.mark.proof
-def test_the_level_is_kept_where_the_datasets_have_other_images() -> None:
-    rng, errors = np.random.default_rng(7), 0
-    for _ in range(400):
-        values: Values = {}
-        for dataset, count in enumerate((200, 120, 60)):
-            images = rng.normal(0, 60, count)
-            values[f"d{dataset}"] = {
-                f"l{loss}": 20 * dataset
-                + 5 * loss
-                + rng.normal(0, 2, (3, 1))
-                + images
-                + rng.normal(0, 30, count)
-                + rng.normal(0, 60, (3, count))
-                for loss in range(3)
-            }
-        test = interaction_test(values)
-        errors += test is not None and test.p < 0.05
-    assert errors / 400 <= 0.083
-
-
-@pytest.mark.proof
-def test_pairing_images_that_are_not_the_same_keeps_the_level() -> None:
-    rng, errors = np.random.default_rng(8), 0
-    for _ in range(400):
-        values = {
-            f"d{dataset}": {
-                f"l{loss}": rng.normal(0, 2, (3, 1)) + images + rng.normal(0, 30, 100) + rng.normal(0, 60, (3, 100))
-                for loss in range(3)
-            }
-            for dataset, images in enumerate(rng.normal(0, 60, (3, 100)))
-        }
-        test = interaction_test(values)
-        errors += test is not None and test.p < 0.05
-    assert errors / 400 <= 0.083
+    assert welch.pvalue <= p < welch.pvalue * 1.1
 
 
 @pytest.mark.parametrize(("losses", "quantile"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)])

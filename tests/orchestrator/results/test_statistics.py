@@ -69,11 +69,6 @@ def test_one_value_has_no_interval_and_equal_values_a_point():
     assert t_interval(np.array([2.0] * 3)) == Interval(2.0, 2.0)
 
 
-def test_published_cell_from_its_runs():
-    runs = measure(np.array([402.0, 399.3, 398.4, 400.3, 395.0]))
-    assert (round(runs.mean, 1), round(runs.std, 1), runs.seeds) == (399.0, 2.3, 5)
-
-
 @pytest.mark.parametrize(("mean", "std"), [(float("nan"), 0.0), (float("inf"), None), (1.0, float("nan"))])
 def test_a_measure_is_finite(mean, std):
     with pytest.raises(ValueError, match="must be finite, got"):

@@ -13,7 +13,7 @@ from orchestrator.results import tables
 from orchestrator.results.answer import Answer, Quantity
 from orchestrator.results.answers import Summary
 from orchestrator.results.candidates import Candidate
-from orchestrator.results.questions import Questions
+from orchestrator.results.questions import answer_questions
 from orchestrator.results.statistics import Measure
 from orchestrator.results.tables import (
     COCOS_LAYOUTS,
@@ -170,7 +170,7 @@ def read_summary(directory: Path) -> Summary:
 def test_rows_of_a_verdict_have_the_verdicts_of_its_answers() -> None:
     candidates = [confirmed("triplet", 250.0), confirmed("warp", 299.5), confirmed("triplet_sh", 300.0)]
     verdict = judge(candidates, baseline="triplet")
-    rows = rows_of(verdict, Questions(verdict).answers())
+    rows = rows_of(verdict, answer_questions(verdict))
     assert [(one.loss, one.number, one.verdict) for one in rows] == [
         ("triplet_sh", "1", "winner"),
         ("warp", "2", "tie"),

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,33 +29,36 @@ from orchestrator.results.trial_comparison import (
     median_ranks,
     which_is_better,
 )
-from orchestrator.tracking.address import default_uri, refuse_default_password
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
-from trainables.errors import ConfigError
 from trainables.ranks import Ranks
+
+
+def begin(folder: Path, name: str, **fields: Any) -> Ledger:
+    (folder / name).mkdir()
+    ledger = Ledger(folder / name / JOURNAL_FILE)
+    start(ledger, make_experiment(name=name, **fields))
+    return ledger
 
 
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     """Two experiments: in the first a trial of each loss ended, in the second one that was killed."""
     for name, losses in (("one", ("nt_xent", "triplet_sh")), ("two", ("nt_xent",))):
-        (tmp_path / name).mkdir()
-        ledger = Ledger(tmp_path / name / JOURNAL_FILE)
-        start(ledger, make_experiment(name=name))
-        for loss in losses:
-            add_trial(ledger, [100.0, 120.0, 110.0], loss=loss)
-        if name == "two":
-            add_trial(ledger, [90.0], state=TrialState.RUNNING)
-        else:
-            append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-        ledger.close()
+        with closing(begin(tmp_path, name)) as ledger:
+            for loss in losses:
+                add_trial(ledger, [100.0, 120.0, 110.0], loss=loss)
+            if name == "two":
+                add_trial(ledger, [90.0], state=TrialState.RUNNING)
+            else:
+                append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     return tmp_path
 
 
 def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:
-    sides = (find_side(name, output) for name in ("one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"))
+    sides = [find_side(name, output) for name in ("one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000")]
     _, settings, metrics = compare_trials(*sides)
     assert settings.table is not None and metrics.table is not None
     assert settings.table.rows == (
@@ -64,12 +68,7 @@ def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:
     )
     assert [row[0] for row in metrics.table.rows] == ["val/rsum", "val/i2t_r1", "train/loss"]
     assert metrics.table.rows[0] == ("val/rsum", 120.0, 120.0, 0.0)
-
-
-def test_an_experiment_stands_for_its_best_trial(output: Path) -> None:
-    sides = [find_side(name, output) for name in ("one", "two")]
-    assert [side.trial.id for side in sides] == ["pets-vsepp-nt_xent-0000"] * 2
-    assert compare_trials(*sides)[1].headline == "No setting differs."
+    assert compare_trials(sides[0], find_side("two", output))[1].headline == "No setting differs."
 
 
 @pytest.mark.parametrize(
@@ -87,9 +86,7 @@ def test_an_experiment_stands_for_its_best_trial(output: Path) -> None:
 def test_only_what_can_win_stands_for_an_experiment(
     tmp_path: Path, repeats: list[tuple[int, list[float]]], winner: int, why: str
 ) -> None:
-    (tmp_path / "one").mkdir()
-    with closing(Ledger(tmp_path / "one" / JOURNAL_FILE)) as ledger:
-        start(ledger, make_experiment(name="one", confirm={"top": 2, "seeds": 3}))
+    with closing(begin(tmp_path, "one", confirm={"top": 2, "seeds": 3})) as ledger:
         trials = [add_trial(ledger, [value]) for value in (100.0, 120.0)]
         for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED, TrialState.RUNNING):
             add_trial(ledger, [500.0], state=state)
@@ -104,29 +101,21 @@ def test_only_what_can_win_stands_for_an_experiment(
     assert (side.trial.id, side.why) == (trials[winner].id, why)
 
 
-def test_an_experiment_without_one_winner_stands_for_no_trial(tmp_path: Path) -> None:
-    for name, datasets, state in (
-        ("none", ["pets"], TrialState.STOPPED_EARLY),
-        ("two", ["birds", "pets"], TrialState.FINISHED),
-    ):
-        (tmp_path / name).mkdir()
-        with closing(Ledger(tmp_path / name / JOURNAL_FILE)) as ledger:
-            start(ledger, make_experiment(name=name, datasets=datasets))
-            for dataset in datasets:
-                add_trial(ledger, [100.0], dataset=dataset, state=state)
-    for name, message in (
-        ("none", "no trial of its search has finished"),
-        ("two", "two/birds-.*, two/pets-.*name one"),
-    ):
-        with pytest.raises(NoSuchTrialError, match=message):
-            find_side(name, tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("pets-vsepp-nt_xent-0000", "there are several: one/pets.*two/pets"), ("nothing", "no such trial or experiment")],
+    [
+        ("pets-vsepp-nt_xent-0000", "there are several: .*one/pets.*two/pets"),
+        ("nothing", "no such trial or experiment"),
+        ("none", "no trial of its search has finished"),
+        ("both", "both/birds-.*, both/pets-.*name one"),
+    ],
 )
 def test_a_name_that_is_not_clear_is_refused(output: Path, name: str, message: str) -> None:
+    with closing(begin(output, "none")) as ledger:
+        add_trial(ledger, [100.0], state=TrialState.STOPPED_EARLY)
+    with closing(begin(output, "both", datasets=["birds", "pets"])) as ledger:
+        for dataset in ("birds", "pets"):
+            add_trial(ledger, [100.0], dataset=dataset)
     with pytest.raises(NoSuchTrialError, match=message):
         find_side(name, output)
 
@@ -140,34 +129,15 @@ def test_sync_delivers_once_and_leaves_nothing_running(output: Path, capsys: pyt
         experiment = client.get_experiment_by_name(name)
         assert experiment is not None
         runs = client.search_runs([experiment.experiment_id])
-        assert len(runs) == count
-        assert {run.info.status for run in runs} == statuses
-        for run in runs:
-            if "trial" in run.data.tags:
-                history = client.get_metric_history(run.info.run_id, "val/rsum")
-                assert len(history) == len({metric.step for metric in history}) > 0
-                assert run.inputs.dataset_inputs[0].dataset.name == "pets"
-                assert {run.data.tags[name] for name in ("protocol", "stage")} == {"full", "search"}
-    with pytest.raises(SystemExit) as ended:
+        assert (len(runs), {run.info.status for run in runs}) == (count, statuses)
+        for run in (run for run in runs if "trial" in run.data.tags):
+            history = client.get_metric_history(run.info.run_id, "val/rsum")
+            assert len(history) == len({metric.step for metric in history}) > 0
+            assert run.inputs.dataset_inputs[0].dataset.name == "pets"
+            assert {run.data.tags[name] for name in ("protocol", "stage")} == {"full", "search"}
+    with pytest.raises(SystemExit):
         main(["compare", "one", "two", "--output", str(output), "--json"])
-    assert ended.value.code == 0
     assert json.loads(capsys.readouterr().out)["page"].startswith("/#/compare-runs?runs=%5B%22")
-
-
-@pytest.mark.parametrize("where", ["address", "environment"])
-def test_the_default_password_is_refused(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    uri = "http://127.0.0.1:5000"
-    if where == "address":
-        uri = "http://admin:password1234@127.0.0.1:5000"
-    else:
-        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
-        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "password1234")
-    with pytest.raises(ConfigError, match="default password is in use") as refused:
-        refuse_default_password(uri)
-    assert "password1234" not in str(refused.value)
-    refuse_default_password("sqlite:///mlflow.db")
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "a better one")
-    refuse_default_password("http://127.0.0.1:5000")
 
 
 def side(experiment: str, ledger: Ledger, value: float | None, dataset: str = "pets") -> Side:
@@ -177,43 +147,27 @@ def side(experiment: str, ledger: Ledger, value: float | None, dataset: str = "p
 
 
 @pytest.mark.parametrize(
-    ("values", "experiments", "datasets", "said"),
+    ("first", "second", "said"),
     [
-        (
-            (120.0, 100.0),
-            ("one", "one"),
-            ("pets", "pets"),
-            r"^pets-\S+-0000 leads by 20.0 val rsum, 120.0 against 100.0\. ",
-        ),
-        (
-            (100.0, 120.0),
-            ("one", "one"),
-            ("pets", "pets"),
-            r"^pets-\S+-0001 leads by 20.0 val rsum, 120.0 against 100.0\. ",
-        ),
-        ((100.0, 120.0), ("one", "two"), ("pets", "pets"), r"^two/pets-\S+-0001 leads.* other seeds may reverse"),
-        ((100.0, 100.0), ("one", "one"), ("pets", "pets"), r"^the two have equal val rsum: 100.0$"),
-        ((100.0, None), ("one", "one"), ("pets", "pets"), r"^neither is called better: not both have a value"),
-        ((120.0, 100.0), ("one", "one"), ("pets", "birds"), r"^neither is called better: .*different datasets"),
+        (("one", 120.0), ("one", 100.0), r"^pets-\S+-0000 leads by 20.0 val rsum, 120.0 against 100.0\. "),
+        (("one", 100.0), ("one", 120.0), r"^pets-\S+-0001 leads by 20.0 val rsum, 120.0 against 100.0\. "),
+        (("one", 100.0), ("two", 120.0), r"^two/pets-\S+-0001 leads.* other seeds may reverse"),
+        (("one", 100.0), ("one", 100.0), r"^the two have equal val rsum: 100.0$"),
+        (("one", 100.0), ("one", None), r"^neither is called better: not both have a value"),
+        (("one", 120.0), ("one", 100.0, "birds"), r"^neither is called better: .*different datasets"),
     ],
     ids=["first", "second", "two experiments", "equal", "without a value", "two datasets"],
 )
 def test_which_is_better_is_said_with_how_sure_that_is(
-    ledger: Ledger,
-    values: tuple[float | None, float | None],
-    experiments: tuple[str, str],
-    datasets: tuple[str, str],
-    said: str,
+    ledger: Ledger, first: tuple[str, float], second: tuple[str, float | None], said: str
 ) -> None:
-    sides = [side(*given) for given in zip(experiments, [ledger] * 2, values, datasets, strict=True)]
-    assert re.search(said, which_is_better(sides[0], sides[1]))
+    sides = [side(experiment, ledger, *about) for experiment, *about in (first, second)]  # type: ignore[arg-type]
+    assert re.search(said, which_is_better(*sides))
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["winner first", "winner second"])
 def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Path, order: tuple[int, int]) -> None:
-    (tmp_path / "one").mkdir()
-    with closing(Ledger(tmp_path / "one" / JOURNAL_FILE)) as ledger:
-        start(ledger, make_experiment(name="one", confirm={"top": 1, "seeds": 3}))
+    with closing(begin(tmp_path, "one", confirm={"top": 1, "seeds": 3})) as ledger:
         # The search had the second ahead; fresh seeds have the first ahead.
         trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((100.0, "nt_xent"), (120.0, "triplet_sh"))]
         repeats = [
@@ -279,10 +233,7 @@ def test_counts_and_leads_are_those_of_a_loop() -> None:
             assert leads == pytest.approx(best[:SHOWN])
 
 
-def test_equal_ranks_are_no_lead() -> None:
+def test_equal_ranks_are_no_lead_and_other_queries_are_refused() -> None:
     assert all(largest_leads(ranks, ranks) == [] for ranks in median_ranks([ranks_of(1)]).values())
-
-
-def test_ranks_of_other_queries_are_refused() -> None:
     with pytest.raises(ValueError, match="other queries"):
         compare_queries([ranks_of(1)], [replace(ranks_of(1), queries="cd" * 32)], ("a", "b"))

@@ -1,7 +1,9 @@
 """Verdicts over seeds and images: what is said, when the seeds decide instead, and how the whole procedure errs."""
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.results.answers import Summary, dataset_answers
 from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
 from orchestrator.results.confirmation import BEGUN_BEFORE, verdicts_of
-from orchestrator.results.questions import Questions
+from orchestrator.results.questions import answer_questions
 from orchestrator.results.verdict import LEVEL, judge
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
 from tests.support.experiments import confirm_two_losses, make_experiment, start
@@ -70,19 +72,17 @@ def test_what_is_said_of_a_comparison() -> None:
     assert (verdict.verdict, verdict.decided_by) == (Verdict.BETTER, "seeds_and_images")
     written = verdict.to_dict()["comparisons"][0]["over_images"]
     assert written["probability"] > written["probability_of_smallest"] > 0.5
-    assert (written["smallest_difference"], written["on_this_test_set"]) == (4, "better")
+    assert written["smallest_difference"] == 4
     assert comparison.interval is not None and found.interval.low < comparison.interval.low
     assert comparison.holm_p is not None and comparison.holm_p >= found.p
 
 
 def test_a_tie_has_the_differences_that_it_would_detect() -> None:
     verdict = judge_one(study(3, Effects(), (5, 5)))
-    assert verdict.verdict is Verdict.TIE
-    assert verdict.warnings == ()
     test = verdict.comparisons[0].test
-    assert test is not None
-    smallest, settled = test.variances.detectable(LEVEL), Questions(verdict).what_would_settle()
-    assert settled is not None and f"the smallest detectable difference is {smallest:.1f}" in settled.headline
+    assert (verdict.verdict, verdict.warnings) == (Verdict.TIE, ()) and test is not None
+    settled = {answer.key: answer.headline for answer in answer_questions(verdict)}["settle"]
+    assert f"the smallest detectable difference is {test.variances.detectable(LEVEL):.1f}" in settled
 
 
 @pytest.mark.parametrize("over_images", [True, False])
@@ -95,16 +95,10 @@ def test_one_run_without_seeds_is_judged(over_images: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lead", "over_images", "said", "on_test_set"),
-    [
-        (9.0, True, Verdict.BETTER, Verdict.BETTER),
-        (0.0, True, Verdict.TIE, Verdict.BETTER),
-        (0.0, False, Verdict.BETTER, None),
-    ],
+    ("lead", "over_images", "said"),
+    [(9.0, True, Verdict.BETTER), (0.0, True, Verdict.TIE), (0.0, False, Verdict.BETTER)],
 )
-def test_two_runs_without_seeds_are_what_they_are_on_this_test_set(
-    lead: float, over_images: bool, said: Verdict, on_test_set: Verdict | None
-) -> None:
+def test_two_runs_without_seeds_are_exact_on_this_test_set(lead: float, over_images: bool, said: Verdict) -> None:
     candidates = study(5, Effects(lead=lead), (0, 0))
     best = max(candidates, key=lambda one: one.values[0]["test/rsum"])
     # Selected by val, so that the winner leads on test as well.
@@ -112,10 +106,7 @@ def test_two_runs_without_seeds_are_what_they_are_on_this_test_set(
     verdict = judge_one(picked, over_images=over_images)
     (comparison,) = verdict.comparisons
     assert verdict.verdict is said
-    if on_test_set is None:
-        assert "neither candidate has seeds" in comparison.reason
-    else:
-        assert comparison.over_images is not None and comparison.verdict_on_test_set is on_test_set
+    assert ("neither candidate has seeds" in comparison.reason) == (not over_images)
 
 
 def test_one_seed_of_many_is_not_judged() -> None:
@@ -167,6 +158,14 @@ def confirmed(ledger: Ledger, kept: range | list[int] = range(6), queries: str =
 CONFIRM: dict[str, Any] = {"top": 1, "seeds": 3}
 
 
+def start_before(ledger: Ledger) -> None:
+    """Start an experiment as the versions wrote it that judged the seeds alone."""
+    described = make_experiment(confirm=CONFIRM).to_dict()
+    for key in ("verdict", "smallest_difference"):
+        del described["confirm"][key]
+    append(ledger, "experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
+
+
 def test_from_the_journal_on_images_are_judged(ledger: Ledger) -> None:
     start(ledger, make_experiment(confirm={**CONFIRM, "smallest_difference": 5}))
     verdict = confirmed(ledger)
@@ -187,30 +186,22 @@ def test_from_the_journal_on_a_verdict_without_all_ranks_says_so(ledger: Ledger,
     assert any("the ranks of 1 of 2 candidates were not kept" in warning for warning in verdict.warnings)
 
 
-def test_seeds_alone_decide_where_they_are_asked_to(ledger: Ledger) -> None:
+def test_seeds_alone_decide_where_they_are_asked_to_or_were_the_rule(ledger: Ledger, tmp_path: Path) -> None:
     start(ledger, make_experiment(confirm={**CONFIRM, "verdict": "seeds"}))
-    verdict = confirmed(ledger)
-    assert verdict.decided_by == "seeds"
-    assert not any("new images" in warning for warning in verdict.warnings)
-
-
-def test_a_confirmation_that_was_begun_before_keeps_its_rule(ledger: Ledger) -> None:
-    described = make_experiment(confirm=CONFIRM).to_dict()
-    for key in ("verdict", "smallest_difference"):
-        del described["confirm"][key]
-    append(ledger, "experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
-    verdict = confirmed(ledger)
-    assert verdict.decided_by == "seeds"
-    assert BEGUN_BEFORE in verdict.warnings
+    asked = confirmed(ledger)
+    with closing(Ledger(tmp_path / "before.jsonl")) as older:
+        start_before(older)
+        before = confirmed(older)
+    assert (asked.decided_by, before.decided_by) == ("seeds", "seeds")
+    assert not any("new images" in warning for warning in asked.warnings)
+    assert BEGUN_BEFORE in before.warnings
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, "seeds"), ({"verdict": "seeds_and_images"}, "seeds_and_images")])
 def test_a_new_start_keeps_the_rule_unless_another_is_asked_for(
     ledger: Ledger, given: dict[str, Any], kept: str
 ) -> None:
-    described = make_experiment(confirm=CONFIRM).to_dict()
-    del described["confirm"]["verdict"]
-    append(ledger, "experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
+    start_before(ledger)
     for _ in range(2):
         start(ledger, make_experiment(confirm={**CONFIRM, **given}).as_begun(ledger.history.experiment))
         assert ledger.history.experiment.values["confirm"]["verdict"] == kept

@@ -77,7 +77,7 @@ def test_the_best_settings_of_other_datasets_come_right_after_the_published_sett
     assert tried[0] == PUBLISHED
     assert tried[1]["temperature"] == 0.2
     assert tried[2:] == [point.params for point in points]
-    (sentence,) = comparability(read_history(tmp_path / "new"))["pets"]
+    (sentence,) = comparability(read_history(tmp_path / "new"), "pets")
     assert sentence.endswith("another dataset: pets-vsepp-nt_xent-0002 and pets-vsepp-nt_xent-0003.")
 
 
