@@ -85,15 +85,16 @@ def take_place(partial: Path, target: Path) -> None:
 
 
 @contextmanager
-def alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path, *, waits: bool = True) -> Iterator[None]:
     """Hold a lock file while the block runs, after waiting for other processes of this machine; the empty file stays.
 
     Raises:
+        BlockingIOError: If another process holds it, and ``waits`` is false.
         OSError: If the lock file is a link, because another user could have made the link to open another file.
     """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         yield
     finally:
         os.close(descriptor)

@@ -18,7 +18,7 @@ from orchestrator.results.tables import tables_of
 from orchestrator.results.trial_comparison import compare_trials, find_side
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import say
-from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server, pages_command, sync_command
+from orchestrator.tracking.address import HOST, PORT, choose_uri, is_server, store_command
 from orchestrator.tracking.view import comparison_page
 from orchestrator.views.records import render
 from orchestrator.views.terminal import show
@@ -119,8 +119,9 @@ def compare(
     show(answers)
     if page is None:
         names = dict.fromkeys(experiment for experiment, _ in sides)
-        say(f"{without_password(uri)}: does not hold both trials; `{sync_command(uri, output, *names)}` delivers them")
+        command = store_command("sync", uri, output, *names)
+        say(f"{without_password(uri)}: does not hold both trials; `{command}` delivers them")
     elif is_server(uri):
         say("in the browser:", f"{without_password(uri).rstrip('/')}{page}")
     else:
-        say(f"in the browser, with `{pages_command(uri, output)}` running:", f"http://{HOST}:{PORT}{page}")
+        say(f"in the browser, with `{store_command('ui', uri, output)}` running:", f"http://{HOST}:{PORT}{page}")

@@ -33,7 +33,7 @@ from orchestrator.searches.search import SearchResult
 from orchestrator.studies.prior import read_prior
 from orchestrator.studies.warm_start import read_sources
 from orchestrator.text.terminal import path_text, say
-from orchestrator.tracking.address import pages_command
+from orchestrator.tracking.address import store_command
 from orchestrator.watch.beside import page_beside
 from trainables.errors import ConfigError
 from trainables.extras import require
@@ -131,7 +131,7 @@ def _closing(result: SearchResult, output: Path) -> list[str]:
         for model in result.registered
     ]
     registered = f"registered: {'; '.join(models)}; " if models else ""
-    browser = f"{registered}in the browser: {pages_command(result.tracking_uri, output)}"
+    browser = f"{registered}in the browser: {store_command('ui', result.tracking_uri, output)}"
     return [answers, browser, f"next: {_next(result)}"]
 
 

@@ -48,29 +48,8 @@ def write_offline_runs(history: History, experiment: Experiment, folder: Path) -
 
 def _write_run(run: TrialRun, experiment: Experiment, folder: Path) -> None:
     trial = run.trial
-    written = wandb.init(
-        mode="offline",
-        dir=folder,
-        project=experiment.name,
-        id=trial.id,
-        name=trial.id,
-        group=run.group,
-        job_type=str(trial.stage),
-        tags=[str(run.settings["state"])],
-        config={**run.settings, "trial_config": trial.config.to_dict()},
-        settings=_settings(),
-    )
-    for epoch, metrics in sorted(trial.epochs.items()):
-        moment = trial.times.get(epoch, trial.created)
-        written.log({**metrics, "epoch": epoch, "_timestamp": moment}, step=epoch)
-    about = {"best_epoch": trial.best_epoch, "error": trial.error}
-    written.summary.update({**run.best, **{name: value for name, value in about.items() if value is not None}})
-    written.finish(exit_code=1 if trial.state in (TrialState.DIVERGED, TrialState.FAILED) else 0)
-
-
-def _settings() -> wandb.Settings:
-    """Return settings with which a run holds only the trial, and nothing about the machine of the export."""
-    return wandb.Settings(
+    # A run holds only the trial, and nothing about the machine of the export.
+    settings = wandb.Settings(
         silent=True,
         console="off",
         host="",
@@ -83,3 +62,21 @@ def _settings() -> wandb.Settings:
         x_disable_meta=True,
         x_disable_machine_info=True,
     )
+    written = wandb.init(
+        mode="offline",
+        dir=folder,
+        project=experiment.name,
+        id=trial.id,
+        name=trial.id,
+        group=run.group,
+        job_type=str(trial.stage),
+        tags=[str(run.settings["state"])],
+        config={**run.settings, "trial_config": trial.config.to_dict()},
+        settings=settings,
+    )
+    for epoch, metrics in sorted(trial.epochs.items()):
+        moment = trial.times.get(epoch, trial.created)
+        written.log({**metrics, "epoch": epoch, "_timestamp": moment}, step=epoch)
+    about = {"best_epoch": trial.best_epoch, "error": trial.error}
+    written.summary.update({**run.best, **{name: value for name, value in about.items() if value is not None}})
+    written.finish(exit_code=1 if trial.state in (TrialState.DIVERGED, TrialState.FAILED) else 0)

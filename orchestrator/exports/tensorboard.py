@@ -5,10 +5,9 @@ takes the page's columns from the first description that it finds, so that a des
 columns that the first trial does not have.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto import api_pb2
@@ -28,8 +27,9 @@ RECALLS = tuple(f"{direction}_r{rank}" for direction in ("i2t", "t2i") for rank 
 """Metrics that the HParams page shows beside the searched metrics; all other metrics are curves alone."""
 
 
-ColumnType = tuple[str, str, Callable[[Any], bool | float | str]]
-"""TensorBoard's name of the type of a column, the field of its message that holds a value, and what converts to it."""
+TRUTH, NUMBER, WORD = "DATA_TYPE_BOOL", "DATA_TYPE_FLOAT64", "DATA_TYPE_STRING"
+FIELDS = {TRUTH: "bool_value", NUMBER: "number_value", WORD: "string_value"}
+"""TensorBoard's name of the type of a column -> field of its message that holds a value."""
 
 
 def write_events(history: History, experiment: Experiment, folder: Path) -> int:
@@ -55,16 +55,14 @@ def write_events(history: History, experiment: Experiment, folder: Path) -> int:
 
 
 def _write_description(
-    experiment: Experiment, runs: Sequence[TrialRun], types: Mapping[str, ColumnType], folder: Path
+    experiment: Experiment, runs: Sequence[TrialRun], types: Mapping[str, str], folder: Path
 ) -> None:
     created = min((run.trial.created for run in runs), default=0.0)
     description = api_pb2.Experiment(
         name=experiment.name,
         description=experiment.description,
         time_created_secs=created,
-        hparam_infos=[
-            api_pb2.HParamInfo(name=name, type=api_pb2.DataType.Value(kind)) for name, (kind, *_) in types.items()
-        ],
+        hparam_infos=[api_pb2.HParamInfo(name=name, type=api_pb2.DataType.Value(kind)) for name, kind in types.items()],
         metric_infos=[
             api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag), display_name=tag) for tag in _shown(experiment, runs)
         ],
@@ -73,12 +71,12 @@ def _write_description(
         _add(writer, "experiment", HParamsPluginData(experiment=description), created)
 
 
-def _write_run(run: TrialRun, types: Mapping[str, ColumnType], folder: Path) -> None:
+def _write_run(run: TrialRun, types: Mapping[str, str], folder: Path) -> None:
     trial = run.trial
     start = hparams.SessionStartInfo(group_name=run.group, start_time_secs=trial.created)
-    for name, (_, field, convert) in types.items():
-        if name in run.settings:
-            setattr(start.hparams[name], field, convert(run.settings[name]))
+    for name, value in run.settings.items():
+        if name in types:
+            setattr(start.hparams[name], FIELDS[types[name]], str(value) if types[name] == WORD else value)
     with _event_file(folder) as writer:
         _add(writer, "session_start_info", HParamsPluginData(session_start_info=start), trial.created)
         for epoch, metrics in sorted(trial.epochs.items()):
@@ -116,26 +114,15 @@ def _write(writer: EventsWriter, summary: Summary, moment: float, epoch: int | N
     writer.write_event(Event(wall_time=moment, step=epoch, summary=summary))
 
 
-TRUTH: ColumnType = ("DATA_TYPE_BOOL", "bool_value", bool)
-NUMBER: ColumnType = ("DATA_TYPE_FLOAT64", "number_value", float)
-WORD: ColumnType = ("DATA_TYPE_STRING", "string_value", str)
-
-
-def _columns(runs: Sequence[TrialRun]) -> dict[str, ColumnType]:
+def _columns(runs: Sequence[TrialRun]) -> dict[str, str]:
     """Return the settings in which trials differ, because the page first shows few columns; of one trial, all."""
     found = {}
     for name in dict.fromkeys(name for run in runs for name in run.settings):
         values = [run.settings.get(name) for run in runs]
         if len(set(values)) > 1 or len(runs) == 1:
-            found[name] = _type_of([value for value in values if value is not None])
+            kinds = {type(value) for value in values if value is not None}
+            found[name] = TRUTH if kinds == {bool} else NUMBER if kinds <= {int, float} else WORD
     return found
-
-
-def _type_of(values: Sequence[object]) -> ColumnType:
-    kinds = set(map(type, values))
-    if kinds == {bool}:
-        return TRUTH
-    return NUMBER if kinds <= {int, float} else WORD
 
 
 def _shown(experiment: Experiment, runs: Sequence[TrialRun]) -> list[str]:

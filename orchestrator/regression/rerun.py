@@ -49,7 +49,7 @@ from orchestrator.searches.display import Progress, displayed, evaluation_displa
 from orchestrator.searches.preparation import open_checkpoints, opened, start, tracked
 from orchestrator.searches.resuming import SearchInterruptedError, answered
 from orchestrator.studies.source import PlannedTrials
-from orchestrator.tracking.tracking_process import TrackingProcess
+from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.winners.winners import evaluate_on_test
 from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig

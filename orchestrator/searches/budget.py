@@ -9,7 +9,7 @@ import time
 
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point
+from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.records import Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
 
@@ -44,6 +44,21 @@ class BudgetMeter:
         if self._budget.gpu_hours is not None and gpu_seconds >= self._budget.gpu_hours * 3600:
             return "gpu_hours"
         return "target" if self._on_target else None
+
+    def used(self) -> dict[str, tuple[float, float]]:
+        """Return name -> (what is used up to the newest record, the limit) of each limit that is set."""
+        history, limits = self._history, self._budget.model_dump()
+        searched = history.stage(Stage.SEARCH)
+        # At each trial's best epoch, which its study may choose by another metric.
+        points = [] if self._budget.target is None else points_of(searched)
+        means = [point.mean(history.metric) for point in points]
+        used = {
+            "hours": history.spending.seconds / 3600,
+            "gpu_hours": history.spending.gpu_seconds / 3600,
+            "target": max((mean for mean in means if mean is not None), default=0.0),
+            "plateau": min((self.since_best(trial.study) for trial in searched), default=0),
+        }
+        return {name: (float(value), float(limits[name])) for name, value in used.items() if limits[name] is not None}
 
     def is_closed(self, study: str) -> bool:
         """Say whether a study is on a plateau and gets no new trials."""

@@ -73,12 +73,9 @@ WIDEST = 1000
 
 
 class Progress:
-    """Progress of a stage, and how long the rest of the experiment may take.
+    """Progress of a stage of ``total`` trials, and how long the rest of the experiment may take.
 
-    Args:
-        total: Trials of the stage in all.
-        epochs: Epochs of a whole trial.
-        work: What the whole experiment trains and evaluates; ``None`` where this stage is all.
+    A whole trial has ``epochs``. ``work`` is what the whole experiment trains; ``None`` where this stage is all.
     """
 
     def __init__(
@@ -122,26 +119,6 @@ class Progress:
         return TimeLeft({self.stage: work_left(self.history.stage(self.stage), self._total, whole) / rate})
 
 
-class Heartbeat:
-    """A line that rich redraws by itself; ``doing`` is the work before the first epoch, and after a signal."""
-
-    def __init__(self) -> None:
-        self.doing = "starting"
-        self._started = time.monotonic()
-        self._heard: float | None = None
-
-    def hear(self) -> None:
-        """Note that an epoch has ended just now."""
-        self._heard, self.doing = time.monotonic(), ""
-
-    def __rich__(self) -> Text:
-        """Return the line: spinner, time since the start, and the age of the newest epoch."""
-        now = time.monotonic()
-        heard = "" if self._heard is None else f"newest epoch {_ago(now - self._heard)} ago"
-        said = self.doing or heard
-        return Text(f"{spinner()} {clock_text(now - self._started)}" + (f" · {said}" if said else ""))
-
-
 class EpochClock:
     """Estimates the progress of the epochs that trials train now, of which a trial reports nothing.
 
@@ -180,20 +157,7 @@ def _ago(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-class Display:
-    """A display, which hears of new records and is called several times a second; this display shows nothing."""
-
-    def listen(self, record: Record) -> None:
-        """Take note of a record."""
-
-    def refresh(self) -> None:
-        """Draw, if a drawing is due."""
-
-    def announce(self, doing: str) -> None:
-        """Tell the user about work that writes no record for a while."""
-
-
-class PlainDisplay(Display):
+class PlainDisplay:
     """Prints a line for each trial that ends, and now and then a line about the whole search."""
 
     def __init__(self, progress: Progress) -> None:
@@ -238,15 +202,17 @@ class PlainDisplay(Display):
         say(doing)
 
 
-class LiveDisplay(Display):
-    """A table that is redrawn in place, with a clock that ``live`` redraws even while no record comes."""
+class LiveDisplay:
+    """A table that is redrawn in place, with a line that ``live`` redraws by itself even while no record comes."""
 
     def __init__(self, progress: Progress, live: Live, title: str) -> None:
         self._progress, self._live, self._title = progress, live, title
         self._next = 0.0
         self._limits: dict[str, None] = {}
         self._races = race_lines(progress.history)
-        self._heartbeat, self._epochs = Heartbeat(), EpochClock(progress.history)
+        self._epochs = EpochClock(progress.history)
+        # What is done before the first epoch, and after a signal; when the newest epoch ended.
+        self._doing, self._started, self._heard = "starting", time.monotonic(), 0.0
         live.update(self._drawn())
 
     def listen(self, record: Record) -> None:
@@ -254,7 +220,7 @@ class LiveDisplay(Display):
         self._progress.pace.listen(record)
         self._epochs.listen(record)
         if isinstance(record, EpochEnded):
-            self._heartbeat.hear()
+            self._heard, self._doing = time.monotonic(), ""
         if isinstance(record, ConfirmationPlan) or has_ended(record):
             self._races = race_lines(self._progress.history)
         if isinstance(record, LimitNoted):
@@ -273,7 +239,13 @@ class LiveDisplay(Display):
 
         No table is drawn here, because a signal handler calls this while another thread may add trials to the history.
         """
-        self._heartbeat.doing = doing
+        self._doing = doing
+
+    def __rich__(self) -> Text:
+        """Return the line: spinner, time since the start, and the work or the age of the newest epoch."""
+        now = time.monotonic()
+        said = self._doing or f"newest epoch {_ago(now - self._heard)} ago"
+        return Text(f"{spinner()} {clock_text(now - self._started)} · {said}")
 
     def _drawn(self) -> Group:
         history, stage = self._progress.history, self._progress.stage
@@ -282,26 +254,26 @@ class LiveDisplay(Display):
         room = self._live.console.height - 9 - len(below)
         rows = max(FEWEST_ROWS, min(ROWS, room))
         table = trials_table(history, self._title, rows, stage=stage, progress=self._epochs.progress)
-        return Group(table, self._heartbeat, *map(Text, below))
+        return Group(table, self, *map(Text, below))
 
 
 @contextmanager
 def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool) -> Iterator["Session"]:
     """Show the trials of a stage during a ``with`` block, which gets the session that draws them."""
+    if quiet:
+        yield session
+        return
     listeners = session.ledger.listeners
     with ExitStack() as stack:
-        if quiet:
-            display = Display()
-        elif sys.stdout.isatty():
+        display: PlainDisplay | LiveDisplay
+        if sys.stdout.isatty():
             live = stack.enter_context(Live(console=make_console(), refresh_per_second=4))
             display = LiveDisplay(progress, live, title)
         else:
             display = PlainDisplay(progress)
         listeners.append(display.listen)
-        try:
-            yield replace(session, on_step=display.refresh, announce=display.announce)
-        finally:
-            listeners.remove(display.listen)
+        stack.callback(listeners.remove, display.listen)
+        yield replace(session, on_step=display.refresh, announce=display.announce)
         if isinstance(display, LiveDisplay):
             display.refresh()
 
@@ -364,16 +336,14 @@ def evaluation_displayed(ledger: Ledger, trials: Sequence[Trial], *, quiet: bool
     def drawn() -> Text:
         return Text(test.line() if test.has_ended else f"{spinner()} {test.line()}")
 
-    ledger.listeners.append(listen)
-    try:
+    with ExitStack() as stack:
+        ledger.listeners.append(listen)
+        stack.callback(ledger.listeners.remove, listen)
         if in_place:
-            with Live(get_renderable=drawn, console=make_console(), refresh_per_second=4):
-                yield
+            stack.enter_context(Live(get_renderable=drawn, console=make_console(), refresh_per_second=4))
         else:
             say(test.line())
-            yield
-    finally:
-        ledger.listeners.remove(listen)
+        yield
 
 
 def race_lines(history: History) -> list[str]:

@@ -22,7 +22,7 @@ from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.set_aside import set_summary_aside
 from orchestrator.text.terminal import say
 from orchestrator.tracking.address import choose_uri
-from orchestrator.tracking.tracking_process import TrackingProcess
+from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.workload.workload import Workload
 from trainables.errors import ConfigError
 from trainables.files import make_writable, write_whole

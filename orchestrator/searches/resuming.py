@@ -93,11 +93,7 @@ def _verb(history: History) -> list[str]:
 def extend_experiment(directory: Path, trials: int | None, hours: float | None, overrides: Sequence[str]) -> Experiment:
     """Return an experiment with larger limits.
 
-    Args:
-        directory: The experiment's directory.
-        trials: Trials that each study gets in addition.
-        hours: Hours that the search may take from now on, whatever its limit was.
-        overrides: ``--set``, applied last.
+    Each study gets ``trials`` in addition. The search may take ``hours`` from now on, whatever its limit was.
 
     Raises:
         ConfigError: If no limit is larger, or a value is refused.

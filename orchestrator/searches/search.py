@@ -31,7 +31,7 @@ from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import path_text, say
 from orchestrator.text.values import count_text
 from orchestrator.tracking.registry import Registered, register_all
-from orchestrator.tracking.tracking_process import TrackingProcess
+from orchestrator.tracking.tracker import TrackingProcess
 from orchestrator.winners.winners import evaluate_on_test, pack_champions, selected, write_files
 from orchestrator.workload.workload import Workload
 from trainables.files import write_whole

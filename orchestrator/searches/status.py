@@ -1,24 +1,22 @@
 """The state of an experiment, followed in its journal: stages, trials by state, budget, and what came of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment, experiment_of
-from orchestrator.experiment.sections import Budget
 from orchestrator.forecast.time_left import PlannedWork, TimeLeft, TrainingRate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import JournalError, JournalReader, JournalReplacedError
-from orchestrator.journal.lock import Holder, find_holder
-from orchestrator.journal.points import points_of
+from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import current_plans, most_trainings, races_of
 from orchestrator.searches.budget import BudgetMeter
 from orchestrator.searches.display import EvaluationProgress
 from orchestrator.searches.resuming import command_to_resume
-from orchestrator.storage.set_aside import NOTHING_UNKNOWN, Unknown, find_unknown
+from orchestrator.storage.set_aside import NOTHING_UNKNOWN, find_unknown
 
 
 class Followed:
@@ -29,7 +27,6 @@ class Followed:
 
     Attributes:
         history: History up to the newest record that was read.
-        meter: Use of the budget, and how long each study has been without a better trial.
         version: Records read, over all journals that this directory had; it only grows.
         generation: How often the journal was replaced by another.
         pace: How fast it trains.
@@ -43,7 +40,7 @@ class Followed:
     def _begin(self) -> None:
         self._reader = JournalReader(self.directory / JOURNAL_FILE)
         self.history = History(str(self.directory / JOURNAL_FILE))
-        self.meter, self.pace = BudgetMeter(Budget(), self.history), TrainingRate(self.history)
+        self.pace = TrainingRate(self.history)
 
     def read_on(self) -> bool:
         """Read the new records; say whether there were any.
@@ -97,9 +94,8 @@ class StageStatus:
         return {"total": self.total, "ended": self.ended, "waiting": self.waiting, **self.states}
 
 
-@dataclass(frozen=True)
 class Status:
-    """The state of an experiment.
+    """The state of an experiment whose journal has been read; while no process runs it, no trial runs.
 
     Attributes:
         holder: Process and host that run it; ``None`` where nobody does.
@@ -111,15 +107,31 @@ class Status:
         left: The time left of the whole; ``None`` where nobody runs it, or before its first epoch.
     """
 
-    directory: Path
-    holder: Holder | None
-    history: History
-    stages: Sequence[StageStatus]
-    budget: Mapping[str, tuple[float, float]]
-    command: str | None = None
-    unknown: Unknown = NOTHING_UNKNOWN
-    test: EvaluationProgress | None = None
-    left: TimeLeft | None = None
+    def __init__(self, followed: Followed) -> None:
+        self.directory, self.history = followed.directory, followed.history
+        self.holder = find_holder(self.directory)
+        self.unknown, self.command = NOTHING_UNKNOWN, None
+        if self.holder is None:
+            # A copy, because later records are charged to the actors of the history that is followed.
+            self.history = self.history.without_actors()
+            self.unknown = find_unknown(self.directory, self.history)
+            self.command = command_to_resume(self.directory, self.history)
+        self.test = EvaluationProgress.of(self.history)
+        self.stages: Sequence[StageStatus] = ()
+        self.budget: Mapping[str, tuple[float, float]] = {}
+        self.left: TimeLeft | None = None
+        if self.history.experiment:
+            experiment = experiment_of(self.history)
+            self.stages = _stages(experiment, self.history)
+            self.budget = BudgetMeter(experiment.budget, self.history).used()
+            if self.holder is not None and followed.pace.rate is not None:
+                self.left = PlannedWork(experiment).left(self.history, followed.pace.rate, trainings=self._trainings())
+
+    def _trainings(self) -> int | None:
+        """Return the trainings of the confirmation once the search is over: its confirmation or test has begun."""
+        if len(self.stages) > 1:
+            return self.stages[1].total
+        return 0 if self.test is not None and not self.test.has_ended else None
 
     @property
     def name(self) -> str:
@@ -169,6 +181,17 @@ class Status:
         }
 
 
+def _stages(experiment: Experiment, history: History) -> list[StageStatus]:
+    """Return the stages that have begun, or are certain to come."""
+    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
+    search = StageStatus(Stage.SEARCH, total, history.count(Stage.SEARCH, total))
+    is_searched = not search.waiting and not search.states.get("running")
+    if experiment.confirm is None or not (is_searched or history.stage(Stage.CONFIRM)):
+        return [search]
+    total = most_trainings(current_plans(experiment, history), history)
+    return [search, StageStatus(Stage.CONFIRM, total, history.count(Stage.CONFIRM, total))]
+
+
 def read_status(followed: Followed) -> Status:
     """Read on, and return the experiment's state, whatever process runs it; what was read before is not read again.
 
@@ -178,62 +201,4 @@ def read_status(followed: Followed) -> Status:
     path = followed.directory / JOURNAL_FILE
     if not followed.read_on() and not path.is_file():
         raise JournalError(f"{path}: no such journal; `orchestrator search` makes one")
-    return status_of(followed)
-
-
-def status_of(followed: Followed) -> Status:
-    """Return the state of an experiment whose journal has been read; while no process runs it, no trial runs."""
-    directory, history = followed.directory, followed.history
-    holder = find_holder(directory)
-    if holder is None:
-        # A copy, because later records are charged to the actors of the history that is followed.
-        history = history.without_actors()
-    unknown = NOTHING_UNKNOWN if holder is not None else find_unknown(directory, history)
-    if not history.experiment:
-        return Status(directory, holder, history, (), {}, unknown=unknown)
-    experiment = experiment_of(history)
-    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
-    stages = [StageStatus(Stage.SEARCH, total, history.count(Stage.SEARCH, total))]
-    repeats = history.stage(Stage.CONFIRM)
-    if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):
-        total = most_trainings(current_plans(experiment, history), history)
-        stages.append(StageStatus(Stage.CONFIRM, total, history.count(Stage.CONFIRM, total)))
-    command = command_to_resume(directory, history) if holder is None else None
-    test = EvaluationProgress.of(history)
-    left = None if holder is None else _left(experiment, followed, stages, test)
-    return Status(directory, holder, history, stages, _used(experiment.budget, followed), command, unknown, test, left)
-
-
-def _left(
-    experiment: Experiment, followed: Followed, stages: Sequence[StageStatus], test: EvaluationProgress | None
-) -> TimeLeft | None:
-    """Return the time left of the whole experiment; the search is over where its confirmation or test has begun."""
-    if followed.pace.rate is None:
-        return None
-    trainings = stages[1].total if len(stages) > 1 else None
-    if trainings is None and test is not None and not test.has_ended:
-        trainings = 0
-    return PlannedWork(experiment).left(followed.history, followed.pace.rate, trainings=trainings)
-
-
-def _used(budget: Budget, followed: Followed) -> dict[str, tuple[float, float]]:
-    """Return what of each limit is used, up to the newest record."""
-    history = followed.history
-
-    def reached() -> float:
-        # At each trial's best epoch, which its study may choose by another metric.
-        means = [point.mean(history.metric) for point in points_of(history.stage(Stage.SEARCH))]
-        return max((mean for mean in means if mean is not None), default=0.0)
-
-    def since_best() -> float:
-        studies = {trial.study for trial in history.stage(Stage.SEARCH)}
-        return float(min(map(followed.meter.since_best, studies), default=0))
-
-    used: dict[str, Callable[[], float]] = {
-        "hours": lambda: history.spending.seconds / 3600,
-        "gpu_hours": lambda: history.spending.gpu_seconds / 3600,
-        "target": reached,
-        "plateau": since_best,
-    }
-    limits = budget.model_dump()
-    return {name: (find(), float(limits[name])) for name, find in used.items() if limits[name] is not None}
+    return Status(followed)

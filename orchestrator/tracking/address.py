@@ -5,7 +5,6 @@ MLflow's default password is public, so it is refused.
 
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -110,19 +109,10 @@ def pages_of(uri: str, output: Path) -> tuple[str, str]:
     """Return the address of a store's pages, without a password, and what must run for it; empty for a server."""
     if is_server(uri):
         return without_password(uri), ""
-    return f"http://{HOST}:{PORT}", f"(while `{pages_command(uri, output)}` runs)"
+    return f"http://{HOST}:{PORT}", f"(while `{store_command('ui', uri, output)}` runs)"
 
 
-def sync_command(uri: str, output: Path, *experiments: str) -> str:
-    """Return the command line that brings a store up to date, ready to be pasted."""
-    return _command("sync", uri, output, experiments)
-
-
-def pages_command(uri: str, output: Path) -> str:
-    """Return the command line that opens the pages of a store, ready to be pasted."""
-    return _command("ui", uri, output)
-
-
-def _command(name: str, uri: str, output: Path, experiments: Sequence[str] = ()) -> str:
+def store_command(name: str, uri: str, output: Path, *experiments: str) -> str:
+    """Return the command line of ``sync`` or ``ui`` for a store, ready to be pasted."""
     store = [] if uri == default_uri(output) else ["--tracking-uri", without_password(uri)]
     return shlex.join([typed_program(), name, *experiments, "--output", str(output), *store])

@@ -1,17 +1,15 @@
 """Opens MLflow's store, and names the errors that a store may raise."""
 
-import fcntl
 import hashlib
-import logging
 import os
 import re
 import shlex
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from json import JSONDecodeError
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -19,7 +17,8 @@ from orchestrator.text.addresses import without_password
 from trainables.extras import missing_modules
 from trainables.files import alone
 
-# Read by MLflow when it is imported.
+# Read by MLflow when it is imported; its messages are about its own migrations and retries.
+os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 # Commands may print JSON, which messages of MLflow would break.
@@ -57,12 +56,8 @@ def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing
     """Refuse a database whose files are looked for in the folder from which an output folder was moved or copied.
 
     MLflow stores absolute addresses of files: it makes a relative one absolute, and has no request that changes one.
-    Files would be written to the former folder, which may belong to another search by now.
-
-    Args:
-        client: Client of the store.
-        experiment: The experiment whose files are asked for.
-        is_writing: Whether files are to be written, so that files at neither place are refused, too.
+    Files would be written to the former folder, which may belong to another search by now. ``is_writing`` refuses files
+    at neither place, too.
 
     Raises:
         StoreMovedError: If the files lie beside the database, and are looked for elsewhere.
@@ -71,15 +66,33 @@ def refuse_moved(client: "MlflowClient", experiment: "Experiment", *, is_writing
     database, former = Path(uri.removeprefix(SQLITE)), Path(unquote(address.removeprefix("file://")))
     here = database.parent / ARTIFACTS / former.name
     is_default = uri.startswith(SQLITE) and database.name == DATABASE and address.startswith("file:///")
-    if not is_default or former.parent.name != ARTIFACTS or former == here or not (here.is_dir() or is_writing):
+    if not is_default or former.parent.name != ARTIFACTS or former == here:
         return
-    if former.is_dir() and not here.is_dir():
+    if not here.is_dir() and (former.is_dir() or not is_writing):
         return
     raise StoreMovedError(
         f"{database}: keeps its files in {former.parent.parent}, from where its folder was moved or copied. Move it "
         f"back, or rename {DATABASE} and make it again: `orchestrator sync --output "
         f"{shlex.quote(str(database.parent))}`"
     )
+
+
+def find_experiment(client: "MlflowClient", name: str, *, restores: bool = False) -> "Experiment | None":
+    """Return the experiment of a name, or ``None``.
+
+    Raises:
+        ExperimentDeletedError: If the experiment was deleted in MLflow's pages, and ``restores`` is false.
+        StoreMovedError: If the folder of the database was moved or copied.
+    """
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        return None
+    if found.lifecycle_stage == "deleted":
+        if not restores:
+            raise ExperimentDeletedError(f"the experiment {name} was deleted in MLflow's pages")
+        client.restore_experiment(found.experiment_id)
+    refuse_moved(client, found)
+    return found
 
 
 def store_failures() -> tuple[type[Exception], ...]:
@@ -99,12 +112,6 @@ def store_failures() -> tuple[type[Exception], ...]:
     return *failures, Boto3Error, BotoCoreError, ClientError
 
 
-def hush() -> None:
-    """Silence MLflow's messages about its own migrations and retries."""
-    for name in ("alembic", "mlflow"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-
-
 def first_line(error: Exception) -> str:
     """Return the first line of an error's text without passwords; MLflow appends traces in further lines."""
     return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:300]
@@ -116,7 +123,6 @@ def connect(uri: str, output: Path) -> "MlflowClient":
     A new database of SQLite appears whole: a process that is killed during the migration would leave tables that the
     next migration trips over.
     """
-    hush()
     from mlflow import MlflowClient
 
     with alone(output / ".mlflow.lock"):
@@ -137,16 +143,10 @@ class DeliveryBusyError(ConnectionError):
     """Another process delivers the same experiment to the same store."""
 
 
-def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -> IO[bytes]:
-    """Lock the delivery of an experiment to a store until the returned file is closed, or the process ends.
+def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -> ExitStack:
+    """Lock the delivery of an experiment's folder in ``output`` to a store, until what is returned is closed.
 
     Two deliveries at once would each find that the runs are missing, and make them twice.
-
-    Args:
-        uri: Address of the store.
-        output: The folder that holds the experiment's folder.
-        experiment: Name of the experiment's folder.
-        waits: Wait for the end of another delivery.
 
     Raises:
         DeliveryBusyError: If another process delivers, and ``waits`` is false.
@@ -155,16 +155,12 @@ def take_turn(uri: str, output: Path, experiment: str, *, waits: bool = False) -
     database = uri.removeprefix(SQLITE)
     store = without_password(uri).rstrip("/") if database == uri else str(Path(database).resolve())
     digest = hashlib.sha256(f"{store}\n{experiment}".encode()).hexdigest()[:16]
-    descriptor = os.open(output / f".delivery-{digest}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    turn = ExitStack()
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        turn.enter_context(alone(output / f".delivery-{digest}.lock", waits=waits))
     except BlockingIOError:
-        os.close(descriptor)
         raise DeliveryBusyError(f"another process delivers {experiment} to this store") from None
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return os.fdopen(descriptor, "rb")
+    return turn
 
 
 @contextmanager
@@ -175,7 +171,6 @@ def asking(uri: str) -> Iterator["MlflowClient"]:
         StoreMovedError: As the block raises it.
         ConnectionError: If the store does not answer, or refuses a request.
     """
-    hush()
     failures = store_failures()
     from mlflow import MlflowClient
 

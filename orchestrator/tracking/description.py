@@ -7,7 +7,6 @@ chosen for the order and the width of MLflow's pages.
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +19,11 @@ from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
 
 if TYPE_CHECKING:
-    from mlflow.entities import DatasetInput, Metric
+    from mlflow.entities import DatasetInput
 
 
 PROTOCOLS = {"coco": "5K", "flickr30k": "1K", "flickr8k": "1K"}
 """Dataset -> name of its test protocol; other datasets are tested on all images."""
-
-
-def protocol_of(dataset: str) -> str:
-    """Return the field's name of a dataset's test protocol."""
-    return PROTOCOLS.get(study_dataset(dataset), "full")
 
 
 LONGEST = 120
@@ -65,13 +59,7 @@ def run_name(trial: Trial, history: History) -> str:
 
 
 def candidate_name(trial: Trial, history: History, seeds: int) -> str:
-    """Return the name of the run that holds the means over the seeds of a confirmed candidate.
-
-    Args:
-        trial: The trial of the search that was confirmed.
-        history: History of the experiment.
-        seeds: Repeats of the trial that finished.
-    """
+    """Return the name of the run with the means of a confirmed trial, of which ``seeds`` repeats finished."""
     return _name([f"{trial.number:04d}", *_settings(trial, history), f"mean of {seeds} seeds"])
 
 
@@ -114,6 +102,9 @@ NAMED = ("dataset", "model", "loss", "seed", "vocabulary", "val_images")
 COUNTS = ("cocos/i2t_queries_without_gradient", "cocos/i2t_negatives_per_query")
 """The COCOS counts that are shown beside the scores of a trial's best epoch."""
 
+NOTE = "mlflow.note.content"
+"""Tag that MLflow shows as the description of a run or an experiment, in Markdown."""
+
 ERROR = 2000
 """Characters of an error that a tag keeps; the journal has the whole error."""
 
@@ -124,7 +115,7 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
     tags = {
         **trial.combination,
         "seed": str(config.seed),
-        "protocol": protocol_of(config.dataset),
+        "protocol": PROTOCOLS.get(study_dataset(config.dataset), "full"),
         "stage": str(trial.stage),
         **({"candidate": trial.candidate} if trial.candidate else {}),
         **({"plugins": ", ".join(config.plugins)} if config.plugins else {}),
@@ -145,7 +136,7 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
 
 def note_of(trial: Trial) -> dict[str, str]:
     """Return the tag that MLflow shows as the description of a run: the hyper-parameters that identify it."""
-    return {"mlflow.note.content": markdown(values_text(trial.parameters) or "defaults")}
+    return {NOTE: markdown(values_text(trial.parameters) or "defaults")}
 
 
 def end_of(trial: Trial) -> dict[str, str]:
@@ -191,76 +182,35 @@ def dataset_of(trial: Trial, history: History) -> "DatasetInput":
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 
-def metrics_of(values: Mapping[str, float], seconds: float, step: int | None) -> list["Metric"]:
-    """Return metrics in MLflow's form.
+def confirmed_candidates(history: History) -> Iterator[tuple[Candidate, dict[str, float], dict[str, str]]]:
+    """Yield the candidates with a finished repeat, with metrics and tags, for every dataset whose confirmation is over.
 
-    Args:
-        values: Metrics by name.
-        seconds: Date of the metrics, in seconds since the Unix epoch.
-        step: Step of the metrics.
+    The metrics are means over the seeds by the names of a trial's metrics; for the metric that decides also the sample
+    standard deviation (``_sd``) and the ends of the mean's 95 % interval (``_low``, ``_high``). The tags are the
+    verdict on the candidate, its rank from 1, and of the winner the description of its run.
     """
-    from mlflow.entities import Metric
-
-    at = round(seconds * 1000)
-    return [Metric(stored_metric(name), stored_value(value), at, step or 0) for name, value in values.items()]
-
-
-@dataclass(frozen=True)
-class ConfirmedCandidate:
-    """A candidate whose confirmation is over.
-
-    Attributes:
-        trial: The trial of the search that was repeated.
-        metrics: Means over the seeds by the names of a trial's metrics; for the metric that decides also the sample
-            standard deviation (``_sd``) and the ends of the mean's 95 % interval (``_low``, ``_high``).
-        tags: The verdict on the candidate, its rank from 1, and of the winner the description of its run.
-        seeds: Number of the candidate's repeats that finished.
-        ended: The date at which the candidate's last repeat ended, in seconds since the Unix epoch.
-    """
-
-    trial: Trial
-    metrics: Mapping[str, float]
-    tags: Mapping[str, str]
-    seeds: int
-    ended: float
-
-
-def confirmed_candidates(history: History) -> Iterator[ConfirmedCandidate]:
-    """Yield the candidates with a finished repeat, for every dataset whose confirmation is over."""
     summary = Summary(history)
     for dataset, verdict in summary.verdicts.items():
         answers = dataset_answers(summary, dataset)
         outcomes = outcomes_of(answers)
         for rank, candidate in enumerate(verdict.candidates, start=1):
-            said = {"verdict": outcomes.get(candidate.label, "not compared")}
+            tags = {"verdict": outcomes.get(candidate.label, "not compared"), "rank": str(rank)}
             if rank == 1:
-                said = {"verdict": f"winner: {answers[0].verdict}", **_note(history, candidate, answers[0].headline)}
-            yield _described(history, verdict, candidate, {**said, "rank": str(rank)})
+                setting = note_of(history.trials[candidate.label])[NOTE]
+                tags |= {
+                    "verdict": f"winner: {answers[0].verdict}",
+                    NOTE: f"{setting}\n\n{markdown(answers[0].headline)}",
+                }
+            yield candidate, _means_of(candidate, verdict), tags
 
 
-def _note(history: History, candidate: Candidate, headline: str) -> dict[str, str]:
-    """Return the description of the winner's run: its setting, and the answer in a sentence."""
-    setting = note_of(history.trials[candidate.label])["mlflow.note.content"]
-    return {"mlflow.note.content": f"{setting}\n\n{markdown(headline)}"}
-
-
-def _described(
-    history: History, verdict: DatasetVerdict, candidate: Candidate, tags: Mapping[str, str]
-) -> ConfirmedCandidate:
-    label, result, student = candidate.label, candidate.result, candidate.student
+def _means_of(candidate: Candidate, verdict: DatasetVerdict) -> dict[str, float]:
+    result, student = candidate.result, candidate.student
     means = {name: measure.mean for name, measure in candidate.measures().items() if not name.endswith("_std")}
-    ends = {} if student is None else {"low": student.low, "high": student.high}
-    spread = {
-        # The selection metric under the name by which MLflow's table of trials is sorted.
-        f"{verdict.selection}_best": candidate.selected_by,
-        **({} if result.sample_std is None else {f"{verdict.metric}_sd": result.sample_std}),
-        **{f"{verdict.metric}_{end}": value for end, value in ends.items()},
-    }
-    repeats = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == label]
-    return ConfirmedCandidate(
-        trial=history.trials[label],
-        metrics={**spread, **means, **best_of(means), "seeds": float(result.seeds)},
-        tags=tags,
-        seeds=result.seeds,
-        ended=max(trial.ended or 0.0 for trial in repeats),
-    )
+    # The selection metric under the name by which MLflow's table of trials is sorted.
+    spread = {f"{verdict.selection}_best": candidate.selected_by}
+    if result.sample_std is not None:
+        spread[f"{verdict.metric}_sd"] = result.sample_std
+    if student is not None:
+        spread |= {f"{verdict.metric}_low": student.low, f"{verdict.metric}_high": student.high}
+    return {**spread, **means, **best_of(means), "seeds": float(result.seeds)}

@@ -33,11 +33,12 @@ from orchestrator.text.values import markdown
 from orchestrator.text.wording import metric_text
 from orchestrator.tracking.address import choose_uri
 from orchestrator.tracking.connection import (
+    DATABASE,
     StoreMovedError,
     count_experiments,
+    find_experiment,
     find_run,
     first_line,
-    refuse_moved,
     store_failures,
 )
 from orchestrator.winners.winners import MODEL, Champion, packed_champions
@@ -47,9 +48,7 @@ from trainables.files import alone
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
     from mlflow.entities.model_registry import ModelVersion
-    from mlflow.models import ModelSignature
 
 
 COMPARED = {"data_digest", "metric", "confirmed", "value"}
@@ -95,14 +94,14 @@ REQUIREMENTS = ["torch", "torchvision", "numpy", "pandas", "safetensors", "pillo
 
 
 def save_model(packed: Path, folder: Path) -> None:
-    """Write a packed model, with the code that loads it, as an MLflow model.
-
-    Args:
-        packed: Folder of the packed model.
-        folder: Folder of the MLflow model, which does not exist yet.
-    """
+    """Write a packed model, with the code that loads it, as an MLflow model into a folder that does not exist yet."""
     import mlflow.pyfunc
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
+    # A query is a caption or an image of the gallery, with a number of answers.
+    query = Schema([ColSpec("string", name, required=False) for name in ("caption", "image")])
+    signature = ModelSignature(inputs=query, params=ParamSchema([ParamSpec("top", "long", 10)]))
     code = [str(Path(trainables.__file__ or "").parent)]
     with warnings.catch_warnings():
         # MLflow asks for an example of the input, which would have to be run through the model.
@@ -113,17 +112,8 @@ def save_model(packed: Path, folder: Path) -> None:
             data_path=str(packed),
             code_paths=code,
             pip_requirements=REQUIREMENTS,
-            signature=_signature(),
+            signature=signature,
         )
-
-
-def _signature() -> "ModelSignature":
-    """Return the signature: a query is a caption or an image of the gallery, with a number of answers."""
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
-
-    caption, image = (ColSpec("string", name, required=False) for name in ("caption", "image"))
-    return ModelSignature(inputs=Schema([caption, image]), params=ParamSchema([ParamSpec("top", "long", 10)]))
 
 
 ALIAS = "champion"
@@ -169,11 +159,6 @@ def model_name(dataset: str) -> str:
 def register(uri: str, packed: Path, champion: Champion) -> Registered:
     """Register a packed model as a new version, unless it is registered, and point the alias to the best version.
 
-    Args:
-        uri: The MLflow store, which holds the run of the champion's trial.
-        packed: Folder of the model.
-        champion: Description of the model.
-
     Raises:
         RegistryError: If the store does not answer, or does not have the run of the champion's trial.
     """
@@ -189,19 +174,16 @@ def register(uri: str, packed: Path, champion: Champion) -> Registered:
 def register_all(uri: str, directory: Path, unreachable: str | None = None) -> tuple[list[Registered], list[str]]:
     """Register the packed models of an experiment; return the versions, and a sentence about each model that failed.
 
-    Args:
-        uri: The MLflow store.
-        directory: The experiment's directory.
-        unreachable: Why the store is known not to answer; such a store is not asked again.
+    ``unreachable`` is why the store is known not to answer; such a store is not asked again.
     """
     registered: list[Registered] = []
     problems: list[str] = []
     with alone(directory.resolve().parent / LOCK):
         for packed, champion in packed_champions(directory).items():
+            if unreachable is not None:
+                problems.append(f"{model_name(champion.dataset)} is not registered; `orchestrator sync` does it")
+                continue
             try:
-                if unreachable is not None:
-                    name = model_name(champion.dataset)
-                    raise RegistryError(f"{name} is not registered; `orchestrator sync` does it")
                 registered.append(register(uri, packed, champion))
             except RegistryError as error:
                 problems.append(str(error))
@@ -228,7 +210,12 @@ def _find_version(client: "MlflowClient", name: str, champion: Champion) -> int 
 
 def _create_version(client: "MlflowClient", name: str, packed: Path, champion: Champion) -> int:
     """Send the model as an artifact of its trial's run, and register it, once."""
-    run = _run_of(client, champion)
+    experiment = find_experiment(client, champion.experiment)
+    run = None if experiment is None else find_run(client, experiment.experiment_id, champion.trial)
+    if run is None:
+        raise RegistryError(
+            f"{champion.trial} has no run in MLflow yet; `orchestrator sync` brings it, and registers it"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         save_model(packed, Path(scratch) / ARTIFACT)
         client.log_artifacts(run.info.run_id, str(Path(scratch) / ARTIFACT), ARTIFACT)
@@ -271,18 +258,6 @@ def _tolerating(code: str) -> Iterator[None]:
             raise
 
 
-def _run_of(client: "MlflowClient", champion: Champion) -> "Run":
-    experiment = client.get_experiment_by_name(champion.experiment)
-    if experiment is not None:
-        refuse_moved(client, experiment)
-    run = None if experiment is None else find_run(client, experiment.experiment_id, champion.trial)
-    if run is None:
-        raise RegistryError(
-            f"{champion.trial} has no run in MLflow yet; `orchestrator sync` brings it, and registers it"
-        )
-    return run
-
-
 def _move_alias(client: "MlflowClient", name: str) -> int:
     """Point the alias to the best version until it is found there; return the version."""
     for _ in range(ATTEMPTS):
@@ -299,9 +274,8 @@ def _move_alias(client: "MlflowClient", name: str) -> int:
 def champion_version(client: "MlflowClient", name: str) -> "ModelVersion | None":
     """Return the version that the alias points to; ``None`` where there is none."""
     models = client.search_registered_models(f"name='{name}'")
-    if not models or ALIAS not in models[0].aliases:
-        return None
-    return client.get_model_version_by_alias(name, ALIAS)
+    has_alias = bool(models) and ALIAS in models[0].aliases
+    return client.get_model_version_by_alias(name, ALIAS) if has_alias else None
 
 
 def _tags(champion: Champion) -> dict[str, str]:
@@ -319,7 +293,7 @@ def find_store(given: str | None, output: Path) -> str:
         MissingExtraError: If MLflow is not installed.
     """
     require("tracking", "MLflow's store")
-    if given is None and not (output / "mlflow.db").is_file():
+    if given is None and not (output / DATABASE).is_file():
         raise RegistryError(
             f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
         )
@@ -346,16 +320,13 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
         source = f"{client.get_model_version_download_uri(name, version.version).rstrip('/')}/data/{MODEL}"
         local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
     except store_failures() as error:
-        raise RegistryError(_why_not_fetched(uri, name, error)) from None
+        reason = f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"
+        try:
+            # Says whether the files are looked for in a folder from which the database was moved.
+            count_experiments(uri)
+        except StoreMovedError as moved:
+            reason = str(moved)
+        except ConnectionError:
+            pass
+        raise RegistryError(reason) from None
     return Path(local), Registered(name, int(version.version), True)
-
-
-def _why_not_fetched(uri: str, name: str, error: Exception) -> str:
-    try:
-        count_experiments(uri)
-    except StoreMovedError as moved:
-        return str(moved)
-    except ConnectionError:
-        # The error that is known already says so.
-        pass
-    return f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"

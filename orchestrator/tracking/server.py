@@ -37,6 +37,9 @@ HEALTH = "/health"
 PAGES = ("/", "/static-files/.+", HEALTH, "/version", "/get-artifact", "/model-versions/get-artifact", "/graphql")
 """Pages, their files and the artifacts they show, as regular expressions."""
 
+INFO = "/ajax-api/3.0/mlflow/server-info"
+"""What pages ask; clients would learn from it that a bucket takes large files past the server, which is not served."""
+
 CALLS = {
     "2.0/mlflow/experiments": (
         "create delete delete-experiment-tag get get-by-name restore search search-datasets set-experiment-tag update"
@@ -54,7 +57,6 @@ CALLS = {
     "2.0/mlflow/model-versions": (
         "create delete delete-tag get get-download-uri search set-tag transition-stage update"
     ),
-    "3.0/mlflow": "server-info",
     # Accounts, which exist with `--app-name basic-auth` alone.
     "2.0/mlflow/users": "create create-ui current delete get list update-admin update-password",
     "3.0/mlflow/users": "current/permissions permissions/get permissions/grant permissions/list permissions/revoke"
@@ -71,12 +73,9 @@ OBJECTS = (
 """Served paths with names of objects in them, as regular expressions after ``/api/`` or ``/ajax-api/``."""
 
 
-def _served() -> re.Pattern[str]:
-    calls = [f"{start}/({'|'.join(ends.split())})" for start, ends in CALLS.items()]
-    return re.compile("|".join([*PAGES, "/signup", f"/(ajax-)?api/({'|'.join([*calls, *OBJECTS])})"]), re.DOTALL)
+_API = [*(f"{start}/({'|'.join(ends.split())})" for start, ends in CALLS.items()), *OBJECTS]
 
-
-SERVED = _served()
+SERVED = re.compile("|".join([*PAGES, INFO, "/signup", f"/(ajax-)?api/({'|'.join(_API)})"]), re.DOTALL)
 """The paths that are passed on to MLflow; each must match as a whole."""
 
 WITHOUT_ASSISTANT = b"""<script>

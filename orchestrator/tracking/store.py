@@ -2,14 +2,20 @@
 
 The curve of a study's run is the best value so far against the number of ended trials. The files of a run lie beside
 MLflow's database: in a folder, in a bucket, or behind MLflow's server.
+
+A database takes about as long for one number as for fifty, so a trial that began and ended since the last delivery
+sends its params, its tags and its epochs in one request.
 """
 
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -17,14 +23,15 @@ from orchestrator.experiment.experiment import ANY
 from orchestrator.journal.directory import TrackedRuns, write_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.candidates import Candidate
 from orchestrator.results.confirmation import confirmations
 from orchestrator.results.race import race_outcome
 from orchestrator.results.winner import find_champions
+from orchestrator.text.values import visible
 from orchestrator.tracking import connection
-from orchestrator.tracking.address import pages_of
+from orchestrator.tracking.address import is_database, pages_of
 from orchestrator.tracking.description import (
     BEST_EPOCH,
-    ConfirmedCandidate,
     best_of,
     candidate_name,
     confirmed_candidates,
@@ -33,57 +40,33 @@ from orchestrator.tracking.description import (
     note_of,
     params_of,
     run_name,
+    stored_metric,
+    stored_value,
     tags_of,
 )
-from orchestrator.tracking.runs import PARENT, Run, RunBatch, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.winners import ranks_file, weights_file
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
-class StudyCurve:
-    """The curve of one study, which keeps its past, so that a new point takes constant time.
 
-    Args:
-        study: Name of the study.
-    """
+class Point(NamedTuple):
+    """Metrics that belong together, their date in seconds since the Unix epoch, and their step."""
 
-    def __init__(self, study: str) -> None:
-        self._study = study
-        self._read, self._count = 0, 0
-        self._finished: dict[str, list[float]] = {}
-        self._best: float | None = None
+    metrics: Mapping[str, float]
+    seconds: float
+    step: int
 
-    def grow(self, history: History) -> Iterator[tuple[int, dict[str, float], float]]:
-        """Yield a point of the curve for each trial that ended since the last call.
 
-        Args:
-            history: History of the experiment, the same object at each call.
+STEPS = ("epoch", "trials_ended", "seeds")
+"""Metrics whose step says how far the run of a trial, a study or a confirmed candidate has come."""
 
-        Yields:
-            The number of trials that had ended, the metrics (the best value of a finished trial so far, and that
-            number), and the date at which the trial ended, in seconds since the Unix epoch.
-        """
-        new = history.ended[self._read :]
-        for trial in new:
-            self._read += 1
-            # Repeats train settings that the study has already found.
-            if trial.study == self._study and trial.stage is not Stage.CONFIRM:
-                self._count += 1
-                self._note(trial)
-                best = {} if self._best is None else {f"{trial.metric}_best": self._best}
-                yield self._count, {**best, "trials_ended": float(self._count)}, trial.ended or 0.0
+PARENT = "mlflow.parentRunId"
+"""Tag of MLflow's own that places a run below another."""
 
-    def _note(self, trial: Trial) -> None:
-        if trial.state is not TrialState.FINISHED or trial.best_value is None:
-            return
-        trainings = self._finished.setdefault(trial.candidate or trial.id, [])
-        trainings.append(trial.best_value)
-        if len(trainings) > 1:
-            # Trainings of one setting count with their mean, so that a replicate may lower the best value.
-            self._best = max(map(fmean, self._finished.values()))
-        elif self._best is None or trial.best_value > self._best:
-            self._best = trial.best_value
-
+LIMIT = 1000
+"""MLflow's limit of metrics, params and tags together in one request."""
 
 STATUS = {
     TrialState.RUNNING: "RUNNING",
@@ -96,6 +79,149 @@ STATUS = {
 
 ENDED_STATUS = {**STATUS, TrialState.RUNNING: "KILLED"}
 """``STATUS`` after the end of a search, when no process trains what the journal holds as running."""
+
+
+@dataclass
+class Run:
+    """One run as the store holds it.
+
+    Attributes:
+        id: MLflow's id of the run.
+        artifacts: URI of the place of the run's files: a folder, a bucket or MLflow's server.
+        status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
+        step: The newest step, 0 for none: the newest epoch of a trial, the number of ended trials of a study, the
+            number of seeds of a candidate.
+        best: The epoch whose metrics the run shows as those of the best epoch, 0 for none.
+        tested: Whether the run has test metrics.
+        described: Whether the run has its params, and so the file of its config, which is sent before them.
+        sent: Which files the run has: ``weights`` of its best model, ``ranks`` of its queries.
+        parent: MLflow's id of the run of its study; empty for the run of a study.
+    """
+
+    id: str
+    artifacts: str
+    status: str = "RUNNING"
+    step: int = 0
+    best: int = 0
+    tested: bool = False
+    described: bool = False
+    sent: set[str] = field(default_factory=set)
+    parent: str = ""
+
+    @property
+    def fullness(self) -> tuple[int, bool, int, bool]:
+        """Sort key: of two runs of one trial, the run with the greater key holds more."""
+        return self.step, self.tested, len(self.sent), self.described
+
+
+def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path, *, restores: bool = False) -> str:
+    """Return MLflow's id of an experiment, which is made if it is missing; the errors are of ``find_experiment``."""
+    found = connection.find_experiment(client, name, restores=restores)
+    if found is not None:
+        return str(found.experiment_id)
+    # A server chooses where its artifacts go. Of a database MLflow would put them under the folder where the user is.
+    location = (output.resolve() / connection.ARTIFACTS / name).as_uri() if is_database(uri) else None
+    return str(client.create_experiment(name, artifact_location=location))
+
+
+def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Run]]:
+    """Yield (key, run) for the runs of studies, trials and confirmed candidates in the store."""
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment], max_results=1000, page_token=token, order_by=["attribute.start_time ASC"]
+        )
+        for run in page:
+            tags, metrics = run.data.tags, run.data.metrics
+            is_candidate = tags.get("kind") == "candidate" and "candidate" in tags
+            key = candidate_key(tags["candidate"]) if is_candidate else tags.get("trial") or tags.get("study")
+            if key is not None:
+                found = Run(
+                    id=run.info.run_id,
+                    artifacts=run.info.artifact_uri,
+                    status=run.info.status,
+                    step=int(max(metrics.get(name, 0) for name in STEPS)),
+                    best=int(metrics.get(BEST_EPOCH, 0)),
+                    tested=any(metric.startswith("test/") for metric in metrics),
+                    described=bool(run.data.params),
+                    sent={"weights", "ranks"} & tags.keys(),
+                    parent=tags.get(PARENT, ""),
+                )
+                yield key, found
+        token = page.token
+        if not token:
+            return
+
+
+def candidate_key(candidate: str) -> str:
+    """Return the key of the run that holds the means over the seeds of a confirmed candidate."""
+    return f"candidate {candidate}"
+
+
+def send(
+    client: "MlflowClient",
+    run: str,
+    *,
+    params: Mapping[str, object] = {},
+    points: Iterable[Point] = (),
+    tags: Mapping[str, str] = {},
+) -> None:
+    """Send params, points and tags to a run in as few requests as possible; a point is in one request.
+
+    Params of a run cannot change later. MLflow stores the params of a request first, then its metrics, then its tags: a
+    tag that confirms params or metrics is stored after these, even if the store dies in between.
+    """
+    from mlflow.entities import Metric, Param, RunTag
+
+    first = [Param(name, visible(str(value))) for name, value in params.items()]
+    last = [RunTag(name, value) for name, value in tags.items()]
+    metrics: list[Metric] = []
+    for values, seconds, step in points:
+        if len(first) + len(metrics) + len(values) + len(last) > LIMIT:
+            client.log_batch(run, metrics=metrics, params=first, tags=[])
+            first, metrics = [], []
+        at = round(seconds * 1000)
+        metrics += [Metric(stored_metric(name), stored_value(value), at, step) for name, value in values.items()]
+    if first or metrics or last:
+        client.log_batch(run, metrics=metrics, params=first, tags=last)
+
+
+class StudyCurves:
+    """The curves of all studies, which keep their past, so that a new point takes constant time."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._counts: Counter[str] = Counter()
+        self._best: dict[str, float] = {}
+        self._trainings: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def grow(self, history: History) -> Iterator[tuple[str, Point]]:
+        """Yield (study, point) for each trial that ended since the last call with the same history.
+
+        A point has the best value of a finished trial so far and, also as its step, the number of ended trials.
+        """
+        for trial in history.ended[self._read :]:
+            self._read += 1
+            # Repeats train settings that the study has already found.
+            if trial.stage is not Stage.CONFIRM:
+                self._counts[trial.study] += 1
+                self._note(trial)
+                count, best = self._counts[trial.study], self._best.get(trial.study)
+                values = {} if best is None else {f"{trial.metric}_best": best}
+                yield trial.study, Point({**values, "trials_ended": float(count)}, trial.ended or 0.0, count)
+
+    def _note(self, trial: Trial) -> None:
+        if trial.state is not TrialState.FINISHED or trial.best_value is None:
+            return
+        settings = self._trainings[trial.study]
+        trainings = settings[trial.candidate or trial.id]
+        trainings.append(trial.best_value)
+        # Trainings of one setting count with their mean, so that a replicate may lower the best value.
+        self._best[trial.study] = (
+            max(map(fmean, settings.values()))
+            if len(trainings) > 1
+            else max(trial.best_value, self._best.get(trial.study, -inf))
+        )
 
 
 class Store:
@@ -112,12 +238,7 @@ class Store:
     ) -> None:
         """Connect, make the experiment if it is missing, and find the existing runs.
 
-        Args:
-            uri: Address of the store.
-            output: Root of all output, where the default store lies.
-            experiment: Name of the experiment.
-            directory: The experiment's directory; by default ``output / experiment``.
-            restores: Restore the experiment, with its runs, if it was deleted in MLflow's pages.
+        The ``directory`` is by default ``output / experiment``; ``restores`` brings a deleted experiment back.
 
         Raises:
             MlflowException: If the store does not answer; see ``store_failures``.
@@ -129,8 +250,7 @@ class Store:
         self._client = connection.connect(uri, output)
         self._experiment = find_or_make(self._client, experiment, uri, output, restores=restores)
         self._shown: dict[str, str] = {}
-        self._curves: dict[str, StudyCurve] = {}
-        self._shown_until = 0
+        self._curves = StudyCurves()
         self._runs: dict[str, Run] = {}
         self.duplicates = 0
         for name, run in existing_runs(self._client, self._experiment):
@@ -143,47 +263,52 @@ class Store:
                 self.duplicates += 1
             self._runs[name] = kept
 
-    def deliver(self, history: History, trials: Iterable[str], status: Mapping[TrialState, str] = STATUS) -> None:
-        """Make the runs of some trials agree with the history; missing runs of their studies are begun."""
-        for trial_id in trials:
-            trial = history.trials[trial_id]
-            parent = self._find_study(trial, history)
-            # Tags that a run gets with its creation cost no request of their own.
-            end_tags = end_of(trial)
-            run, was_made = self._find_trial(trial, history, parent.id, end_tags)
-            self._place_below(parent, run)
-            batch = RunBatch(self._client, run)
-            if not run.described:
-                self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
-                self._describe(run, batch, params_of(trial), "config.yaml", trial.config.to_dict())
-            _add_epochs(trial, run, batch)
-            _add_best(trial, run, batch)
-            _add_test(trial, run, batch, history)
-            if run.status != status[trial.state] and not was_made:
-                batch.add_tags(end_tags)
-            batch.send()
-            self._send_results(trial, run)
-            # Last, because a run that has its status lacks nothing.
-            self._set_status(run, status[trial.state], trial.ended)
+    def deliver(self, history: History, trials: Iterable[str], *, is_over: bool = False) -> None:
+        """Make the runs of some trials and of their studies agree with the history, at its end those of candidates too.
 
-    def show_progress(self, history: History) -> None:
-        """Send the new points of the studies' curves, of trials that have ended since the last call."""
-        for study in dict.fromkeys(trial.study for trial in history.ended[self._shown_until :]):
-            self._send_progress(study, self._runs[study], history)
-        self._shown_until = len(history.ended)
+        A trial is asked of ``trials`` once the trial before has been delivered. ``is_over`` says that no process
+        trains.
+        """
+        for trial in trials:
+            self._send_trial(history.trials[trial], history, is_over=is_over)
+        curves: dict[str, list[Point]] = defaultdict(list)
+        for study, point in self._curves.grow(history):
+            if point.step > self._runs[study].step:
+                curves[study].append(point)
+        for study, points in curves.items():
+            send(self._client, self._runs[study].id, points=points)
+            self._runs[study].step = points[-1].step
+        if is_over:
+            self._end(history)
 
-    def end_studies(self, history: History) -> None:
+    def _send_trial(self, trial: Trial, history: History, *, is_over: bool) -> None:
+        was_there, end = trial.id in self._runs, end_of(trial)
+        # Tags that a run gets with its creation cost no request of their own.
+        identity = {"kind": "trial", "study": trial.study, "trial": trial.id, **tags_of(trial, history), **end}
+        run, params = self._find_run(trial.id, run_name(trial, history), identity, trial, history)
+        if not is_over:
+            self._set_status(self._runs[trial.study], "RUNNING")
+        if params:
+            self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
+        status = (ENDED_STATUS if is_over else STATUS)[trial.state]
+        tags = end if was_there and run.status != status else {}
+        send(self._client, run.id, params=params, points=_points(trial, run, history), tags=tags)
+        run.step, run.best = max(run.step, trial.last_epoch), trial.best_epoch or run.best
+        run.tested |= trial.id in history.tests
+        self._send_results(trial, run)
+        # Last, because a run that has its status lacks nothing.
+        self._set_status(run, status, trial.ended)
+
+    def _end(self, history: History) -> None:
         """Send the final results of studies and confirmed candidates, and set the status of the studies' runs."""
-        status = "FINISHED" if history.finished else "KILLED"
-        for name in dict.fromkeys(trial.study for trial in history.trials.values()):
-            run = self._runs.get(name)
-            if run is None:
-                continue
-            self._send_progress(name, run, history)
-            end = max((trial.ended or 0.0 for trial in history.trials.values() if trial.study == name), default=0.0)
-            self._set_status(run, status, end)
-        for candidate in confirmed_candidates(history):
-            self._send_candidate(candidate, history)
+        ends: dict[str, float] = defaultdict(float)
+        for trial in history.trials.values():
+            ends[trial.study] = max(ends[trial.study], trial.ended or 0.0)
+        for study, ended in ends.items():
+            if study in self._runs:
+                self._set_status(self._runs[study], "FINISHED" if history.finished else "KILLED", ended)
+        for candidate, metrics, tags in confirmed_candidates(history):
+            self._send_candidate(candidate, metrics, tags, history)
         self._show(history)
         self._tag_winners(history)
         # Pages without links are no reason to end a delivery.
@@ -210,41 +335,40 @@ class Store:
             self._client.set_tag(self._runs[name].id, "winner", str(name in winners).lower())
             self._client.set_tag(self._runs[name].id, "confirmed", str(confirmed).lower())
 
-    def _send_progress(self, study: str, run: Run, history: History) -> None:
-        """Send the points of a study's curve that the store lacks."""
-        batch = RunBatch(self._client, run)
-        for count, values, at in self._curves.setdefault(study, StudyCurve(study)).grow(history):
-            if count > run.step:
-                batch.add_metrics(values, at, count, ends_step=True)
-        batch.send()
-
-    def _send_candidate(self, candidate: ConfirmedCandidate, history: History) -> None:
+    def _send_candidate(
+        self, candidate: Candidate, metrics: Mapping[str, float], tags: Mapping[str, str], history: History
+    ) -> None:
         """Send the means over the seeds of a confirmed candidate, again after it has got more seeds."""
-        trial = candidate.trial
-        name = candidate_name(trial, history, candidate.seeds)
-        parent = self._find_study(trial, history)
-        run = self._runs.get(candidate_key(trial.id))
-        if run is None:
-            tags = {**tags_of(trial, history), **note_of(trial), "kind": "candidate", "candidate": trial.id}
-            # A mean has no seed; the repeats have the seeds.
-            del tags["seed"]
-            run = self._create(candidate_key(trial.id), name, {**tags, PARENT: parent.id}, trial.created)
-        self._place_below(parent, run)
-        batch = RunBatch(self._client, run)
-        if not run.described:
-            self._describe(run, batch, params_of(trial), "config.yaml", trial.config.to_dict())
-        if run.step < candidate.seeds:
+        trial, seeds = history.trials[candidate.label], candidate.result.seeds
+        ended = max(one.ended or 0.0 for one in history.stage(Stage.CONFIRM) if one.candidate == trial.id)
+        # A mean has no seed; the repeats have the seeds.
+        identity = {tag: value for tag, value in tags_of(trial, history).items() if tag != "seed"}
+        identity |= {"kind": "candidate", "candidate": trial.id}
+        name = candidate_name(trial, history, seeds)
+        run, params = self._find_run(candidate_key(trial.id), name, identity, trial, history)
+        points = [Point(metrics, ended, seeds)] if run.step < seeds else []
+        if points:
             self._client.update_run(run.id, name=name)
-            batch.add_metrics(candidate.metrics, candidate.ended, candidate.seeds, ends_step=True)
-        batch.add_tags(candidate.tags)
-        batch.send()
-        self._set_status(run, "FINISHED", candidate.ended)
+        send(self._client, run.id, params=params, points=points, tags=tags)
+        run.step = max(run.step, seeds)
+        self._set_status(run, "FINISHED", ended)
 
-    def open_studies(self, history: History) -> None:
-        """Set the studies of an experiment that is resumed to RUNNING."""
-        for name in dict.fromkeys(trial.study for trial in history.trials.values()):
-            if name in self._runs:
-                self._set_status(self._runs[name], "RUNNING")
+    def _find_run(
+        self, key: str, name: str, tags: Mapping[str, str], trial: Trial, history: History
+    ) -> tuple[Run, Mapping[str, Any]]:
+        """Return the run of a trial or a candidate below the run of its study, and the params that it lacks."""
+        study = self._find_study(trial, history)
+        run = self._runs.get(key)
+        if run is None:
+            run = self._create(key, name, {**tags, **note_of(trial), PARENT: study.id}, trial.created)
+        if run.parent != study.id:
+            # Its former parent was made twice, or deleted in MLflow's pages.
+            self._client.set_tag(run.id, PARENT, study.id)
+            run.parent = study.id
+        if run.described:
+            return run, {}
+        self._send_config(run, "config.yaml", trial.config.to_dict())
+        return run, params_of(trial)
 
     def _find_study(self, trial: Trial, history: History) -> Run:
         run = self._runs.get(trial.study)
@@ -254,42 +378,22 @@ class Store:
                 tags["loss"] = ANY
             run = self._create(trial.study, trial.study, tags, trial.created)
         if not run.described:
-            batch = RunBatch(self._client, run)
-            params = {"sampler": history.experiment.sampler, "metric": history.metric}
-            self._describe(run, batch, params, "experiment.yaml", history.experiment.values)
-            batch.send()
+            self._send_config(run, "experiment.yaml", history.experiment.values)
+            send(self._client, run.id, params={"sampler": history.experiment.sampler, "metric": history.metric})
             self._show(history)
         return run
-
-    def _find_trial(self, trial: Trial, history: History, parent: str, end_tags: Mapping[str, str]) -> tuple[Run, bool]:
-        """Return the run of a trial, and whether it was made just now."""
-        run = self._runs.get(trial.id)
-        if run is not None:
-            return run, False
-        tags = {**tags_of(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
-        tags |= {**note_of(trial), PARENT: parent, **end_tags}
-        return self._create(trial.id, run_name(trial, history), tags, trial.created), True
 
     def _create(self, key: str, name: str, tags: dict[str, Any], created: float) -> Run:
         made = self._client.create_run(self._experiment, start_time=round(created * 1000), tags=tags, run_name=name)
         run = self._runs[key] = Run(made.info.run_id, made.info.artifact_uri, parent=tags.get(PARENT, ""))
         return run
 
-    def _place_below(self, parent: Run, run: Run) -> None:
-        """Place a run below the run of its study, if its former parent was made twice or deleted in MLflow's pages."""
-        if run.parent != parent.id:
-            self._client.set_tag(run.id, PARENT, parent.id)
-            run.parent = parent.id
-
-    def _describe(
-        self, run: Run, batch: RunBatch, params: Mapping[str, Any], file: str, content: Mapping[str, Any]
-    ) -> None:
-        """Send the file of a config, then add the params, which say that the run has the file."""
+    def _send_config(self, run: Run, file: str, content: Mapping[str, Any]) -> None:
+        """Send the file of a config before the params, which say that the run has the file."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / file
             path.write_text(yaml.safe_dump(dict(content), sort_keys=False), encoding="utf-8")
             self._send_files(run, [path])
-        batch.add_params(params)
         # Where a request fails, the next attempt reads from the store what the run holds.
         run.described = True
 
@@ -323,31 +427,22 @@ class Store:
         run.status = status
 
 
-def _add_epochs(trial: Trial, run: Run, batch: RunBatch) -> None:
-    """Add whole epochs, each with the metric ``epoch``, which later says how many epochs have been sent."""
+def _points(trial: Trial, run: Run, history: History) -> Iterator[Point]:
+    """Yield what the run of a trial lacks: whole epochs, the metrics of the best epoch, the metrics on test.
+
+    The metric ``epoch`` of an epoch later says how many epochs have been sent.
+    """
     for epoch, reported in sorted(trial.epochs.items()):
         if epoch > run.step:
             best = f"{trial.metric}_best"
             # The deciding metric comes first, because MLflow's comparison pages show metrics in the order of sending.
             first = {best: reported[best]} if best in reported else {}
             counts = {"epochs_to_95": float(trial.epochs_to_95(epoch) or epoch), "epoch": float(epoch)}
-            metrics = {**first, **reported, **counts}
-            batch.add_metrics(metrics, trial.times[epoch], epoch, ends_step=True)
-
-
-def _add_best(trial: Trial, run: Run, batch: RunBatch) -> None:
-    """Add the metrics of the best epoch under names of their own, where the run shows another epoch as the best."""
-    best = trial.best_epoch
-    if best is not None and run.best != best:
+            yield Point({**first, **reported, **counts}, trial.times[epoch], epoch)
+    if trial.best_epoch is not None and run.best != trial.best_epoch:
         # At the last epoch's step, because MLflow shows the value of the highest step.
-        metrics = {**best_of(trial.epochs[best]), BEST_EPOCH: float(best)}
-        batch.add_metrics(metrics, trial.times[trial.last_epoch], trial.last_epoch)
-        run.best = best
-
-
-def _add_test(trial: Trial, run: Run, batch: RunBatch, history: History) -> None:
-    """Add the metrics of the test split, where it has been opened for the trial."""
+        metrics = {**best_of(trial.epochs[trial.best_epoch]), BEST_EPOCH: float(trial.best_epoch)}
+        yield Point(metrics, trial.times[trial.last_epoch], trial.last_epoch)
     if trial.id in history.tests and not run.tested:
         metrics = {f"test/{name}": value for name, value in history.tests[trial.id].items()}
-        batch.add_metrics(metrics, trial.times[trial.last_epoch], trial.best_epoch)
-        run.tested = True
+        yield Point(metrics, trial.times[trial.last_epoch], trial.best_epoch or 0)

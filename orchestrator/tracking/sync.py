@@ -1,28 +1,28 @@
 """Delivers the journal of an experiment to a store after the experiment's process has ended, and compares the two."""
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.lock import find_holder
-from orchestrator.journal.trial import Trial
 from orchestrator.text.addresses import without_password
 from orchestrator.tracking import connection
-from orchestrator.tracking.address import default_uri, sync_command
+from orchestrator.tracking.address import default_uri, store_command
 from orchestrator.tracking.connection import (
     DeliveryBusyError,
     ExperimentDeletedError,
     StoreMovedError,
+    find_experiment,
     first_line,
     store_failures,
     take_turn,
 )
-from orchestrator.tracking.runs import Run, existing_runs, find_experiment
-from orchestrator.tracking.store import ENDED_STATUS, STATUS, Store
+from orchestrator.tracking.store import ENDED_STATUS, Run, Store, existing_runs
 from trainables.errors import UserError
 from trainables.extras import require
 
@@ -35,26 +35,26 @@ def find_differences(uri: str, output: Path, experiment: str, history: History) 
         ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
         StoreMovedError: If the folder of the database was moved or copied.
     """
-    if uri == default_uri(output) and not (output / "mlflow.db").is_file():
-        return [f"there is no {output / 'mlflow.db'}"] if history.trials else []
+    if uri == default_uri(output) and not (output / connection.DATABASE).is_file():
+        return [f"there is no {output / connection.DATABASE}"] if history.trials else []
     client = connection.connect(uri, output)
     found = find_experiment(client, experiment)
-    runs: dict[str, list[Run]] = {}
+    runs: dict[str, list[Run]] = defaultdict(list)
     for name, run in () if found is None else existing_runs(client, str(found.experiment_id)):
-        runs.setdefault(name, []).append(run)
-    lines = [_difference(trial, runs, trial.id in history.tests) for trial in history.trials.values()]
-    return [line for line in lines if line]
+        runs[name].append(run)
+    return list(_differences(history, runs))
 
 
-def _difference(trial: Trial, found_runs: Mapping[str, list[Run]], tested: bool) -> str:
-    runs = found_runs.get(trial.id, [])
-    if len(runs) != 1:
-        return f"{trial.id} has {len(runs)} runs"
-    status = ENDED_STATUS[trial.state]
-    found, expected = (runs[0].status, runs[0].step, runs[0].tested), (status, trial.last_epoch, tested)
-    if runs[0].parent not in [study.id for study in found_runs.get(trial.study, [])]:
-        return f"{trial.id} is below a run that is not that of its study"
-    return "" if found == expected else f"{trial.id} is {found[0]} at epoch {found[1]}, not {status} at {expected[1]}"
+def _differences(history: History, found: Mapping[str, list[Run]]) -> Iterator[str]:
+    for trial in history.trials.values():
+        runs, studies = found[trial.id], [study.id for study in found[trial.study]]
+        status, is_tested = ENDED_STATUS[trial.state], trial.id in history.tests
+        if len(runs) != 1:
+            yield f"{trial.id} has {len(runs)} runs"
+        elif runs[0].parent not in studies:
+            yield f"{trial.id} is below a run that is not that of its study"
+        elif (runs[0].status, runs[0].step, runs[0].tested) != (status, trial.last_epoch, is_tested):
+            yield f"{trial.id} is {runs[0].status} at epoch {runs[0].step}, not {status} at {trial.last_epoch}"
 
 
 ATTEMPTS = 3
@@ -99,16 +99,9 @@ def deliver(
 ) -> Delivery:
     """Make a store agree with an experiment's journal; only differences are sent.
 
-    One process at a time delivers an experiment to a store. This function waits for another such delivery, unless a
-    search is running, which delivers until its end.
-
-    Args:
-        directory: The experiment's folder.
-        output: Root of all output, where the default store lies.
-        uri: The store's address.
-        restores: Restore the experiment if it was deleted in MLflow's pages.
-        held: Whether this process holds the folder, so that no search is running.
-        on_wait: Called before this function waits.
+    One process at a time delivers an experiment to a store. This function calls ``on_wait`` and waits for another such
+    delivery, unless a search is running, which delivers until its end. ``restores`` brings back an experiment that was
+    deleted in MLflow's pages. ``held`` says that this process holds the folder, so that no search is running.
 
     Raises:
         UserError: If the journal is damaged.
@@ -128,25 +121,22 @@ def deliver(
             return replace(done, sent=False)
         on_wait()
         turn = take_turn(uri, place.parent, place.name, waits=True)
-    failures, duplicates = store_failures(), 0
+    failures, lasting, duplicates = store_failures(), (ExperimentDeletedError, StoreMovedError), 0
     with turn:
         try:
             # Each attempt makes a new ``Store``, which reads what the attempt before has left there.
             for attempt in Retrying(
                 stop=stop_after_attempt(ATTEMPTS),
                 wait=wait_exponential(multiplier=0.5),
-                retry=retry_if_exception_type(failures),
+                retry=retry_if_exception(lambda error: isinstance(error, failures) and not isinstance(error, lasting)),
                 reraise=True,
             ):
                 with attempt:
                     store = Store(uri, output, history.name, directory, restores=restores)
                     duplicates += store.duplicates
-                    store.deliver(history, history.trials, STATUS if is_running else ENDED_STATUS)
-                    store.show_progress(history)
-                    if not is_running:
-                        store.end_studies(history)
+                    store.deliver(history, history.trials, is_over=not is_running)
         except ExperimentDeletedError as error:
-            remedy = f"`{sync_command(uri, output, history.name)}` brings it back"
+            remedy = f"`{store_command('sync', uri, output, history.name)}` brings it back"
             raise DeletedError(f"{error}: {remedy}; if it is not wanted, remove {directory}") from None
         except StoreMovedError as error:
             raise DeliveryError(str(error)) from None

@@ -1,29 +1,44 @@
-"""The program that follows the journal of a search, and keeps MLflow in step with it.
+"""The process that follows the journal of a search and keeps MLflow in step with it, and how the search begins it.
 
-It runs as a process beside the search (``tracking_process.py``). Standard input has what is delivered as a line of
-JSON and, at the end of the search, the seconds that are left. The program then answers on standard output, as JSON,
-what was not delivered, and ends. If standard input ends before, the search has died: this process ends at once, because
-the next start of the search delivers, too.
+A trial costs MLflow's client about 40 ms of a processor, more than all else that the search does for a trial. In a
+thread of the search, these 40 ms would be taken from the loop of Ray Tune, because one thread of Python runs at a time.
+
+Standard input of the process has what is delivered as a line of JSON and, at the end of the search, the seconds that
+are left. The process then answers on standard output, as JSON, what was not delivered, and ends. If standard input ends
+before, the search has died: the process ends at once, because the next start of the search delivers, too.
 """
 
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO
 
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, JournalReader
 from orchestrator.journal.records import TrialCreated, TrialRecord, TrialStarted
 from orchestrator.text.values import count_text
-from orchestrator.tracking.address import sync_command
+from orchestrator.tracking.address import store_command
 from orchestrator.tracking.connection import first_line, store_failures, take_turn
-from orchestrator.tracking.store import ENDED_STATUS, STATUS, Store
+from orchestrator.tracking.store import Store
+from trainables.extras import is_installed
 from trainables.files import parse_state
+
+COMMAND = (sys.executable, "-P", "-m", "orchestrator.tracking.tracker")
+"""The process's program; ``-P`` keeps the folder where the user is from hiding modules of libraries."""
+
+START_SECONDS = 60.0
+"""Seconds that the process may need at most until it answers, besides the seconds that it is given."""
+
+LOOK_SECONDS = 30.0
+"""Seconds between two looks whether the process runs: a killed one is replaced, one that cannot start not too often."""
+
+WITHOUT_MLFLOW = "nothing is in MLflow, which is not installed: pip install 'icr-orchestrator[tracking]'"
 
 PAUSE = 0.5
 """Seconds between deliveries; the records of a trial in this time are sent in one request."""
@@ -35,6 +50,99 @@ LONGEST_PAUSE = 30.0
 """Seconds between attempts, at most, while a store does not answer; each failure in a row doubles the pause."""
 
 
+class TrackingProcess:
+    """Keeps a store in step with a journal, in a process of its own, which ends when this process ends.
+
+    Attributes:
+        problem: After ``close``, what was not delivered, and why; ``None`` if all was delivered.
+    """
+
+    def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
+        # Through standard input, because other users can read command lines, and the address may have a password.
+        self._target = json.dumps([uri, str(output), experiment, str(journal)]).encode() + b"\n"
+        self._sync_command = store_command("sync", uri, output, experiment)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._refusal = ""
+        self._is_closing = threading.Event()
+        self._watch = threading.Thread(target=self._keep, name="tracking process", daemon=True)
+        self.problem: str | None = None
+
+    def start(self) -> None:
+        """Begin to deliver; without MLflow everything is left to a later delivery."""
+        if is_installed("tracking"):
+            self._look()
+            self._watch.start()
+
+    def close(self, seconds: float) -> None:
+        """Deliver the rest within some seconds; if the store answers, no run of this search stays RUNNING."""
+        if self._watch.ident is None:
+            self.problem = f"{WITHOUT_MLFLOW}; then `{self._sync_command}` delivers all of it"
+            return
+        self._is_closing.set()
+        self._watch.join()
+        self._look()
+        if self._process is None:
+            self.problem = self._undelivered(f"cannot be started ({self._refusal})")
+            return
+        try:
+            self.problem = self._ask(self._process, seconds)
+        finally:
+            self._end(self._process)
+
+    def _keep(self) -> None:
+        """Keep a process running until the search has ended."""
+        while not self._is_closing.wait(LOOK_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        """Begin a process if none runs: the journal has everything that a new process needs."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                return
+            # Somebody killed it, or the memory ran out.
+            self._end(self._process)
+        try:
+            self._process = self._begin()
+        except OSError as error:
+            # The machine has no memory or no process left. The search goes on, and the next look tries again.
+            self._process, self._refusal = None, error.strerror or type(error).__name__
+
+    def _begin(self) -> "subprocess.Popen[bytes]":
+        # A session of its own, so that Ctrl-C in a terminal reaches the search alone.
+        process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        _tell(process, self._target)
+        return process
+
+    def _ask(self, process: "subprocess.Popen[bytes]", seconds: float) -> str | None:
+        """Tell the process that the search has ended, and return the answer of the process."""
+        # Standard input stays open: its end would say that the search has died.
+        _tell(process, b"%f\n" % seconds)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds + START_SECONDS)
+            if process.returncode == 0:
+                problem: str | None = parse_state(process.stdout.read())  # type: ignore[union-attr]
+                return problem
+        return self._undelivered("did not answer" if process.returncode is None else "has ended")
+
+    def _undelivered(self, reason: str) -> str:
+        return f"the process that delivers to MLflow {reason}; `{self._sync_command}` delivers what is missing there"
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            # Bytes that nobody has read are written when the pipe closes.
+            with suppress(BrokenPipeError):
+                pipe.close()  # type: ignore[union-attr]
+
+
+def _tell(process: "subprocess.Popen[bytes]", line: bytes) -> None:
+    # What has ended meanwhile is found by its missing answer.
+    with suppress(BrokenPipeError):
+        process.stdin.write(line)  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
+
+
 class Tracker:
     """Keeps a store in step with a journal, in a thread of its own.
 
@@ -43,23 +151,15 @@ class Tracker:
     """
 
     def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
-        """Prepare a delivery.
-
-        Args:
-            uri: Address of MLflow's store, with its password.
-            output: Root of all output, where the default store lies.
-            experiment: Name of the experiment in MLflow, and of its folder.
-            journal: Path of the journal.
-        """
         self._make_store: Callable[[], Store] = lambda: Store(uri, output, experiment)
-        self._take_turn: Callable[[], IO[bytes]] = lambda: take_turn(uri, output, experiment)
-        self._sync_command = sync_command(uri, output, experiment)
+        self._take_turn: Callable[[], ExitStack] = lambda: take_turn(uri, output, experiment)
+        self._sync_command = store_command("sync", uri, output, experiment)
         self._reader = JournalReader(journal)
         self._history = History()
         # Trial -> reading of the monotonic clock from which on the trial is delivered.
         self._due: dict[str, float] = {}
         self._damage: JournalError | None = None
-        self._turn: IO[bytes] | None = None
+        self._turn: ExitStack | None = None
         self._store: Store | None = None
         self._deadline: float | None = None
         self._is_closing = threading.Event()
@@ -138,15 +238,14 @@ class Tracker:
         if self._store is None:
             self._store = self._make_store()
             self._due |= dict.fromkeys(self._history.trials, 0.0)
-            if not closing:
-                self._store.open_studies(self._history)
+        self._store.deliver(self._history, self._take_due(everything=closing), is_over=closing)
+
+    def _take_due(self, *, everything: bool) -> Iterator[str]:
+        """Yield the trials that are due; one is delivered, and so no longer due, when the next is asked for."""
         now = time.monotonic()
-        for trial in [trial for trial, begin in self._due.items() if closing or begin <= now]:
-            self._store.deliver(self._history, [trial], ENDED_STATUS if closing else STATUS)
+        for trial in [trial for trial, begin in self._due.items() if everything or begin <= now]:
+            yield trial
             del self._due[trial]
-        self._store.show_progress(self._history)
-        if closing:
-            self._store.end_studies(self._history)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from orchestrator.journal.history import History
 from orchestrator.text.values import markdown
 from orchestrator.tracking.connection import asking, find_run
-from orchestrator.tracking.description import COUNTS, at_best
+from orchestrator.tracking.description import COUNTS, NOTE, at_best
 from trainables.extras import is_installed
 
 
@@ -28,17 +28,14 @@ def newest_page(uri: str) -> str | None:
         The part after the server's address; ``None`` where the store does not answer, or has no experiment of ours.
     """
     with suppress(ConnectionError), asking(uri) as client:
-        newest = client.search_experiments(order_by=["creation_time DESC"])
-        return next((page_of(found.experiment_id) for found in newest if TAG in found.tags), None)
+        for found in client.search_experiments(order_by=["creation_time DESC"]):
+            if TAG in found.tags:
+                return f"/#/experiments/{found.experiment_id}/runs?{TRAINING}&viewStateShareKey={VIEW}"
     return None
 
 
 def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
-    """Return the path of MLflow's page that compares some trials' runs.
-
-    Args:
-        uri: Address of the store.
-        trials: (experiment, trial) of each trial.
+    """Return the path of MLflow's page that compares the runs of some trials, each given as (experiment, trial).
 
     Returns:
         The part after the server's address; ``None`` where the store does not answer or lacks a trial, or MLflow is
@@ -73,18 +70,14 @@ SHOWN_RUNS = 500
 """Most runs in a chart of all trials."""
 
 
-def charts_of(metric: str, searched: Sequence[str]) -> dict[str, Any]:
-    """Return the part of a view that lists the charts of the page in their order.
-
-    Args:
-        metric: Metric that the search maximises, e.g. ``val/rsum``.
-        searched: Names of the params in which trials differ.
-    """
+def _charts(metric: str, searched: Sequence[str]) -> dict[str, Any]:
+    """Return the part of a view that lists the charts of the page in their order."""
     best = f"{metric}_best"
     metrics = list(dict.fromkeys([metric, "val/i2t_r1", "val/t2i_r1"]))
+    score = {"key": best, "type": "METRIC"}
     charts = [
         *(
-            _chart("SCATTER", BEST, name, xaxis=_axis(name, "PARAM"), yaxis=_axis(best, "METRIC"))
+            _chart("SCATTER", BEST, name, xaxis={"key": name, "type": "PARAM"}, yaxis=score)
             for name in searched[:SCATTERED]
         ),
         _chart("PARALLEL", BEST, "parallel", selectedParams=list(searched), selectedMetrics=[best], showAllRuns=True),
@@ -97,10 +90,6 @@ def charts_of(metric: str, searched: Sequence[str]) -> dict[str, Any]:
     ]
     # Without the last key, MLflow sorts the sections by name when it adds the charts of other metrics.
     return {"compareRunCharts": charts, "compareRunSections": sections, "isAccordionReordered": True}
-
-
-def _axis(key: str, kind: str) -> dict[str, str]:
-    return {"key": key, "type": kind}
 
 
 def _chart(kind: str, section: str, key: str, **settings: Any) -> dict[str, Any]:
@@ -138,19 +127,17 @@ def experiment_tags(history: History) -> dict[str, str]:
         "mlflow.experimentKind": "custom_model_development",
         TAG: json.dumps(_view(history)),
         # MLflow renders Markdown; the description is escaped to be shown as it is.
-        **({"mlflow.note.content": markdown(description)} if description else {}),
+        **({NOTE: markdown(description)} if description else {}),
     }
-
-
-def page_of(experiment_id: str) -> str:
-    """Return the path of an experiment's page with its view, after the server's address."""
-    return f"/#/experiments/{experiment_id}/runs?{TRAINING}&viewStateShareKey={VIEW}"
 
 
 def _view(history: History) -> dict[str, Any]:
     metric = history.metric
-    searched = _searched(history)
     begun = history.experiment
+    # The params in which the trials differ, the losses' params first.
+    names = [name for trial in history.trials.values() for name in trial.config.loss_parameters]
+    names += [f"training.{name}" for name in begun.searched_training] + [f"model.{n}" for n in begun.searched_model]
+    searched = list(dict.fromkeys(names))[:WIDEST]
     several = [name for name, values in (("dataset", begun.datasets), ("model", begun.models)) if len(values) > 1]
     confirmed = bool(history.tests)
     # The selection metric's own best, which is what the rows are sorted by; the others are of the same epoch.
@@ -173,13 +160,5 @@ def _view(history: History) -> dict[str, Any]:
         "columnOrder": [RUN_NAME, *columns, "runDateAndNestInfo", "duration"],
         "columnWidths": {RUN_NAME: 3 * WIDTH} | dict.fromkeys(columns, WIDTH),
         "runsHiddenMode": "FIRST_20_RUNS",
-        **charts_of(metric, searched),
+        **_charts(metric, searched),
     }
-
-
-def _searched(history: History) -> list[str]:
-    """Return the params in which the trials differ, the losses' params first."""
-    names = {name: None for trial in history.trials.values() for name in trial.config.loss_parameters}
-    names |= {f"training.{name}": None for name in history.experiment.searched_training}
-    names |= {f"model.{name}": None for name in history.experiment.searched_model}
-    return list(names)[:WIDEST]

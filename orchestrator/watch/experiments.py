@@ -16,7 +16,7 @@ from orchestrator.report.leaderboard import TrialRow
 from orchestrator.report.page import Page, build_page
 from orchestrator.results.answer import Answer
 from orchestrator.results.answers import Summary, headline_of
-from orchestrator.searches.status import Followed, Status, status_of
+from orchestrator.searches.status import Followed, Status
 from orchestrator.searches.trial_table import count_words
 from orchestrator.text.wording import metric_text, setting_text
 from trainables.errors import UserError
@@ -60,7 +60,7 @@ class Seen:
     @cached_property
     def status(self) -> Status:
         """How far the experiment is."""
-        return status_of(self._watched.followed)
+        return Status(self._watched.followed)
 
     @cached_property
     def headlines(self) -> list[Answer]:

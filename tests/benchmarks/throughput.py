@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from orchestrator.tracking.tracking_process import COMMAND
+from orchestrator.tracking.tracker import COMMAND
 from tests.benchmarks.rows import Row
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve

@@ -24,7 +24,7 @@ from tests.faults.driver import Tracking
 from tests.faults.invariants import assert_invariants, assert_tracked_once
 from tests.faults.searches import Searches, grid, tiny, with_store
 from tests.faults.troubled_workload import Trouble, TroubledWorkload
-from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind, fault_proxy
+from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind
 from tests.servers.mlflow_server import MlflowServer
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
@@ -55,7 +55,7 @@ def server(store: Path) -> Iterator[MlflowServer]:
 def proxy(server: MlflowServer) -> Iterator[FaultProxy]:
     """A proxy to the server, which is started: that takes some seconds."""
     server.start()
-    with fault_proxy(server.uri) as made:
+    with FaultProxy(server.uri) as made:
         yield made
     put_away(server)
 

@@ -152,28 +152,6 @@ def test_mlflow_serves_it_with_the_code_that_is_packed_with_it(output: Path, dir
     assert Path(said["code"]).parts[-4:] == ("code", "trainables", "serving", "retriever.py")
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_champion"),
-    [
-        pytest.param({"value": 30.0}, True, id="better"),
-        pytest.param({"value": 10.0}, False, id="worse"),
-        pytest.param({"value": 30.0, "confirmed": False}, False, id="higher and unconfirmed"),
-        pytest.param({"value": 10.0, "data_digest": "d2"}, True, id="other data"),
-        pytest.param({"value": 10.0, "metric": "val/i2t_r1"}, True, id="other metric"),
-    ],
-)
-def test_the_alias_moves_to_what_is_better_founded(
-    output: Path, directory: Path, changes: dict, is_champion: bool
-) -> None:
-    uri = default_uri(output)
-    packed, champion = only(directory)
-    register(uri, packed, champion)
-    other = register(uri, packed, replace(champion, **changes))
-    assert (other.version, other.is_champion) == (2, is_champion)
-    _, now = fetch_champion(uri, "data/pets", directory / "fetched")
-    assert now.version == (2 if is_champion else 1)
-
-
 def test_what_fails_is_said_and_delivered_later(output: Path, directory: Path, tmp_path: Path) -> None:
     uri = default_uri(output)
     assert register_all(uri, directory, "down") == ([], ["icr-pets is not registered; `orchestrator sync` does it"])

@@ -20,7 +20,7 @@ from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.server import DRIVER, DRIVER_PASSWORD
 from tests.faults.invariants import assert_tracked_once
-from tests.servers.mlflow_server import MlflowServer, mlflow_server
+from tests.servers.mlflow_server import MlflowServer
 from tests.servers.postgres import postgres_server
 from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
 from tests.support.experiments import add_trial, make_experiment, start
@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, bucket: str) -> Iterator[Ml
     environment = {**CREDENTIALS, "MLFLOW_S3_ENDPOINT_URL": bucket}
     with (
         postgres_server() as database,
-        mlflow_server(database, folder, "s3://bucket/mlflow", environment=environment) as running,
+        MlflowServer(database, folder, "s3://bucket/mlflow", environment=environment) as running,
     ):
         yield running
 
@@ -87,7 +87,8 @@ def test_search_sync_and_compare_on_postgresql_with_artifacts_in_a_bucket(
     place = ["--output", str(output), "--tracking-uri", uri]
     assert call("sync", "tiny", *place, "--json") == 0
     delivered = json.loads(capsys.readouterr().out)
-    assert delivered["experiments"] == [{"experiment": "tiny", "runs": len(history.trials), "running": False}]
+    agreed = {"experiment": "tiny", "runs": len(history.trials), "running": False, "duplicates": 0, "sent": True}
+    assert delivered["experiments"] == [agreed]
     assert_tracked_once(uri, history)
     assert sorted(keys(bucket)) == there
 
@@ -112,7 +113,7 @@ def test_a_server_with_passwords_takes_what_comes_with_one(
     append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
     account, environment = ("admin", "not the usual one"), {DRIVER_PASSWORD: "of the searches"}
-    with mlflow_server(default_uri(tmp_path), tmp_path, account=account, environment=environment) as server:
+    with MlflowServer(default_uri(tmp_path), tmp_path, account=account, environment=environment) as server:
         place = ["--output", str(output), "--tracking-uri", server.uri]
         assert call("sync", *place) == 2
         assert "You are not authenticated" in capsys.readouterr().err

@@ -16,7 +16,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="two deliveries of an experiment run at once",
-        file="orchestrator/tracking/connection.py",
+        file="trainables/files.py",
         old="fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))",
         new="fcntl.flock(descriptor, fcntl.LOCK_SH)",
         tests="tests/orchestrator/tracking/test_sync.py::test_beside_the_delivery_of_a_running_search_nothing_is_sent",
@@ -24,7 +24,7 @@ MUTATIONS = (
     Mutation(
         name="a run stays below the study that was made twice",
         file="orchestrator/tracking/store.py",
-        old="        if run.parent != parent.id:",
+        old="        if run.parent != study.id:",
         new="        if False:",
         tests="tests/orchestrator/tracking/test_sync.py::test_runs_that_were_made_twice_are_merged_below_one_study",
     ),
@@ -38,8 +38,8 @@ MUTATIONS = (
     Mutation(
         name="the reader of a status takes the actors from the history",
         file="orchestrator/searches/status.py",
-        old="        history = history.without_actors()",
-        new="        history.actors.clear()",
+        old="            self.history = self.history.without_actors()",
+        new="            self.history.actors.clear()",
         tests="tests/orchestrator/searches/test_status.py::test_what_waits_for_room_or_for_the_next_start_is_to_come",
     ),
     Mutation(

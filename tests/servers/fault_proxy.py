@@ -3,8 +3,7 @@
 import http.client
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,20 +17,13 @@ HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "content-length",
 class Kind(StrEnum):
     """What happens to a request."""
 
-    PASS = "pass"
-    """It is answered by the server."""
-    ERROR = "error"
-    """It is answered with 500, and does not reach the server."""
-    UNAUTHORIZED = "unauthorized"
-    """The same with 401."""
-    SLOW = "slow"
-    """It reaches the server after some seconds, also if the client has given up."""
-    LOSE = "lose"
-    """The server carries it out, but the connection is cut before its answer comes."""
-    HOLD = "hold"
-    """The server carries it out, but its answer does not come before another fault is chosen."""
-    REFUSE = "refuse"
-    """The connection is cut at once."""
+    PASS = "it is answered by the server"
+    ERROR = "it is answered with 500, and does not reach the server"
+    UNAUTHORIZED = "the same with 401"
+    SLOW = "it reaches the server after some seconds, also if the client has given up"
+    LOSE = "the server carries it out, but the connection is cut before its answer comes"
+    HOLD = "the server carries it out, but its answer does not come before another fault is chosen"
+    REFUSE = "the connection is cut at once"
 
 
 @dataclass(frozen=True)
@@ -48,12 +40,15 @@ PASS = Fault(Kind.PASS)
 
 
 class FaultProxy(ThreadingHTTPServer):
-    """The proxy; ``met`` counts the requests that met the present fault, once the server has carried them out."""
+    """The proxy, which runs for the length of a ``with`` block.
+
+    ``met`` counts the requests that met the present fault, once the server has carried them out.
+    """
 
     daemon_threads = True
 
     def __init__(self, upstream: str) -> None:
-        """Listen on a free port of the loopback address; ``upstream`` is the address of the server."""
+        """Listen on a free port; ``upstream`` is the address of the server, which need not run yet."""
         super().__init__((HOST, 0), _Handler)
         parts = urlsplit(upstream)
         self.upstream = (str(parts.hostname), int(parts.port or 80))
@@ -61,6 +56,15 @@ class FaultProxy(ThreadingHTTPServer):
         self.met = self._taken = self._under_way = 0
         self._fault = PASS
         self._changed = threading.Condition()
+
+    def __enter__(self) -> "FaultProxy":
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.choose(PASS)
+        self.shutdown()
+        self.server_close()
 
     def choose(self, fault: Fault) -> None:
         """Let a fault happen from now on, instead of the present one; answers that are held are lost."""
@@ -87,17 +91,11 @@ class FaultProxy(ThreadingHTTPServer):
         with self._changed:
             assert self._changed.wait_for(lambda: self.met >= times, seconds), f"only {self.met} met {self._fault}"
 
-    @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """Count a request as under way for the length of a ``with`` block."""
+    def add_under_way(self, number: int) -> None:
+        """Count a request that is passed to the server (1), or whose answer has come or is lost (-1)."""
         with self._changed:
-            self._under_way += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._under_way -= 1
-                self._changed.notify_all()
+            self._under_way += number
+            self._changed.notify_all()
 
     def wait_until_idle(self, seconds: float = 120) -> None:
         """Wait until no request is under way, not even one that its client has given up."""
@@ -126,8 +124,11 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.kind in (Kind.ERROR, Kind.UNAUTHORIZED):
             self.send_error(500 if fault.kind is Kind.ERROR else 401)
         elif fault.kind is not Kind.REFUSE:
-            with self.server.under_way():
+            self.server.add_under_way(1)
+            try:
                 self._pass(fault, body)
+            finally:
+                self.server.add_under_way(-1)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = _handle  # noqa: N815
 
@@ -153,14 +154,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def _ask(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(*self.server.upstream, timeout=300)
-        try:
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_BY_HOP}
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_BY_HOP}
+        with closing(http.client.HTTPConnection(*self.server.upstream, timeout=300)) as connection:
             connection.request(self.command, self.path, body or None, headers)
             answer = connection.getresponse()
             return answer.status, answer.getheaders(), answer.read()
-        finally:
-            connection.close()
 
     def handle(self) -> None:
         # The client may hang up at any moment.
@@ -169,18 +167,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         pass
-
-
-@contextmanager
-def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
-    """Yield a proxy to a server, which need not run yet."""
-    proxy = FaultProxy(upstream)
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield proxy
-    finally:
-        proxy.choose(PASS)
-        proxy.shutdown()
-        proxy.server_close()
-        thread.join()

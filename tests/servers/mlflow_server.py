@@ -6,8 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -28,7 +27,10 @@ authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 
 
 class MlflowServer:
-    """One server; ``start`` after ``kill`` serves the same store at the same ``uri``, which has no credentials."""
+    """One server, which runs for the length of a ``with`` block.
+
+    ``start`` after ``kill`` serves the same store at the same ``uri``, which has no credentials.
+    """
 
     def __init__(
         self,
@@ -39,34 +41,37 @@ class MlflowServer:
         account: tuple[str, str] | None = None,
         environment: dict[str, str] | None = None,
     ) -> None:
-        """Choose a port; the store is the address of its database, the folder for its log and its files.
-
-        Artifacts go beside its log by default. The one account, a name and a password, may do everything; without one
-        nobody is asked.
-        """
+        """Choose a port; ``folder`` is for the log and, by default, the artifacts; ``account`` is name and password."""
         self._store, self._folder = store, folder
         self._artifacts = artifacts or (folder / "served-artifacts").as_uri()
         self._account, self._environment = account, environment or {}
+        self._log = folder / "mlflow-server.log"
         self._port = free_port(HOST)
         self._process: subprocess.Popen[bytes] | None = None
         self.uri = f"http://{HOST}:{self._port}"
 
+    def __enter__(self) -> "MlflowServer":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
     def start(self, seconds: float = 240) -> None:
         """Start it, and wait until it answers."""
-        place = ["--host", HOST, "--port", str(self._port), "--workers", "1"]
-        what = ["--backend-store-uri", self._store, "--artifacts-destination", self._artifacts]
-        command = [sys.executable, "-m", "orchestrator.tracking.server", *place, *what, *self._auth()]
+        place = ["--host", HOST, "--port", str(self._port), "--artifacts-destination", self._artifacts]
+        command = [sys.executable, "-m", "orchestrator.tracking.server", "--backend-store-uri", self._store, *place]
+        command += self._auth()
         # Its working directory is not the checkout's.
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **self._environment}
-        with self._log().open("ab") as log:
+        with self._log.open("ab") as log:
             # A session of its own, so that all of its processes can be ended together.
             self._process = subprocess.Popen(
                 command, cwd=self._folder, env=environment, stdout=log, stderr=log, start_new_session=True
             )
         deadline = time.monotonic() + seconds
         while not self._answers():
-            assert self._process.poll() is None, self._log().read_text()
-            assert time.monotonic() < deadline, self._log().read_text()
+            assert self._process.poll() is None and time.monotonic() < deadline, self._log.read_text()
             time.sleep(0.2)
 
     def kill(self) -> None:
@@ -106,24 +111,3 @@ class MlflowServer:
         except OSError:
             return False
         return True
-
-    def _log(self) -> Path:
-        return self._folder / "mlflow-server.log"
-
-
-@contextmanager
-def mlflow_server(
-    store: str,
-    folder: Path,
-    artifacts: str | None = None,
-    *,
-    account: tuple[str, str] | None = None,
-    environment: dict[str, str] | None = None,
-) -> Iterator[MlflowServer]:
-    """Yield a server that runs; the arguments are those of ``MlflowServer``."""
-    server = MlflowServer(store, folder, artifacts, account=account, environment=environment)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()

@@ -63,17 +63,15 @@ def _account() -> pwd.struct_passwd | None:
     """Return whom the server runs as: PostgreSQL refuses root. ``None`` is this user."""
     if os.geteuid() != 0:
         return None
-    for name in ("postgres", "nobody"):
-        try:
-            return pwd.getpwnam(name)
-        except KeyError:
-            continue
-    pytest.skip("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as")
+    accounts = {account.pw_name: account for account in pwd.getpwall()}
+    found = accounts.get("postgres") or accounts.get("nobody")
+    if found is None:
+        pytest.skip("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as")
+    return found
 
 
 def _start(command: list[str], folder: Path, account: pwd.struct_passwd | None) -> "subprocess.Popen[bytes]":
-    groups: list[str | int] = []
-    who = {} if account is None else {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+    who = {} if account is None else {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "LC_ALL": "C"}
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
@@ -83,9 +81,7 @@ def _start(command: list[str], folder: Path, account: pwd.struct_passwd | None) 
 
 def _go_with_the_test() -> None:
     """Let the kernel end this process should the test be killed; after the change of user, which undoes it."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "prctl"):
-        libc.prctl(1, signal.SIGQUIT)
+    ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
 
 
 def _wait_until_it_answers(server: "subprocess.Popen[bytes]", port: int, folder: Path, seconds: float) -> None:
@@ -95,6 +91,5 @@ def _wait_until_it_answers(server: "subprocess.Popen[bytes]", port: int, folder:
             psycopg2.connect(host=HOST, port=port, user=USER, dbname="postgres").close()
             return
         except psycopg2.OperationalError:
-            assert server.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < deadline, (folder / "log").read_text()
+            assert server.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
             time.sleep(0.1)

@@ -5,11 +5,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind, fault_proxy
+from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind
 
 pytestmark = pytest.mark.proof
 
@@ -40,22 +41,18 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def proxy(told: list[str]) -> Iterator[FaultProxy]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    with fault_proxy(f"http://127.0.0.1:{server.server_address[1]}") as made:
-        yield made
-    server.shutdown()
-    server.server_close()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with FaultProxy(f"http://127.0.0.1:{server.server_address[1]}") as made:
+            yield made
+        server.shutdown()
 
 
 def post(proxy: FaultProxy, path: str, body: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(*proxy.server_address[:2], timeout=120)
-    try:
+    with closing(http.client.HTTPConnection(*proxy.server_address[:2], timeout=120)) as connection:
         connection.request("POST", path, body.encode(), {"X-Name": "a name"})
         answer = connection.getresponse()
         return answer.status, answer.read()
-    finally:
-        connection.close()
 
 
 def test_requests_and_answers_pass_unchanged(proxy: FaultProxy, told: list[str]) -> None:
@@ -110,5 +107,5 @@ def test_an_answer_is_held_until_the_fault_is_over(proxy: FaultProxy, told: list
 
 
 def test_without_a_server_there_is_no_answer(told: list[str]) -> None:
-    with fault_proxy("http://127.0.0.1:9") as proxy, pytest.raises(http.client.RemoteDisconnected):
+    with FaultProxy("http://127.0.0.1:9") as proxy, pytest.raises(http.client.RemoteDisconnected):
         post(proxy, "/", "one")

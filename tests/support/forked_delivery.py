@@ -10,7 +10,7 @@ import sys
 import time
 
 from orchestrator.tracking import tracker
-from orchestrator.tracking.tracking_process import TrackingProcess
+from orchestrator.tracking.tracker import TrackingProcess
 
 LOOK_SECONDS = 0.05
 """Seconds between two looks whether a forked process has ended."""

@@ -43,13 +43,10 @@ def described(folder: Path) -> dict[str, HParamsPluginData]:
 
 def test_every_epoch_is_a_point_at_its_date(found: LoadedExperiment, folder: Path) -> None:
     times = found.history.trials[GOOD].times
-    curve = [(event, value) for event, value in values(folder / GOOD) if value.tag == "val/rsum"]
-    assert [(event.step, value.simple_value) for event, value in curve] == [(1, 1.0), (2, 3.0), (3, 2.0)]
-    assert [event.wall_time for event, _ in curve] == [times[1], times[2], times[3]]
-    (best,) = [
-        (event.step, value.simple_value) for event, value in values(folder / GOOD) if value.tag == "best/val/rsum"
-    ]
-    assert best == (2, 3.0)
+    points = [(value.tag, event.step, value.simple_value, event.wall_time) for event, value in values(folder / GOOD)]
+    curve = [point[1:] for point in points if point[0] == "val/rsum"]
+    assert curve == [(1, 1.0, times[1]), (2, 3.0, times[2]), (3, 2.0, times[3])]
+    assert [point[:3] for point in points if point[0] == "best/val/rsum"] == [("best/val/rsum", 2, 3.0)]
 
 
 def test_the_page_is_described_once_and_leaves_out_what_all_trials_share(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Budgets: what was spent is read from the journal, whatever was killed meanwhile, and each limit is found."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,108 +8,68 @@ import pytest
 from orchestrator.experiment.sections import Budget
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal import ledger as ledger_module
+from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History, Spending
-from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import Record
 from orchestrator.journal.trial import TrialState
 from orchestrator.searches.budget import BudgetMeter
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import event
 
-BESIDE: dict[str, dict[str, Any]] = {
-    "experiment_started": {"experiment": {}, "data": {}, "environment": {}},
-    "experiment_ended": {"outcome": "finished"},
-    "epoch": {"epoch": 1, "metrics": {}},
-    "trial_retried": {"error": ""},
-    "trial_ended": {"error": ""},
+EPOCH: dict[str, Any] = {"kind": "epoch", "epoch": 1, "metrics": {}}
+EVENTS: dict[str, dict[str, Any]] = {
+    "starts": {"kind": "experiment_started", "experiment": {}, "data": {}, "environment": {}},
+    "ends": {"kind": "experiment_ended", "outcome": "finished"},
+    "other": {"kind": "x"},
+    "runs": {"kind": "trial_started"},
+    "epoch": {**EPOCH, "state": "running"},
+    "finishes": {**EPOCH, "state": "finished"},
+    "waits": {"kind": "trial_retried", "error": ""},
+    "fails": {"kind": "trial_ended", "state": "failed", "error": ""},
 }
-"""Kind -> fields that say nothing about what was spent."""
+GPUS = {"a": 0.5, "b": 2.0}
+"""Trial -> its GPUs."""
 
 
-def record(time: float, kind: str, **fields: Any) -> Record:
-    return event(kind, time=time, **BESIDE.get(kind, {}), **fields)
-
-
-def spent(records: Iterable[Record]) -> Spending:
+def spent(story: str) -> Spending:
+    """Return what was spent in a story such as ``10@3 runs a``: the date, the time since the start, and an event."""
     spending = Spending()
-    for one in records:
-        spending.apply(one)
+    for part in filter(None, story.split(", ")):
+        clock, what, *trials = part.split()
+        date, _, elapsed = clock.partition("@")
+        fields = EVENTS[what] | ({"elapsed": float(elapsed)} if elapsed else {})
+        for trial in trials:
+            fields |= {"trial": trial} | ({"gpus": GPUS[trial]} if what == "runs" else {})
+        spending.apply(event(time=float(date), **fields))
     return spending
 
 
-STARTED, ENDED = "experiment_started", "experiment_ended"
-RUNS_A, RUNS_B = {"trial": "a", "gpus": 0.5}, {"trial": "b", "gpus": 2.0}
-
-
 @pytest.mark.parametrize(
-    ("records", "seconds", "gpu_seconds"),
+    ("story", "seconds", "gpu_seconds"),
     [
-        pytest.param([], 0, 0, id="nothing"),
-        pytest.param([record(100, STARTED), record(160, ENDED)], 60, 0, id="no trial"),
+        pytest.param("", 0, 0, id="nothing"),
+        pytest.param("100 starts, 160 ends, 1000 starts, 1005 ends", 65, 0, id="nothing between two starts"),
         pytest.param(
-            [record(100, STARTED), record(160, ENDED), record(1000, STARTED), record(1005, ENDED)],
-            65,
-            0,
-            id="the time between two starts is not spent",
-        ),
-        pytest.param(
-            [
-                record(0, STARTED),
-                record(10, "trial_started", **RUNS_A),
-                record(20, "trial_started", **RUNS_B),
-                record(30, "epoch", trial="a", state="running"),
-                record(50, "epoch", trial="a", state="finished"),
-                record(60, "trial_ended", trial="b", state="failed"),
-                record(90, ENDED),
-            ],
+            "0 starts, 10 runs a, 20 runs b, 30 epoch a, 50 finishes a, 60 fails b, 90 ends",
             90,
             40 * 0.5 + 40 * 2.0,
             id="two trials",
         ),
         pytest.param(
-            [
-                record(0, STARTED),
-                record(0, "trial_started", **RUNS_B),
-                record(10, "trial_retried", trial="b"),
-                record(15, "trial_started", **RUNS_B),
-                record(20, "epoch", trial="b", state="running"),
-                record(500, STARTED),
-                record(510, "trial_started", **RUNS_B),
-                record(512, ENDED),
-            ],
+            "0 starts, 0 runs b, 10 waits b, 15 runs b, 20 epoch b, 500 starts, 510 runs b, 512 ends",
             20 + 12,
             10 * 2.0 + 5 * 2.0 + 2 * 2.0,
             id="waiting for a retry takes no GPU, and a killed process takes nothing after its last record",
         ),
-        pytest.param([record(100, STARTED), record(40, "x"), record(50, ENDED)], 10, 0, id="a clock set back"),
-        pytest.param([record(86_500, "x"), record(86_510, ENDED)], 10, 0, id="what came before the first record"),
-        pytest.param(
-            [
-                record(100, STARTED, elapsed=1.0),
-                record(86_500, "trial_started", elapsed=3.0, **RUNS_B),
-                record(86_510, ENDED, elapsed=13.0),
-            ],
-            12,
-            10 * 2.0,
-            id="a clock set forward",
-        ),
-        pytest.param(
-            [record(100, STARTED, elapsed=1.0), record(40, "x", elapsed=3.0), record(50, ENDED, elapsed=13.0)],
-            12,
-            0,
-            id="a clock set back, with the time since the start",
-        ),
-        pytest.param(
-            [record(100, STARTED), record(110, "x"), record(20, STARTED, elapsed=9.0), record(9, ENDED, elapsed=14.0)],
-            10 + 5,
-            0,
-            id="the former start is of an older version",
-        ),
+        pytest.param("100 starts, 40 other, 50 ends", 10, 0, id="a clock set back"),
+        pytest.param("86500 other, 86510 ends", 10, 0, id="what came before the first record"),
+        pytest.param("100@1 starts, 86500@3 runs b, 86510@13 ends", 12, 10 * 2.0, id="a clock set forward"),
+        pytest.param("100@1 starts, 40@3 other, 50@13 ends", 12, 0, id="set back, with the time since the start"),
+        pytest.param("100 starts, 110 other, 20@9 starts, 9@14 ends", 10 + 5, 0, id="an older version started first"),
     ],
 )
-def test_what_was_spent_is_added_up(records: list[Record], seconds: float, gpu_seconds: float) -> None:
-    spending = spent(records)
+def test_what_was_spent_is_added_up(story: str, seconds: float, gpu_seconds: float) -> None:
+    spending = spent(story)
     assert (spending.seconds, spending.gpu_seconds) == (seconds, gpu_seconds)
 
 
@@ -119,8 +78,7 @@ def meter(history: History, **limits: float) -> BudgetMeter:
 
 
 def test_hours_count_between_records(clock: list[float]) -> None:
-    spending = spent([record(0, STARTED), record(1800, ENDED), record(9000, STARTED)])
-    made = meter(History(spending=spending), hours=1)
+    made = meter(History(spending=spent("0 starts, 1800 ends, 9000 starts")), hours=1)
     assert made.limit() is None
     clock[0] += 1799
     assert made.limit() is None
@@ -129,8 +87,7 @@ def test_hours_count_between_records(clock: list[float]) -> None:
 
 
 def test_gpu_hours_count_each_trial_that_runs(clock: list[float]) -> None:
-    running = [record(0, STARTED), record(0, "trial_started", **RUNS_A), record(0, "trial_started", **RUNS_B)]
-    history = History(spending=spent(running))
+    history = History(spending=spent("0 starts, 0 runs a, 0 runs b"))
     made = meter(history, gpu_hours=1)
     clock[0] += 3600 / 2.5 - 1
     assert made.limit() is None
@@ -175,14 +132,11 @@ def test_a_plateau_closes_its_study_until_something_better_comes(ledger: Ledger)
     assert not made.is_closed(name)
 
 
-def test_a_fresh_process_knows_the_same(ledger: Ledger, tmp_path) -> None:
+def test_a_fresh_process_knows_the_same(ledger: Ledger) -> None:
     add_trial(ledger, [30.0])
     add_trial(ledger, [20.0])
-    ledger.close()
-    again = Ledger(tmp_path / "journal.jsonl")
-    made = BudgetMeter(Budget(plateau=1, target=30.0), again.history)
+    made = meter(ledger.history, plateau=1, target=30.0)
     assert (made.limit(), made.is_closed("pets-vsepp-nt_xent")) == ("target", True)
-    again.close()
 
 
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0], ids=["forward", "back"])
@@ -214,4 +168,4 @@ def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
         assert trial.ended_after - trial.created_after == trial.seconds == 20.0
         assert made.limit() == (None if booted == 5000.0 else "hours")
         ledger.close()
-    assert spent(read_journal(tmp_path / "journal.jsonl")).seconds == 60.0
+    assert read_history(tmp_path).spending.seconds == 60.0

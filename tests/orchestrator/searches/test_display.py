@@ -13,7 +13,6 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.searches import display
 from orchestrator.searches.display import (
     EpochClock,
-    Heartbeat,
     LiveDisplay,
     PlainDisplay,
     Progress,
@@ -21,17 +20,9 @@ from orchestrator.searches.display import (
     print_summary,
     trials_table,
 )
-from orchestrator.searches.trial_table import ROWS
-from orchestrator.text.values import format_parameters
+from tests.support.consoles import drawn
 from tests.support.experiments import add_trial
 from tests.support.records import append
-
-
-def rendered(what: object) -> str:
-    console = Console(file=StringIO(), width=200)
-    console.print(what)
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return text
 
 
 def test_lines_about_progress_become_rarer(
@@ -52,9 +43,7 @@ def test_lines_about_progress_become_rarer(
     assert len(told) < 100
 
 
-def test_every_end_has_its_line(
-    ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
-) -> None:
+def test_every_end_has_its_line(ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     shown = PlainDisplay(Progress(ledger.history, 5, 6))
     ledger.listeners.append(shown.listen)
     add_trial(ledger, [10.0, 30.0, 20.0])
@@ -96,40 +85,14 @@ def test_of_a_polynomial_both_what_was_searched_and_its_coefficients_are_told(le
     assert told in describe_end(replace(trial, params=params, config=config))
 
 
-def test_the_time_left_counts_this_session_alone(ledger: Ledger, clock: list[float]) -> None:
-    add_trial(ledger, [1.0] * 6)
-    progress = Progress(ledger.history, 3, 6)
-    assert progress.left() is None
-    ledger.listeners.append(progress.pace.listen)
-    running = add_trial(ledger, [1.0] * 2, state=TrialState.RUNNING)
-    clock[0] += 30
-    ledger.report(running, 3, {"val/rsum": 1.0}, TrialState.RUNNING)
-    # Three epochs in 30 s; nine are left: three of the one that runs, six of the one to come.
-    left = progress.left()
-    assert left is not None and left.seconds == pytest.approx(90)
-
-
-def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> None:
-    for number in range(30):
-        add_trial(ledger, [float(number + 1)])
-    add_trial(ledger, [2.0], state=TrialState.RUNNING)
-    text = rendered(trials_table(ledger.history, "tiny"))
-    rows = [line for line in text.splitlines() if line.startswith("00")]
-    assert len(rows) == ROWS
-    assert "running" in rows[0]
-    assert "1/6" in rows[0]
-    assert [row.split()[-2] for row in rows[1:]] == [f"{value:.2f}" for value in range(30, 15, -1)]
-    assert "and 15 more: 15 finished" in text
-
-
 @pytest.mark.parametrize(("values", "words"), [([2.0], "half trained"), ([], "not begun")])
 def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], words: str) -> None:
     trial = add_trial(ledger, values, state=TrialState.RUNNING)
     append(ledger, "trial_retried", trial=trial.id, cause=None, error="")
-    text = rendered(trials_table(ledger.history, "tiny"))
+    text = "\n".join(drawn(trials_table(ledger.history, "tiny")))
     assert words in text and "running" not in text
     append(ledger, "trial_started", trial=trial.id, gpus=0.0)
-    text = rendered(trials_table(ledger.history, "tiny"))
+    text = "\n".join(drawn(trials_table(ledger.history, "tiny")))
     assert "running" in text and words not in text
 
 
@@ -159,36 +122,33 @@ def test_of_several_datasets_their_winners_are_shown(ledger: Ledger, capsys: pyt
     assert [line.split()[0] for line in lines[2:4]] == ["pets", "birds"]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "text"),
-    [({"a": 0.123456, "b": 3, "c": "joint"}, "a=0.1235 b=3 c=joint"), ({"e": [0.25, 1.0]}, "e=[0.25, 1]"), ({}, "")],
-)
-def test_parameters_are_short(parameters: dict, text: str) -> None:
-    assert format_parameters(parameters) == text
+def live_display(ledger: Ledger) -> LiveDisplay:
+    console = Console(file=StringIO(), width=200, force_terminal=True)
+    return LiveDisplay(Progress(ledger.history, 5, 6), Live(auto_refresh=False, console=console), "tiny")
 
 
 def test_the_live_table_has_every_limit_under_it_once(ledger: Ledger) -> None:
-    console = Console(file=StringIO(), width=200, force_terminal=True)
-    shown = LiveDisplay(Progress(ledger.history, 5, 6), Live(auto_refresh=False, console=console), "tiny")
+    shown = live_display(ledger)
     ledger.listeners.append(shown.listen)
     for message in ("trials are not fused", "too few CPUs", "trials are not fused"):
         append(ledger, "limit_noted", message=message)
     shown._live.start()
     shown.refresh()
     shown._live.stop()
-    lines = rendered(shown._live.renderable).splitlines()
+    lines = drawn(shown._live.renderable)
     assert lines[-2:] == ["trials are not fused", "too few CPUs"]
 
 
-def test_the_line_has_a_sign_of_life_a_clock_and_what_was_heard_last(clock: list[float]) -> None:
-    line = Heartbeat()
-    line.doing = "starting Ray on this machine"
+def test_the_line_has_a_sign_of_life_a_clock_and_what_was_heard_last(ledger: Ledger, clock: list[float]) -> None:
+    line = live_display(ledger)
+    line.announce("starting Ray on this machine")
     first = line.__rich__().plain
     clock[0] += 3725.0
     second = line.__rich__().plain
     assert first[1:] == " 00:00:00 · starting Ray on this machine"
     assert second[1:] == " 01:02:05 · starting Ray on this machine"
-    line.hear()
+    ledger.listeners.append(line.listen)
+    add_trial(ledger, [1.0])
     clock[0] += 4.25
     assert line.__rich__().plain[1:] == " 01:02:09 · newest epoch 4 s ago"
     frames = set()

@@ -5,11 +5,11 @@ import shlex
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.commands.mlflow_store import choose_port
 from orchestrator.experiment.sections import Resources
 from orchestrator.forecast.dry_run import sample_points
@@ -21,7 +21,8 @@ from orchestrator.searches.preparation import open_checkpoints
 from orchestrator.studies.study import Studies
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.bucket import CREDENTIALS
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.commands import run_command, what_a_command_says
+from tests.support.experiments import add_trial, make_experiment
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import find_damage, save_epoch
@@ -30,7 +31,7 @@ from trainables.cost import SIZES, Pace
 from trainables.errors import ConfigError
 from trainables.parameter_values import is_feasible
 
-ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
+Command = Callable[..., str]
 
 
 @pytest.fixture
@@ -42,51 +43,58 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refuse(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == code
-    message = capsys.readouterr().err
-    assert message.startswith("error: ")
-    assert message.count("\n") == 1
-    return message
+@pytest.fixture
+def command(root: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command and returns what it prints, or the line with which it refuses."""
+
+    def run(*arguments: str, code: int = 0) -> str:
+        ended, said, message = what_a_command_says(capsys, arguments)
+        assert ended == code
+        assert not code or (message.startswith("error: ") and message.count("\n") == 1)
+        return message if code else said
+
+    return run
 
 
-def succeed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == 0
-    return capsys.readouterr().out
+def sets(*settings: str) -> list[str]:
+    return [part for setting in settings for part in ("--set", setting)]
 
 
+SMOKE = ["search", "scenes-smoke", *sets("losses=[nt_xent]", "datasets=[pets]")]
+ON_CPU = [*SMOKE, *sets("resources.gpus=0")]
+
+UNANSWERED = "s3://b?endpoint_override=http://127.0.0.1:1"
+FILE = "data/pets/train_caps.txt"
+IMAGES = "training={batches: images, batch_size: 37}"
 REFUSED = {
-    "unknown dataset": ("datasets=[petz]", "petz"),
-    "large batch": (
-        "training.batch_size=100000",
-        "training.batch_size: 100000 is more than the 180 captions of pets's train",
-    ),
-    "large batch that is searched": (
-        "search.training={batch_size: {values: [16, 100000]}}",
-        "training.batch_size: 100000 is more than the 180 captions",
-    ),
-    "large batch of images": (
-        "training={batches: images, batch_size: 37}",
-        "training.batch_size: 37 is more than the 36 images of pets",
-    ),
-    "CPUs": ("resources.cpus=4096", "resources.cpus: a trial asks for 4096, but there are"),
-    "population-based training": (
-        "scheduler={name: pbt, quantile: 0.25}",
-        "scheduler.name: pbt, population-based training, is not offered any more; Ray Tune's own",
-    ),
+    "unknown dataset": (sets("datasets=[petz]"), "petz"),
+    "large batch": (sets("training.batch_size=100000"), "100000 is more than the 180 captions of pets's train"),
+    "searched": (sets("search.training={batch_size: {values: [16, 100000]}}"), "100000 is more than the 180 captions"),
+    "large batch of images": (sets(IMAGES), "training.batch_size: 37 is more than the 36 images of pets"),
+    "CPUs": (sets("resources.cpus=4096"), "resources.cpus: a trial asks for 4096, but there are"),
+    "population-based training": (sets("scheduler={name: pbt, quantile: 0.25}"), "is not offered any more; Ray Tune's"),
+    "no cluster": (["--address", "127.0.0.1:1"], "127.0.0.1:1: no Ray cluster answers: Connection refused; start its"),
+    "Ray's client": (["--address", "ray://127.0.0.1:10001"], "Ray's client would move the journal to the head"),
+    "another storage": (["--storage", "gs://bucket"], "gs://bucket: must be s3://bucket/prefix"),
+    "no storage": (["--storage", UNANSWERED], "http://127.0.0.1:1 does not answer"),
+    "a file as storage": (["--storage", FILE], "cannot be written: Not a directory; choose another"),
+    "a file as output": (["--output", FILE], f"--output {FILE}: cannot be written"),
+    "dry run on a cluster": (["--dry-run", "--address", "127.0.0.1:1"], "not a cluster: leave out --address"),
+    "dry run from nothing": (["--dry-run", *sets("search.warm_start_from=[nowhere]")], "nowhere"),
+    "no data": (["--data-root", UNANSWERED], f"error: {UNANSWERED}&region=us-east-1: "),
 }
 
 
-@pytest.mark.parametrize(("setting", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_setting_is_refused_before_anything_is_written(
-    root: Path, capsys: pytest.CaptureFixture[str], setting: str, message: str
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_searched_is_refused_before_anything_is_written(
+    root: Path, command: Command, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
-    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, "--set", setting], capsys)
-    assert not (root / "runs").exists()
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    assert message in command(*ON_CPU, *options, code=2)
+    # Whether a place can be written shows when something is written there.
+    assert not (root / "runs").exists() or options[0] == "--storage"
+    assert not (root / "runs" / "scenes-smoke" / "summary.json").exists()
 
 
 @pytest.mark.parametrize(("gpus", "device"), [(0, "cpu"), (0.25, "auto"), ("auto", "auto")])
@@ -94,13 +102,9 @@ def test_trials_that_get_no_gpu_are_trained_and_measured_on_the_cpu(gpus: float 
     assert make_workload(Resources.model_validate({"gpus": gpus}), "data").device == device
 
 
-def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = ["losses=[nt_xent, polynomial_relative]", "search.trials=12", "confirm={top: 2, seeds: 3}"]
-    arguments = ["search", "scenes-smoke", "--set", "datasets=[pets]", "--set", "resources.gpus=0", "--dry-run"]
-    arguments += [part for setting in settings for part in ("--set", setting)]
-    found = json.loads(succeed([*arguments, "--json"], capsys))
+def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(root: Path, command: Command) -> None:
+    settings = sets("losses=[nt_xent, polynomial_relative]", "search.trials=12", "confirm={top: 2, seeds: 3}")
+    found = json.loads(command(*ON_CPU, *settings, "--dry-run", "--json"))
     first, second = found["studies"]
     assert first["space"] == {"temperature": "0.005 to 1, log-uniform"}
     assert [len(study["points"]) for study in found["studies"]] == [10, 10]
@@ -108,31 +112,26 @@ def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(
     assert all(is_feasible(point["loss_parameters"]["coefficients"], "relative") for point in second["points"])
     assert (found["forecast"]["trials"], found["forecast"]["confirmations"]) == (24, (2 + 1) * 3 + 2 * 3)
     assert 0 < found["forecast"]["hours"] < found["forecast"]["hours_at_most"]
-    shown = succeed(arguments, capsys)
+    shown = command(*ON_CPU, *settings, "--dry-run")
     assert "24 trials and up to 15 trainings that confirm" in shown and "nothing was searched" in shown
     assert sorted(path.name for path in root.iterdir()) == ["cache", "data"]
 
 
-def test_a_dry_run_says_that_cpus_are_the_limit(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = {"CPU": 2.0, "GPU": 4.0}
-    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: machine)
-    settings = ["resources={gpus: 1, cpus: 1}", "search.trials=6"]
-    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
-    shown = " ".join(succeed([*arguments, "--dry-run"], capsys).split())
+def test_a_dry_run_says_that_cpus_are_the_limit(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 4.0})
+    shown = command(*SMOKE, *sets("resources={gpus: 1, cpus: 1}", "search.trials=6"), "--dry-run")
+    shown = " ".join(shown.split())
     assert "the GPUs would take 4 trials at a time, but 2 CPUs let 2 run at resources.cpus=1; lower it" in shown
 
 
+@pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
-    """Let an epoch take an hour on a machine of two CPUs, and n stacked the root of n; return which n are timed."""
+    """Lets an epoch take an hour on a machine of two CPUs, and n stacked the root of n; which n are timed."""
     asked: list[tuple[int, ...] | None] = []
 
-    def take_rates(
-        self: TrainablesWorkload, config: TrialConfig, sizes: tuple[int, ...] | None = None
-    ) -> dict[int, float]:
-        asked.append(sizes)
-        return {size: size**0.5 for size in (1, *(sizes or SIZES))}
+    def take_rates(self: TrainablesWorkload, config: TrialConfig, sizes: tuple[int, ...] = SIZES) -> dict[int, float]:
+        asked.append(None if sizes is SIZES else sizes)
+        return {size: size**0.5 for size in (1, *sizes)}
 
     monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
     monkeypatch.setattr(TrainablesWorkload, "pace", lambda self, config: Pace("cpu", 1, 3600.0, 0.0))
@@ -140,10 +139,13 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
     return asked
 
 
+EIGHT = [*SMOKE, *sets("search.trials=8", "training.epochs=2", "scheduler={name: none}")]
+"""Eight trials of two epochs, which are 16 hours where an epoch takes one."""
+
+
 @pytest.mark.parametrize(
     ("resources", "sizes", "hours"),
     [
-        # 8 trials of 2 epochs: 16 hours.
         ("{gpus: 0, fuse: 16, cpus: 2, max_concurrent: 4}", [(4,)], 16 * 2 / 4),
         ("{gpus: 0, fuse: 16, cpus: 2}", [(8,)], 16 * 8**0.5 / 8),
         ("{gpus: 0, fuse: 16, max_concurrent: 2}", [], 16 / 2),
@@ -154,48 +156,27 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
     ids=["fewer at a time", "fewer trials", "one a stack", "full", "auto, fewer trials", "auto, fewer at a time"],
 )
 def test_a_dry_run_times_stacks_as_large_as_those_that_will_train(
-    root: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    resources: str,
-    sizes: list[tuple[int, ...] | None],
-    hours: float,
+    command: Command, timed: list[object], resources: str, sizes: list[object], hours: float
 ) -> None:
-    asked = timed(monkeypatch)
-    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", "confirm=null"]
-    settings += [f"resources={resources}"]
-    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
-    found = json.loads(succeed([*arguments, "--dry-run", "--json"], capsys))
-    assert asked == sizes
+    settings = sets("confirm=null", f"resources={resources}")
+    found = json.loads(command(*EIGHT, *settings, "--dry-run", "--json"))
+    assert timed == sizes
     assert found["forecast"]["hours"] == pytest.approx(hours)
 
 
 @pytest.mark.parametrize(("hours", "ends"), [(7, True), (9, False)])
-def test_a_budget_ends_the_search_and_no_confirmation(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, hours: int, ends: bool
-) -> None:
-    timed(monkeypatch)
-    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", "confirm={top: 2, seeds: 3}"]
-    settings += [f"budget.hours={hours}", "resources={gpus: 0, cpus: 1}"]
-    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
-    shown = succeed([*arguments, "--dry-run"], capsys)
+@pytest.mark.usefixtures("timed")
+def test_a_budget_ends_the_search_and_no_confirmation(command: Command, hours: int, ends: bool) -> None:
+    settings = sets("confirm={top: 2, seeds: 3}", f"budget.hours={hours}", "resources={gpus: 0, cpus: 1}")
+    shown = command(*EIGHT, *settings, "--dry-run")
     assert "about 17.0 hours" in shown
     assert (f"budget.hours={hours} ends it before" in shown) == ends
 
 
-def test_a_dry_run_is_refused_for_gpus_that_are_not_there(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timed(monkeypatch)
-    message = refuse(["search", "scenes-smoke", *ONE_STUDY[:4], "--set", "resources.gpus=1", "--dry-run"], capsys)
+@pytest.mark.usefixtures("timed")
+def test_a_dry_run_is_refused_for_gpus_that_are_not_there(command: Command) -> None:
+    message = command(*SMOKE, *sets("resources.gpus=1"), "--dry-run", code=2)
     assert "resources.gpus: a trial asks for 1 CPUs and 1 GPUs of one machine, but the largest, " in message
-
-
-def test_a_dry_run_is_refused_for_sources_that_the_search_would_be(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["search", "scenes-smoke", *ONE_STUDY, "--set", "search.warm_start_from=[nowhere]"]
-    assert refuse([*arguments, "--dry-run"], capsys) == refuse(arguments, capsys)
 
 
 def test_the_points_of_a_dry_run_are_those_of_the_search(ledger: Ledger) -> None:
@@ -203,75 +184,53 @@ def test_the_points_of_a_dry_run_are_those_of_the_search(ledger: Ledger) -> None
     studies = Studies(experiment, ledger)
     trials = [studies.next() for _ in range(6)]
     for cell in experiment.cells():
-        points = sample_points(experiment, cell, 10)
-        assert [trial.params for trial in trials if trial and trial.study == cell.name] == [
-            point["params"] for point in points
-        ]
+        searched = [trial.params for trial in trials if trial and trial.study == cell.name]
+        assert searched == [point["params"] for point in sample_points(experiment, cell, 10)]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster answers: Connection refused; start its"),
-        (["--address", "ray://127.0.0.1:10001"], "Ray's client would move the journal to the head"),
-        (["--storage", "gs://bucket"], "gs://bucket: must be s3://bucket/prefix"),
-        (["--storage", "s3://b?endpoint_override=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
-        (["--storage", "data/pets/train_caps.txt"], "cannot be written: Not a directory; choose another"),
-        (["--output", "data/pets/train_caps.txt"], "--output data/pets/train_caps.txt: cannot be written"),
-        (["--dry-run", "--address", "127.0.0.1:1"], "measures this machine, not a cluster: leave out --address"),
-        (
-            ["--data-root", "s3://b?endpoint_override=http://127.0.0.1:1"],
-            "error: s3://b?endpoint_override=http://127.0.0.1:1&region=us-east-1: ",
-        ),
-    ],
-)
-def test_a_place_that_does_not_answer_or_cannot_be_written_is_refused(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
-) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, *options], capsys)
-    assert not (root / "runs" / "scenes-smoke" / "summary.json").exists()
-
-
-def test_checkpoints_elsewhere_than_before_are_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (root / "runs" / "tiny").mkdir(parents=True)
-    ledger = Ledger(root / "runs" / "tiny" / "journal.jsonl")
-    start(ledger, make_experiment())
+def test_checkpoints_elsewhere_than_before_are_refused(tmp_path: Path, ledger: Ledger) -> None:
     add_trial(ledger, [1.0])
-    ledger.close()
-    history = ledger.history
     with pytest.raises(ConfigError, match="was started without --storage, where its checkpoints are"):
-        open_checkpoints(Cluster(storage=str(root / "elsewhere")), history, root / "runs" / "tiny")
+        open_checkpoints(Cluster(storage=str(tmp_path / "elsewhere")), ledger.history, tmp_path)
 
 
+@pytest.mark.usefixtures("root")
 def test_a_cluster_in_the_environment_is_not_joined_and_that_is_said(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(SystemExit) as exit_:
-        main(["search", "scenes-smoke", *ONE_STUDY, "--set", "resources.cpus=4096"])
-    said, refusal = capsys.readouterr().err.splitlines()
-    assert exit_.value.code == 2
+    code, _, messages = what_a_command_says(capsys, [*ON_CPU, *sets("resources.cpus=4096")])
+    said, refusal = messages.splitlines()
+    assert code == 2
     assert said.startswith("RAY_ADDRESS=127.0.0.1:1 is not used: a Ray of our own starts on this machine")
     assert refusal.startswith("error: resources.cpus")
 
 
-def test_a_second_start_is_refused_with_exit_code_3(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (root / "runs" / "scenes-smoke").mkdir(parents=True)
-    (root / "runs" / "scenes-smoke").chmod(0o700)
-    with hold(root / "runs" / "scenes-smoke"):
-        message = refuse(["search", "scenes-smoke", *ONE_STUDY], capsys, code=3)
-    assert "already running: process" in message
-    assert not (root / "runs" / "scenes-smoke" / "journal.jsonl").exists()
-
-
-def test_a_damaged_journal_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def begun(root: Path) -> Path:
+    """The folder of an experiment that was searched, which only its user may enter."""
     folder = root / "runs" / "scenes-smoke"
     folder.mkdir(parents=True)
     folder.chmod(0o700)
-    (folder / "journal.jsonl").write_text("{}\n{}\n")
-    assert "journal.jsonl: line 1: damaged" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
+    return folder
+
+
+def test_a_second_start_is_refused_with_exit_code_3(begun: Path, command: Command) -> None:
+    with hold(begun):
+        assert "already running: process" in command(*ON_CPU, code=3)
+    assert not (begun / "journal.jsonl").exists()
+
+
+def test_a_damaged_journal_is_named(begun: Path, command: Command) -> None:
+    (begun / "journal.jsonl").write_text("{}\n{}\n")
+    assert "journal.jsonl: line 1: damaged" in command(*ON_CPU, code=2)
+
+
+def test_checkpoints_whose_journal_was_cut_to_nothing_are_not_touched(begun: Path, command: Command) -> None:
+    kept = save_epoch(begun / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
+    (begun / "journal.jsonl").write_bytes(b"")
+    assert "has no journal of it" in command(*ON_CPU, code=2)
+    assert find_damage(kept) is None
 
 
 @pytest.mark.proof
@@ -305,42 +264,26 @@ def test_help_and_refusals_load_nothing_heavy(arguments: list[str], root: Path) 
 
 
 @pytest.mark.parametrize("content", [b"", b'{"n":0,"time":17'], ids=["empty", "torn"])
-@pytest.mark.parametrize("command", ["status", "report", "summarise", "resume", "extend", "confirm", "doctor"])
-def test_an_experiment_that_never_began_has_a_way_out(
-    root: Path, capsys: pytest.CaptureFixture[str], command: str, content: bytes
-) -> None:
-    (root / "runs" / "tiny").mkdir(parents=True)
-    (root / "runs" / "tiny" / "journal.jsonl").write_bytes(content)
-    assert "start it (again) with `orchestrator search`" in refuse([command, "tiny"], capsys)
-
-
-def test_checkpoints_whose_journal_was_cut_to_nothing_are_not_touched(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = save_epoch(root / "runs" / "scenes-smoke" / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
-    (root / "runs" / "scenes-smoke").chmod(0o700)
-    (root / "runs" / "scenes-smoke" / "journal.jsonl").write_bytes(b"")
-    assert "has no journal of it" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
-    assert find_damage(kept) is None
+@pytest.mark.parametrize("verb", ["status", "report", "summarise", "resume", "extend", "confirm", "doctor"])
+def test_an_experiment_that_never_began_has_a_way_out(begun: Path, command: Command, verb: str, content: bytes) -> None:
+    (begun / "journal.jsonl").write_bytes(content)
+    assert "start it (again) with `orchestrator search`" in command(verb, begun.name, code=2)
 
 
 @pytest.mark.proof
-def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spent = [*ONE_STUDY, "--set", "budget.hours=1e-9"]
-    for arguments in (["search", "scenes-smoke", *spent], ["resume", "scenes-smoke"]):
-        with pytest.raises(SystemExit) as exit_:
-            main(arguments)
-        assert exit_.value.code == 4
-        told = capsys.readouterr().err
-        assert "budget spent: budget.hours=1e-09 ended the search; resume with `orchestrator extend" in told
-    told = json.loads(succeed(["status", "scenes-smoke", "--json"], capsys))
+def test_a_spent_budget_has_an_exit_code_of_its_own(
+    root: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in ([*ON_CPU, *sets("budget.hours=1e-9")], ["resume", "scenes-smoke"]):
+        code, _, message = what_a_command_says(capsys, arguments)
+        assert code == 4
+        assert "budget spent: budget.hours=1e-09 ended the search; resume with `orchestrator extend" in message
+    told = json.loads(command("status", "scenes-smoke", "--json"))
     assert told["ended_by"] == "hours"
     program, *arguments = shlex.split(told["command"])
     assert (program, arguments[-2:]) == ("orchestrator", ["--data-root", str(root / "data")])
     # The command is taken as it stands; as much again is nothing here, so that the search ends at once.
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == 4
+    assert run_command(arguments) == 4
 
 
 @pytest.mark.proof
@@ -353,5 +296,5 @@ def test_the_ui_takes_another_port_where_the_wanted_one_is_taken() -> None:
     assert choose_port(port) == port
 
 
-def test_the_ui_has_a_way_out_where_there_is_no_store(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "run `orchestrator search` first" in refuse(["ui"], capsys)
+def test_the_ui_has_a_way_out_where_there_is_no_store(command: Command) -> None:
+    assert "run `orchestrator search` first" in command("ui", code=2)

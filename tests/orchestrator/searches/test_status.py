@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.searches.resuming import extend_experiment
 from orchestrator.searches.status import Followed, read_status
+from tests.support.commands import what_a_command_says
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
 
@@ -70,9 +70,8 @@ def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
             append(ledger, "experiment_ended", **end)
     shown = {}
     for form in ("table", "--json"):
-        with pytest.raises(SystemExit):
-            main(["status", "tiny", "--output", "my runs", *([] if form == "table" else [form])])
-        shown[form] = capsys.readouterr().out
+        arguments = ["status", "tiny", "--output", "my runs", *([] if form == "table" else [form])]
+        _, shown[form], _ = what_a_command_says(capsys, arguments)
     command = "orchestrator resume tiny --output 'my runs' --data-root /data"
     assert "search: 1 finished, 1 half trained, 1 not begun of 3" in shown["table"]
     assert f"to resume: {command}" in shown["table"]
@@ -103,20 +102,11 @@ def test_what_reached_a_limit_goes_on_with_a_larger_one(tmp_path: Path, limit: d
         extend_experiment(tmp_path / "tiny", None, limit.get("hours"), ["budget.gpu_hours=3"] * ("gpu_hours" in limit))
 
 
-def test_what_has_come_to_its_end_needs_no_command(tmp_path: Path) -> None:
-    with closing(begin(tmp_path)) as ledger:
-        for value in (30.0, 20.0, 10.0):
-            add_trial(ledger, [value])
-        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-    assert read_status(Followed(tmp_path)).command is None
-
-
 def test_a_confirmation_is_a_stage_of_its_own(tmp_path: Path) -> None:
     ledger = begin(tmp_path, confirm={"top": 1, "seeds": 2})
     trials = [add_trial(ledger, [value]) for value in (30.0, 40.0, 50.0)]
     assert [(one.stage, one.total) for one in read_status(Followed(tmp_path)).stages] == [("search", 3), ("confirm", 2)]
-    repeat = add_repeat(ledger, trials[2], 0, 7, None)
-    assert repeat.state is TrialState.DIVERGED
+    add_repeat(ledger, trials[2], 0, 7, None)
     confirm = read_status(Followed(tmp_path)).stages[1]
     assert (confirm.total, confirm.waiting, confirm.states) == (2, 1, {"diverged": 1, "not_begun": 1})
     with hold(tmp_path):
@@ -127,29 +117,24 @@ def test_a_confirmation_is_a_stage_of_its_own(tmp_path: Path) -> None:
 def test_an_experiment_that_has_only_begun_has_a_status(tmp_path: Path) -> None:
     Ledger(tmp_path / "journal.jsonl").close()
     status = read_status(Followed(tmp_path))
-    assert (status.words, status.stages, status.budget) == ("killed", (), {})
+    assert (status.words, status.stages, status.budget, status.command) == ("killed", (), {}, None)
 
 
 @pytest.mark.parametrize("watch", [[], ["--watch"]], ids=["once", "watch what has ended"])
 def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[str], watch: list[str]) -> None:
-    ledger = begin(tmp_path, budget={"hours": 2}, confirm={"top": 1, "seeds": 2})
-    trials = [add_trial(ledger, [value]) for value in (30.0, 20.0, 10.0)]
-    repeats = [add_repeat(ledger, trials[0], index, index + 1, 21.0 + index) for index in (0, 1)]
-    open_test(ledger, repeats)
-    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-    ledger.close()
-    for arguments in ([], ["--json"]):
-        with pytest.raises(SystemExit) as exit_:
-            main(["status", str(tmp_path), *watch, *arguments])
-        assert exit_.value.code == 0
-        shown = capsys.readouterr().out
-        if arguments:
-            said = json.loads(shown)
-            assert said["stages"]["confirm"] == {"total": 2, "ended": 2, "waiting": 0, "finished": 2}
-            assert said["budget"]["hours"]["limit"] == 2
-            assert said["winners"]["pets"]["confirmed"]
-        else:
-            assert "search: 3 finished of 3" in shown
-            assert "confirm: 2 finished of 2" in shown
-            assert "budget.hours: " in shown
-            assert "pets: Only one candidate was confirmed, so nothing was compared." in shown
+    with closing(begin(tmp_path, budget={"hours": 2}, confirm={"top": 1, "seeds": 2})) as ledger:
+        trials = [add_trial(ledger, [value]) for value in (30.0, 20.0, 10.0)]
+        open_test(ledger, [add_repeat(ledger, trials[0], index, index + 1, 21.0 + index) for index in (0, 1)])
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
+    code, shown, _ = what_a_command_says(capsys, ["status", str(tmp_path), *watch])
+    assert code == 0
+    assert "search: 3 finished of 3" in shown
+    assert "confirm: 2 finished of 2" in shown
+    assert "budget.hours: " in shown
+    assert "pets: Only one candidate was confirmed, so nothing was compared." in shown
+    code, shown, _ = what_a_command_says(capsys, ["status", str(tmp_path), *watch, "--json"])
+    said = json.loads(shown)
+    assert (code, said["command"]) == (0, None)
+    assert said["stages"]["confirm"] == {"total": 2, "ended": 2, "waiting": 0, "finished": 2}
+    assert said["budget"]["hours"]["limit"] == 2
+    assert said["winners"]["pets"]["confirmed"]

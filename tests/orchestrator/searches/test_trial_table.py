@@ -1,23 +1,14 @@
 """The table of trials on terminals of several widths: nothing is wrapped, the best stay in sight."""
 
-from io import StringIO
-
 import pytest
-from rich.console import Console
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.searches.trial_table import brief_names, trials_table
-from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+from orchestrator.searches.trial_table import ROWS, brief_names, trials_table
+from tests.support.consoles import drawn
+from tests.support.experiments import add_repeat, add_trial, make_experiment
 
 WIDTHS = (80, 100, 160)
-
-
-def drawn(what: object, width: int) -> list[str]:
-    console = Console(file=StringIO(), width=width)
-    console.print(what)
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return [line.rstrip() for line in text.splitlines()]
 
 
 def add_long(ledger: Ledger, value: float, count: int = 12) -> None:
@@ -69,9 +60,12 @@ def test_names_are_without_what_all_have(
 
 def test_eighty_columns_have_room_for_parameters(ledger: Ledger) -> None:
     for dataset in ("flickr8k", "flickr8k_zh"):
-        add_trial(ledger, [1.0], dataset=dataset, loss="triplet_sh", state=TrialState.STOPPED_EARLY)
+        trial = add_trial(ledger, [1.0], dataset=dataset, loss="triplet_sh", state=TrialState.STOPPED_EARLY)
     lines = drawn(trials_table(ledger.history, "tiny"), 80)
     assert sum(" margin=0.2 " in line for line in lines) == 2
+    trial.params = {"training.learning_rate": 2e-4}
+    lines = drawn(trials_table(ledger.history, "tiny"), 80)
+    assert any(" margin=0.2 learning_rate=0.0002 " in line for line in lines), "of other settings a short name"
 
 
 def test_a_stage_shows_its_own_trials(ledger: Ledger) -> None:
@@ -92,19 +86,7 @@ def test_the_best_stay_in_sight_however_many_trials_run(ledger: Ledger) -> None:
     add_trial(ledger, [99.0], state=TrialState.DIVERGED)
     lines = drawn(trials_table(ledger.history, "tiny", 8), 80)
     rows = [line.split() for line in lines if line.startswith("00")]
-    states = [row[-1] for row in rows]
-    assert states == ["running"] * 4 + ["finished"] * 4
-    best = [row[-2] for row in rows][4:]
-    assert best == ["9.00", "8.00", "7.00", "6.00"]
+    assert [row[2:] for row in rows[:4]] == [["1/6", "5.00", "running"]] * 4
+    assert [row[3:] for row in rows[4:]] == [[best, "finished"] for best in ("9.00", "8.00", "7.00", "6.00")]
     assert lines[-1] == "and 13 more: 6 running, 6 finished, 1 diverged"
-
-
-def test_settings_beside_the_loss_have_short_names_where_these_are_clear(ledger: Ledger) -> None:
-    experiment = make_experiment()
-    start(ledger, experiment)
-    cell = experiment.cells()[0]
-    config = experiment.trial_config(cell, {"temperature": 0.1})
-    ledger.create(cell.name, 0, {"temperature": 0.1, "training.learning_rate": 2e-4}, config)
-    text = "\n".join(drawn(trials_table(ledger.history, "tiny"), 100))
-    assert " learning_rate=0.0002" in text
-    assert "training.learning_rate" not in text
+    assert sum(line.startswith("00") for line in drawn(trials_table(ledger.history, "tiny"))) == ROWS

@@ -1,16 +1,16 @@
 """Which store is used: a server with the password that everybody knows is refused, and no password is shown."""
 
-import json
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.doctor.machine import Check
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking.address import PASSWORD, USERNAME, choose_uri, default_uri, sync_command
+from orchestrator.tracking.address import PASSWORD, USERNAME, choose_uri, default_uri, store_command
+from tests.support.commands import what_a_command_says
 from tests.support.experiments import add_trial, make_experiment, start
 from trainables.errors import ConfigError
 
@@ -20,49 +20,36 @@ OPEN = "http://admin:password1234@127.0.0.1:9"
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     (tmp_path / "tiny").mkdir()
-    ledger = Ledger(tmp_path / "tiny" / JOURNAL_FILE)
-    start(ledger, make_experiment())
-    add_trial(ledger, [100.0])
-    ledger.close()
+    with closing(Ledger(tmp_path / "tiny" / JOURNAL_FILE)) as ledger:
+        start(ledger, make_experiment())
+        add_trial(ledger, [100.0])
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "code"),
     [
-        pytest.param(["ui"], id="ui"),
-        pytest.param(["compare", "tiny", "tiny"], id="compare"),
-        pytest.param(["sync"], id="sync"),
-        pytest.param(["doctor", "tiny"], id="doctor EXPERIMENT"),
-        pytest.param(["retrieve", "two dogs", "--dataset", "pets"], id="retrieve"),
+        (["ui"], 2),
+        (["compare", "tiny", "tiny"], 2),
+        (["sync"], 2),
+        (["doctor", "tiny"], 2),
+        (["doctor", "--json"], 1),
+        (["retrieve", "two dogs", "--dataset", "pets"], 2),
     ],
+    ids=lambda given: given if isinstance(given, int) else " ".join(given),
 )
 def test_a_server_with_the_default_password_is_refused(
-    output: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+    output: Path, command: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([*command, "--output", str(output), "--tracking-uri", OPEN])
-    assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert "default password is in use; change it on the server" in said.err
-    assert "password1234" not in said.err + said.out
-
-
-def test_doctor_says_that_a_server_has_the_default_password(
-    output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.doctor.machine.PORTS", {})
     monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--output", str(output), "--tracking-uri", OPEN, "--json"])
-    assert ended.value.code == 1
-    found = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
-    assert (found["store"]["state"], found["store"]["way_out"][:9]) == ("fail", "change it")
+    ended, said, message = what_a_command_says(capsys, [*command, "--output", str(output), "--tracking-uri", OPEN])
+    assert ended == code
+    assert "default password is in use" in said + message and "change it on the server" in said + message
+    assert "password1234" not in said + message
 
 
-def test_the_named_store_is_used_or_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_password_in_the_environment_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_uri(None, tmp_path) == default_uri(tmp_path)
-    assert choose_uri("http://host:5000", tmp_path) == "http://host:5000"
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "password1234")
     with pytest.raises(ConfigError, match="default password"):
@@ -71,8 +58,9 @@ def test_the_named_store_is_used_or_the_default(tmp_path: Path, monkeypatch: pyt
 
 def test_the_command_that_delivers_can_be_pasted(tmp_path: Path) -> None:
     there = tmp_path / "my runs"
-    assert sync_command(default_uri(there), there, "tiny", "more") == f"orchestrator sync tiny more --output '{there}'"
-    command = sync_command("http://me:secret@host:5000", Path("runs"), "tiny")
+    command = store_command("sync", default_uri(there), there, "tiny", "more")
+    assert command == f"orchestrator sync tiny more --output '{there}'"
+    command = store_command("sync", "http://me:secret@host:5000", Path("runs"), "tiny")
     assert command == "orchestrator sync tiny --output runs --tracking-uri 'http://me:***@host:5000'"
 
 
@@ -129,9 +117,7 @@ def test_a_password_on_a_command_line_is_warned_of_and_not_repeated(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
-    with pytest.raises(SystemExit) as ended:
-        main(line)
-    said = capsys.readouterr()
-    assert "CANARY" not in said.out + said.err
-    assert "other users can read a password on a command line" in said.err
-    assert ended.value.code == code
+    ended, said, message = what_a_command_says(capsys, line)
+    assert "CANARY" not in said + message
+    assert "other users can read a password on a command line" in message
+    assert ended == code

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator.cli import main
 from orchestrator.doctor.machine import Check
 from orchestrator.journal.ledger import Ledger
-from orchestrator.tracking import registry
+from orchestrator.tracking import connection, registry
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.registry import fetch_champion
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
+from tests.support.commands import run_command, what_a_command_says
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
-from trainables.files import write_whole
 
 
 @pytest.fixture
@@ -37,20 +37,18 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
     # A process of its own asks torch for GPUs.
     monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
     output = tmp_path / "my runs"
-    output.mkdir()
-    shutil.copy(store_template, output / "mlflow.db")
     for name in ("tiny", "more"):
-        (output / name).mkdir()
-        ledger = Ledger(output / name / "journal.jsonl")
-        start(ledger, make_experiment(name=name))
-        trial = add_trial(ledger, [20.0])
-        append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
-        ledger.close()
+        (output / name).mkdir(parents=True)
+        with closing(Ledger(output / name / "journal.jsonl")) as ledger:
+            start(ledger, make_experiment(name=name))
+            trial = add_trial(ledger, [20.0])
+            append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
+    shutil.copy(store_template, output / "mlflow.db")
     packed = output / "tiny" / CHAMPIONS / "pets"
     (packed / MODEL).mkdir(parents=True)
     (packed / MODEL / "vocabulary.json").write_text("[]")
     card = Champion("pets", "tiny", trial.id, False, "val/rsum", 20.0, "d1")
-    write_whole(packed / CARD, json.dumps(asdict(card)))
+    (packed / CARD).write_text(json.dumps(asdict(card)))
     run("sync", "--output", str(output))
     # What is no concern of the store: files that a real search writes.
     run("doctor", "tiny", "--output", str(output), "--repair", code=1)
@@ -58,35 +56,24 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def run(*arguments: str, code: int = 0) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(list(arguments))
-    assert exit_.value.code == code
+    assert run_command(arguments) == code
 
 
 def tracking(output: Path, capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, str]]:
     """Return what the doctor says of an experiment's runs in the store."""
     capsys.readouterr()
-    with pytest.raises(SystemExit):
-        main(["doctor", "tiny", "--output", str(output), "--json", *more])
-    return [found for found in json.loads(capsys.readouterr().out) if found["check"] == "tracking"]
+    _, said, _ = what_a_command_says(capsys, ["doctor", "tiny", "--output", str(output), "--json", *more])
+    return [found for found in json.loads(said) if found["check"] == "tracking"]
 
 
 def content(output: Path) -> str:
-    with closing(sqlite3.connect(output / "mlflow.db")) as connection:
-        return "\n".join(connection.iterdump())
+    with closing(sqlite3.connect(output / "mlflow.db")) as database:
+        return "\n".join(database.iterdump())
 
 
-def move(old: Path, new: Path) -> None:
-    old.rename(new)
-
-
-def copy(old: Path, new: Path) -> None:
-    shutil.copytree(old, new)
-
-
-@pytest.mark.parametrize("take", [move, copy])
+@pytest.mark.parametrize("take", [Path.rename, shutil.copytree])
 def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
-    runs: Path, store_template: Path, take: Callable[[Path, Path], None], capsys: pytest.CaptureFixture[str]
+    runs: Path, store_template: Path, take: Callable[[Path, Path], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tracking(runs, capsys) == []
     before = content(runs)
@@ -100,12 +87,12 @@ def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
     said = " ".join(capsys.readouterr().out.split())
     assert reason in said and remedy in said
     # The files of the original of a copy are still there to be read.
-    reading = [["retrieve", "a dog", "--dataset", "pets"]] if take is move else []
+    reading = [["retrieve", "a dog", "--dataset", "pets"]] if take is Path.rename else []
     for command in (["sync"], ["sync", "tiny"], *reading):
         run(*command, "--output", str(there), code=2)
         assert reason in capsys.readouterr().err
     assert tracking(there, capsys, "--repair")[0]["state"] == "fail"
-    assert content(there) == before and runs.exists() == (take is copy)
+    assert content(there) == before and runs.exists() == (take is shutil.copytree)
 
     # Another folder again, because MLflow keeps the renamed database open in this process.
     mended = shutil.copytree(there, runs.with_name("mended"))
@@ -119,14 +106,18 @@ def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
         assert content(runs) == before, "the original is left alone"
 
 
-def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Path) -> None:
-    there = runs.with_name("there")
-    runs.rename(there)
-    before = content(there)
-    tracker = Tracker(default_uri(there), there, "tiny", there / "tiny" / "journal.jsonl")
+def undelivered(output: Path) -> str:
+    """Return what a search says in the end that is not in MLflow."""
+    tracker = Tracker(default_uri(output), output, "tiny", output / "tiny" / "journal.jsonl")
     tracker.start()
     tracker.close(0.1)
-    assert tracker.problem is not None and f"keeps its files in {runs}" in tracker.problem
+    return str(tracker.problem)
+
+
+def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Path) -> None:
+    there = runs.rename(runs.with_name("there"))
+    before = content(there)
+    assert f"keeps its files in {runs}" in undelivered(there)
     card = there / "tiny" / CHAMPIONS / "pets" / CARD
     card.write_text(card.read_text().replace("20.0", "21.0"))
     _, (problem,) = registry.register_all(default_uri(there), there / "tiny")
@@ -162,11 +153,12 @@ def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: py
         return str(found.experiment_id)
 
     number = delete()
-    tracker = Tracker(default_uri(runs), runs, "tiny", runs / "tiny" / "journal.jsonl")
-    tracker.start()
-    tracker.close(0.1)
-    assert "the experiment tiny was deleted in MLflow's pages; `orchestrator sync tiny" in str(tracker.problem)
-    run("sync", "--output", str(runs))
+    assert "the experiment tiny was deleted in MLflow's pages; `orchestrator sync tiny" in undelivered(runs)
+    connect = Mock(wraps=connection.connect)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "connect", connect)
+        run("sync", "--output", str(runs))
+    assert connect.call_count == 2, "an experiment is not asked for again that stays deleted"
     said = capsys.readouterr()
     assert "warning: the experiment tiny was deleted in MLflow's pages: `orchestrator sync tiny" in said.err
     assert "more: 1 runs agree" in said.out and "tiny: 1 runs agree" not in said.out

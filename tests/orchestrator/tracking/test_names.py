@@ -41,7 +41,6 @@ def test_a_long_name_is_cut_and_says_so(ledger: Ledger) -> None:
 
 
 def test_a_searched_setting_is_named_without_its_section_unless_two_would_be_alike(ledger: Ledger) -> None:
-    start(ledger, make_experiment())
     trial = add_trial(ledger, [1.0])
     trial.params = {**trial.params, "training.learning_rate": 1e-3}
     assert run_name(trial, ledger.history).startswith("0000 nt_xent τ=0.1 learning_rate=")
@@ -53,7 +52,6 @@ def test_a_searched_setting_is_named_without_its_section_unless_two_would_be_ali
 
 
 def test_repeats_and_their_mean_have_the_number_of_what_they_repeat(ledger: Ledger) -> None:
-    start(ledger, make_experiment())
     add_trial(ledger, [1.0])
     trial = add_trial(ledger, [2.0])
     repeat = add_repeat(ledger, trial, 0, 7, 2.0)

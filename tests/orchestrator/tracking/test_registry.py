@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,28 +14,22 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import registry
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.connection import find_run
-from orchestrator.tracking.registry import LOCK, RegistryError, register, register_all
+from orchestrator.tracking.registry import LOCK, Registered, RegistryError, register, register_all
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.view import comparison_page
 from orchestrator.winners.winners import CARD, CHAMPIONS, Champion
-from tests.support.experiments import add_trial, make_experiment, start
-from trainables.files import write_whole
+from tests.support.experiments import add_trial
 
 STRANGE = 'bob\'s "pets" 100%_\\'
 
 
 @pytest.fixture
-def output(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def output(output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An output folder whose database has the runs of three trials, the last of them of a strangely named dataset."""
-    shutil.copy(store_template, tmp_path / "mlflow.db")
-    (tmp_path / "tiny").mkdir()
-    ledger = Ledger(tmp_path / "tiny" / "journal.jsonl")
-    start(ledger, make_experiment())
     add_trial(ledger, [20.0])
     add_trial(ledger, [30.0])
     add_trial(ledger, [10.0], dataset=STRANGE)
-    ledger.close()
-    Store(default_uri(tmp_path), tmp_path, "tiny").deliver(ledger.history, ledger.history.trials)
+    Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
 
     def save(packed: Path, folder: Path) -> None:
         folder.mkdir()
@@ -44,7 +37,7 @@ def output(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch
 
     # The model itself, whose packing takes seconds, is nobody's concern here.
     monkeypatch.setattr(registry, "save_model", save)
-    return tmp_path
+    return output
 
 
 def champion_of(number: int, value: float, **changes: Any) -> Champion:
@@ -55,17 +48,15 @@ def champion_of(number: int, value: float, **changes: Any) -> Champion:
 LOW, HIGH = champion_of(0, 20.0), champion_of(1, 30.0)
 
 
-def versions(output: Path, name: str = "icr-pets") -> dict[int, float]:
-    found = registry.client_of(default_uri(output)).search_model_versions(f"name='{name}'")
-    return {int(v.version): float(v.tags["value"]) for v in found}
+def versions(client: MlflowClient, name: str = "icr-pets") -> dict[int, float]:
+    return {int(v.version): float(v.tags["value"]) for v in client.search_model_versions(f"name='{name}'")}
 
 
-def champion(output: Path, name: str = "icr-pets") -> int:
-    client = registry.client_of(default_uri(output))
+def champion(client: MlflowClient, name: str = "icr-pets") -> int:
     return int(client.get_model_version_by_alias(name, "champion").version)
 
 
-def put(output: Path, one: Champion) -> registry.Registered:
+def put(output: Path, one: Champion) -> Registered:
     return register(default_uri(output), output, one)
 
 
@@ -108,7 +99,7 @@ def interrupt(
 
 @pytest.mark.parametrize("theirs", [20.0, 30.0, 10.0], ids=["the same", "a higher one", "a lower one"])
 def test_wherever_another_machine_comes_between_each_is_there_once_and_the_best_is_champion(
-    output: Path, theirs: float
+    output: Path, client: MlflowClient, theirs: float
 ) -> None:
     at, done = 0, False
     while not done:
@@ -121,20 +112,21 @@ def test_wherever_another_machine_comes_between_each_is_there_once_and_the_best_
             done = len(made) <= at
         name = f"icr-pets{at}"
         if not done:
-            assert sorted(versions(output, name).values()) == sorted({20.0, theirs}), f"before request {at}"
-            assert versions(output, name)[champion(output, name)] == max(20.0, theirs), f"before request {at}"
+            assert sorted(versions(client, name).values()) == sorted({20.0, theirs}), f"before request {at}"
+            assert versions(client, name)[champion(client, name)] == max(20.0, theirs), f"before request {at}"
             assert registered.is_champion == (theirs <= 20.0), f"before request {at}"
         at += 1
     assert at > 8, "there are that many requests"
 
 
-def test_a_version_that_goes_meanwhile_is_passed_over(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_goes_meanwhile_is_passed_over(
+    output: Path, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(output, HIGH)
-    client = registry.client_of(default_uri(output))
     client.delete_registered_model_alias("icr-pets", "champion")
     alias = ["set_registered_model_alias"]
     interrupt(monkeypatch, lambda: client.delete_model_version("icr-pets", "1"), methods=alias)
-    assert put(output, LOW) == registry.Registered("icr-pets", 2, True)
+    assert put(output, LOW) == Registered("icr-pets", 2, True)
 
 
 def test_an_alias_that_somebody_else_keeps_moving_is_said(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,70 +136,62 @@ def test_an_alias_that_somebody_else_keeps_moving_is_said(output: Path, monkeypa
         put(output, HIGH)
 
 
-def test_the_order_of_registering_does_not_matter(output: Path) -> None:
+def test_the_order_of_registering_does_not_matter(output: Path, client: MlflowClient) -> None:
     other = champion_of(0, 5.0, data_digest="d2")
     for one in (HIGH, LOW, other, HIGH, LOW):
         put(output, one)
-    assert versions(output) == {1: 30.0, 2: 20.0, 3: 5.0}, "each once"
-    assert champion(output) == 3, "the newest data count, also when older ones are registered again"
+    assert versions(client) == {1: 30.0, 2: 20.0, 3: 5.0}, "each once"
+    assert champion(client) == 3, "the newest data count, also when older ones are registered again"
 
 
-def test_after_a_tie_the_champion_keeps_its_alias_and_a_better_model_takes_it(output: Path) -> None:
-    put(output, LOW)
-    assert put(output, champion_of(1, LOW.value)) == registry.Registered("icr-pets", 2, False)
-    assert champion(output) == 1
-    put(output, champion_of(1, LOW.value + 0.1))
-    assert champion(output) == 3
+# Welch's test has p = 0.045 at a lead of 2.8, and p = 0.034 at a lead of 3.
+NOISY = replace(LOW, confirmed=True, std=1.6667, seeds=5)
 
 
 @pytest.mark.parametrize(
-    ("lead", "changes", "takes"),
+    ("first", "lead", "changes", "takes"),
     [
-        (1.0, {}, False),
-        (2.8, {}, False),
-        (3.0, {}, True),
-        (1.0, {"std": 0.1, "seeds": 10}, False),
-        (1.0, {"std": None}, True),
-        (1.0, {"confirmed": False}, False),
-        (100.0, {"confirmed": False}, False),
-        (-1.0, {}, False),
+        pytest.param(NOISY, 1.0, {}, False, id="within the noise"),
+        pytest.param(NOISY, 2.8, {}, False, id="a little within the noise"),
+        pytest.param(NOISY, 3.0, {}, True, id="beyond the noise"),
+        pytest.param(NOISY, 1.0, {"std": 0.1, "seeds": 10}, False, id="only one is certain"),
+        pytest.param(NOISY, 1.0, {"std": None}, True, id="without a deviation"),
+        pytest.param(NOISY, 100.0, {"confirmed": False}, False, id="not confirmed"),
+        pytest.param(NOISY, -1.0, {}, False, id="lower"),
+        pytest.param(NOISY, -10.0, {"data_digest": "d2"}, True, id="other data"),
+        pytest.param(NOISY, -10.0, {"metric": "val/i2t_r1"}, True, id="another metric"),
+        pytest.param(LOW, 0.0, {}, False, id="a tie"),
+        pytest.param(LOW, 0.1, {}, True, id="neither confirmed, and higher"),
+        pytest.param(HIGH, -10.0, {"confirmed": True, "std": 5.0, "seeds": 2}, True, id="confirmed alone"),
     ],
 )
 def test_the_alias_moves_only_to_a_lead_beyond_the_noise_of_the_seeds(
-    output: Path, lead: float, changes: dict[str, Any], takes: bool
+    output: Path, first: Champion, lead: float, changes: dict[str, Any], takes: bool
 ) -> None:
-    # Welch's test has p = 0.045 at a lead of 2.8, and p = 0.034 at a lead of 3.
-    noisy = replace(LOW, confirmed=True, std=1.6667, seeds=5)
-    put(output, noisy)
-    challenger = put(output, replace(noisy, trial=HIGH.trial, value=LOW.value + lead, **changes))
-    assert challenger == registry.Registered("icr-pets", 2, takes)
-    assert put(output, noisy).is_champion is not takes, "also when the earlier one is registered again"
+    put(output, first)
+    trial = LOW.trial if first is HIGH else HIGH.trial
+    challenger = put(output, replace(first, trial=trial, value=first.value + lead, **changes))
+    assert challenger == Registered("icr-pets", 2, takes)
+    assert put(output, first).is_champion is not takes, "also when the earlier one is registered again"
 
 
 def test_leads_within_the_noise_do_not_add_up(output: Path) -> None:
-    noisy = replace(LOW, confirmed=True, std=1.6667, seeds=5)
-    put(output, noisy)
-    assert not put(output, replace(noisy, trial=HIGH.trial, value=LOW.value + 2)).is_champion
+    put(output, NOISY)
+    assert not put(output, replace(NOISY, trial=HIGH.trial, value=LOW.value + 2)).is_champion
     # Compared with the champion, not with the second version.
-    assert put(output, replace(noisy, trial=HIGH.trial, value=LOW.value + 4)).is_champion
+    assert put(output, replace(NOISY, trial=HIGH.trial, value=LOW.value + 4)).is_champion
 
 
-def test_a_confirmed_version_takes_the_alias_from_a_higher_one_that_is_not(output: Path) -> None:
-    put(output, HIGH)
-    assert put(output, replace(LOW, confirmed=True, std=5.0, seeds=2)).is_champion
-
-
-def test_a_version_that_a_person_made_is_no_champion_of_ours(output: Path) -> None:
+def test_a_version_that_a_person_made_is_no_champion_of_ours(output: Path, client: MlflowClient) -> None:
     put(output, LOW)
-    client = registry.client_of(default_uri(output))
     client.create_model_version("icr-pets", "file:///elsewhere", tags={"value": "high"})
     assert put(output, LOW).is_champion
 
 
 def test_processes_that_share_a_folder_take_turns(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = output / "tiny" / CHAMPIONS / "pets"
-    folder.mkdir(parents=True)
-    write_whole(folder / CARD, json.dumps(asdict(LOW)))
+    card = output / "tiny" / CHAMPIONS / "pets" / CARD
+    card.parent.mkdir(parents=True)
+    card.write_text(json.dumps(asdict(LOW)))
     seen = []
 
     def look() -> None:
@@ -222,21 +206,16 @@ def test_processes_that_share_a_folder_take_turns(output: Path, monkeypatch: pyt
     assert ([one.version for one in registered], problems, seen) == ([1], [], ["held"])
 
 
-def test_a_dataset_whose_name_holds_a_quotation_mark_is_registered(output: Path) -> None:
+def test_runs_are_found_whatever_characters_the_ids_of_their_trials_have(output: Path, client: MlflowClient) -> None:
     trial = f"{STRANGE}-vsepp-nt_xent-0000"
-    strange = Champion(STRANGE, "tiny", trial, False, "val/rsum", 10.0, "d1")
-    done = put(output, strange)
+    done = put(output, Champion(STRANGE, "tiny", trial, False, "val/rsum", 10.0, "d1"))
     assert (done.version, done.is_champion) == (1, True)
     page = comparison_page(default_uri(output), [("tiny", trial), ("tiny", LOW.trial)])
     assert page is not None and page.startswith("/#/compare-runs?")
-
-
-def test_a_run_is_found_by_exactly_its_trial(output: Path) -> None:
-    client = MlflowClient(tracking_uri=default_uri(output))
     experiment = client.get_experiment_by_name("tiny")
     assert experiment is not None
-    for trial in (LOW.trial, HIGH.trial, f"{STRANGE}-vsepp-nt_xent-0000"):
-        run = find_run(client, experiment.experiment_id, trial)
-        assert run is not None and run.data.tags["trial"] == trial
-    assert find_run(client, experiment.experiment_id, LOW.trial.replace("_", "x")) is None
-    assert find_run(client, experiment.experiment_id, LOW.trial.replace("nt_xent", "nt'xent")) is None
+    for name in (LOW.trial, HIGH.trial, trial):
+        run = find_run(client, experiment.experiment_id, name)
+        assert run is not None and run.data.tags["trial"] == name
+    for other in ("x", "'"):
+        assert find_run(client, experiment.experiment_id, LOW.trial.replace("_", other)) is None

@@ -16,7 +16,8 @@ from starlette.applications import Starlette
 from starlette.responses import FileResponse, PlainTextResponse
 from starlette.routing import Route
 
-from orchestrator.tracking.server import CALLS, OBJECTS, SERVED, TOKEN, WITHOUT_ASSISTANT, TrackingServer, parse
+from orchestrator.tracking.server import CALLS, INFO, OBJECTS, SERVED, TOKEN, WITHOUT_ASSISTANT, TrackingServer, parse
+from tests.servers.mlflow_server import AUTH
 
 LIST = """
 import json
@@ -34,14 +35,6 @@ application = create_app()
 print(json.dumps([*native(application.routes), *(rule.rule for rule in flask_app.url_map.iter_rules())]))
 """
 
-ACCOUNTS = """[mlflow]
-default_permission = READ
-database_uri = sqlite:///{folder}/auth.db
-admin_username = admin
-admin_password = of a test, and long
-authorization_function = mlflow.server.auth:authenticate_request_basic_auth
-"""
-
 REFUSED = {
     r"/ajax-api/3\.0/mlflow/assistant/.*": 11,
     r"/gateway/.*": 12,
@@ -51,6 +44,7 @@ REFUSED = {
     r"/ajax-api/3\.0/jobs/.*": 4,
     r"/(ajax-)?api/3\.0/mlflow/(jobs|prompt-optimization|genai|scorers?|issues)/?.*": 39,
     r"/v1/traces": 1,
+    r"/api/3\.0/mlflow/server-info": 2,
     r"/(ajax-)?api/[23]\.0/mlflow/(get-)?(unified-|online-)?traces?(-artifact|-details)?(/.*)?": 54,
     r"/(ajax-)?api/2\.0/mlflow/webhooks.*": 12,
     r"/(ajax-)?api/3\.0/mlflow/(workspaces|demo|datasets|label-schemas|review-queues|ui-telemetry).*": 74,
@@ -68,7 +62,7 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The paths of all routes of MLflow with accounts; a name in angle or curly brackets is replaced by ``x``."""
     pytest.importorskip("flask_wtf", reason="MLflow's basic auth needs Flask-WTF (mlflow[auth])")
     folder = tmp_path_factory.mktemp("accounts")
-    (folder / "auth.ini").write_text(ACCOUNTS.format(folder=folder))
+    (folder / "auth.ini").write_text(AUTH.format(folder=folder, name="admin", password="of a test, and long"))
     settings = {
         "MLFLOW_AUTH_CONFIG_PATH": str(folder / "auth.ini"),
         "MLFLOW_FLASK_SERVER_SECRET_KEY": "of a test",
@@ -132,37 +126,21 @@ def status(path: str, *headers: tuple[str, str], token: str | None = None, query
     return sent[0]["status"], str([value for name, value in sent[0]["headers"] if name in (b"location", b"set-cookie")])
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        ASSISTANT,
-        "/ajax-api/3.0/mlflow/assistant/message",
-        "/ajax-api//3.0/mlflow/assistant/message",
-        f"{SEARCH}/",
-        f"{SEARCH}\n",
-        f"//{SEARCH}",
-        f"/x{SEARCH}",
-        "/gateway/mlflow/v1/models",
-        "/v1/traces",
-    ],
-)
-def test_refused_paths_do_not_reach_mlflow(path: str) -> None:
-    assert status(path)[0] == 404
+SERVED_PATHS = ("/", SEARCH, INFO, "/static-files/a/b.js", "/api/2.0/mlflow-artifacts/artifacts/a/b.pt")
+SPELLINGS = ("/ajax-api//3.0/mlflow/assistant/message", f"{SEARCH}/", f"{SEARCH}\n", f"//{SEARCH}", f"/x{SEARCH}")
+REFUSED_PATHS = (ASSISTANT, INFO.replace("/ajax-api", "/api"), "/gateway/mlflow/v1/models", "/v1/traces", *SPELLINGS)
 
 
-@pytest.mark.parametrize("path", ["/", SEARCH, "/static-files/a/b.js", "/api/2.0/mlflow-artifacts/artifacts/a/b.pt"])
-def test_served_paths_reach_mlflow(path: str) -> None:
-    assert status(path)[0] == 200
+@pytest.mark.parametrize("path", [*SERVED_PATHS, *REFUSED_PATHS])
+def test_only_served_paths_reach_mlflow(path: str) -> None:
+    assert status(path)[0] == (200 if path in SERVED_PATHS else 404)
 
 
 def test_with_a_token_nothing_but_the_health_check_is_answered_without_it() -> None:
     assert status("/health", token="secret")[0] == 200
+    wrong = ("authorization", "Bearer guess"), ("cookie", "orchestrator_ui_5000=")
     for path in ("/", SEARCH, ASSISTANT):
-        assert status(path, token="secret")[0] == 401
-        assert (
-            status(path, ("authorization", "Bearer guess"), ("cookie", "orchestrator_ui_5000="), token="secret")[0]
-            == 401
-        )
+        assert status(path, token="secret")[0] == status(path, *wrong, token="secret")[0] == 401
     assert status("/", token="secret", query="token=guess")[0] == 401
     assert status(SEARCH, token="secret", query="token=secret")[0] == 401, "an address of a call ends up in logs"
     assert status(SEARCH, ("authorization", "Bearer secret"), token="secret")[0] == 200

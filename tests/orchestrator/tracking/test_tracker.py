@@ -2,9 +2,9 @@
 
 import json
 import random
-import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking import connection
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.connection import count_experiments
 from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.tracking.view import experiment_tags
@@ -27,42 +26,33 @@ from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees, stored
 
 
-@pytest.fixture
-def output(tmp_path: Path, store_template: Path) -> Path:
-    shutil.copy(store_template, tmp_path / "mlflow.db")
-    return tmp_path
-
-
-def session(ledger: Ledger, output: Path) -> Tracker:
-    """Begin to track as a start of the search does."""
-    tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
-    tracker.start()
-    start(ledger, make_experiment())
-    return tracker
+@contextmanager
+def session(output: Path, outcome: str | None = "finished", **settings: Any) -> Iterator[Ledger]:
+    """Track a start of the search for the length of a ``with`` block, after which everything has been delivered."""
+    with closing(Ledger(output / "journal.jsonl")) as ledger:
+        tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
+        tracker.start()
+        start(ledger, make_experiment(**settings))
+        yield ledger
+        if outcome is not None:
+            append(ledger, "experiment_ended", outcome=outcome)
+        tracker.close(60)
+    assert tracker.problem is None
 
 
 def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> None:
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    winner = add_trial(ledger, [1.0, 3.0, 2.0])
-    add_trial(ledger, [1.0], state=TrialState.DIVERGED)
-    add_trial(ledger, [1.0], state=TrialState.STOPPED_EARLY, loss="triplet_sh")
-    append(ledger, "test_opened", dataset="pets", trials=[winner.id])
-    append(ledger, "test_evaluated", trial=winner.id, metrics={"rsum": 2.5})
-    append(ledger, "experiment_ended", outcome="finished")
-    tracker.close(30)
-    assert tracker.problem is None
+    with session(output) as ledger:
+        winner = add_trial(ledger, [1.0, 3.0, 2.0])
+        add_trial(ledger, [1.0], state=TrialState.DIVERGED)
+        add_trial(ledger, [1.0], state=TrialState.STOPPED_EARLY, loss="triplet_sh")
+        append(ledger, "test_opened", dataset="pets", trials=[winner.id])
+        append(ledger, "test_evaluated", trial=winner.id, metrics={"rsum": 2.5})
     assert_store_agrees(ledger.history, output)
     run, steps = stored(output)[winner.id]
-    assert run.data.params["temperature"] == "0.1"
-    assert run.data.params["training.epochs"] == "6"
-    named = {name: run.data.tags[name] for name in ("dataset", "model", "loss", "seed", "data_digest", "git_revision")}
-    assert list(named.values()) == ["pets", "vsepp", "nt_xent", "0", "d1", "abc"]
-    assert (run.data.tags["version.torch"], run.data.tags["state"], run.data.tags["winner"]) == (
-        "2",
-        "finished",
-        "true",
-    )
+    assert (run.data.params["temperature"], run.data.params["training.epochs"]) == ("0.1", "6")
+    expected = {"dataset": "pets", "model": "vsepp", "loss": "nt_xent", "seed": "0", "data_digest": "d1"}
+    expected |= {"git_revision": "abc", "version.torch": "2", "state": "finished", "winner": "true"}
+    assert run.data.tags.items() >= expected.items()
     assert steps["test/rsum", 2, 2.5] == 1
     parent = stored(output)[winner.study][0]
     assert (parent.info.status, parent.data.metrics["val/rsum_best"]) == ("FINISHED", 3.0)
@@ -72,18 +62,13 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
 
 
 def test_a_row_of_mlflow_holds_the_scores_of_the_best_epoch_however_the_epochs_arrive(output: Path) -> None:
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    trial = add_trial(ledger, [1.0, 3.0, 2.0], state=TrialState.RUNNING)
-    tracker.close(30)
+    with session(output, outcome=None) as ledger:
+        trial = add_trial(ledger, [1.0, 3.0, 2.0], state=TrialState.RUNNING)
     assert best_shown(output, trial.id) == (3.0, 2.0)
-    ledger.close()
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    for epoch, value in ((4, 5.0), (5, 4.0)):
-        state = TrialState.RUNNING if epoch == 4 else TrialState.FINISHED
-        ledger.report(ledger.history.trials[trial.id], epoch, {"val/rsum": value, "val/rsum_best": 5.0}, state)
-    tracker.close(30)
+    with session(output, outcome=None) as ledger:
+        for epoch, value in ((4, 5.0), (5, 4.0)):
+            state = TrialState.RUNNING if epoch == 4 else TrialState.FINISHED
+            ledger.report(ledger.history.trials[trial.id], epoch, {"val/rsum": value, "val/rsum_best": 5.0}, state)
     assert best_shown(output, trial.id) == (5.0, 4.0)
     view = json.loads(experiment_tags(ledger.history)["mlflow.sharedViewState.leaderboard"])
     shown = [column for column in view["selectedColumns"] if column.startswith("metrics.")]
@@ -99,22 +84,15 @@ def best_shown(output: Path, trial: str) -> tuple[float, float]:
 def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_candidate_the_means(
     output: Path,
 ) -> None:
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    first = add_trial(ledger, [1.0, 3.0])
-    add_trial(ledger, [9.0], state=TrialState.STOPPED_EARLY)
-    add_trial(ledger, [2.0, 5.0])
-    add_trial(ledger, [1.0, 4.0])
-    tracker.close(30)
-    for seeds in (2, 3):
-        repeats = [add_repeat(ledger, first, seed, seed, 20.0 + seed) for seed in ((0, 1) if seeds == 2 else (2,))]
-        open_test(ledger, repeats)
-        ledger.close()
-        ledger = Ledger(output / "journal.jsonl")
-        tracker = session(ledger, output)
-        append(ledger, "experiment_ended", outcome="finished")
-        tracker.close(30)
-        assert tracker.problem is None
+    with session(output, outcome=None) as ledger:
+        first = add_trial(ledger, [1.0, 3.0])
+        add_trial(ledger, [9.0], state=TrialState.STOPPED_EARLY)
+        add_trial(ledger, [2.0, 5.0])
+        add_trial(ledger, [1.0, 4.0])
+    for seeds, mean, deviation in ((2, 20.5, 0.707107), (3, 21.0, 1.0)):
+        with session(output) as ledger:
+            repeats = [add_repeat(ledger, first, seed, seed, 20.0 + seed) for seed in ((0, 1) if seeds == 2 else (2,))]
+            open_test(ledger, repeats)
         found = stored(output)
         study, steps = found[first.study]
         best = {step: value for name, step, value in steps if name == "val/rsum_best"}
@@ -123,41 +101,28 @@ def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_c
         (name,) = set(found) - set(ledger.history.trials) - {first.study}
         assert name == f"0000 nt_xent τ=0.1 mean of {seeds} seeds"
         run, _ = found[name]
-        mean = 20.5 if seeds == 2 else 21.0
-        metrics = run.data.metrics
+        metrics, tags = run.data.metrics, run.data.tags
         assert (metrics["val/rsum_best"], metrics["test/rsum"], metrics["seeds"]) == (mean, mean, seeds)
-        assert metrics["test/rsum_sd"] == pytest.approx(0.707107 if seeds == 2 else 1.0)
+        assert metrics["test/rsum_sd"] == pytest.approx(deviation)
         assert metrics["test/rsum_low"] < mean < metrics["test/rsum_high"]
-        assert (run.info.status, run.data.tags["verdict"], run.data.tags["rank"]) == (
-            "FINISHED",
-            "winner: untested",
-            "1",
-        )
-        assert "seed" not in run.data.tags
-        assert run.data.tags["mlflow.parentRunId"] == study.info.run_id
-    ledger.close()
+        assert (run.info.status, tags["verdict"], tags["rank"]) == ("FINISHED", "winner: untested", "1")
+        assert "seed" not in tags
+        assert tags["mlflow.parentRunId"] == study.info.run_id
 
 
 def test_killed_and_started_again_it_resumes_in_the_same_runs(output: Path) -> None:
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    add_trial(ledger, [1.0, 2.0])
-    trial = add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING)
-    append(ledger, "experiment_ended", outcome="interrupted")
-    tracker.close(30)
+    with session(output, "interrupted") as ledger:
+        add_trial(ledger, [1.0, 2.0])
+        name = add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING).id
     assert_store_agrees(ledger.history, output)
-    # What the next process finds: epochs written down that the killed one did not deliver.
-    ledger.report(trial, 3, {"val/rsum": 3.0}, TrialState.RUNNING)
-    ledger.close()
-    for outcome in (TrialState.RUNNING, TrialState.FINISHED):
-        ledger = Ledger(output / "journal.jsonl")
-        tracker = session(ledger, output)
-        trial = ledger.history.trials[trial.id]
-        ledger.report(trial, trial.last_epoch + 1, {"val/rsum": 4.0}, outcome)
-        append(ledger, "experiment_ended", outcome="finished")
-        tracker.close(30)
+    with closing(Ledger(output / "journal.jsonl")) as ledger:
+        # What the next process finds: epochs written down that the killed one did not deliver.
+        ledger.report(ledger.history.trials[name], 3, {"val/rsum": 3.0}, TrialState.RUNNING)
+    for state in (TrialState.RUNNING, TrialState.FINISHED):
+        with session(output) as ledger:
+            trial = ledger.history.trials[name]
+            ledger.report(trial, trial.last_epoch + 1, {"val/rsum": 4.0}, state)
         assert_store_agrees(ledger.history, output)
-        ledger.close()
 
 
 class Flaky:
@@ -188,20 +153,16 @@ def test_a_store_that_fails_now_and_then_has_everything_once_in_the_end(
     monkeypatch.setattr(tracker_module, "LONGEST_PAUSE", 0.02)
     connect, draw = connection.connect, random.Random(seed)
     monkeypatch.setattr(connection, "connect", lambda uri, output: Flaky(connect(uri, output), draw))
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    for _ in range(3):
-        add_trial(ledger, [1.0, 2.0, 3.0])
-    append(ledger, "experiment_ended", outcome="finished")
-    tracker.close(60)
-    assert tracker.problem is None
+    with session(output) as ledger:
+        for _ in range(3):
+            add_trial(ledger, [1.0, 2.0, 3.0])
     assert_store_agrees(ledger.history, output)
 
 
-def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Path) -> None:
+def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Path, ledger: Ledger) -> None:
     (output / "mlflow.db").write_bytes(b"no database at all, but a text of some length" * 100)
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
+    tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
+    tracker.start()
     add_trial(ledger, [1.0])
     tracker.close(1)
     assert tracker.problem is not None
@@ -210,28 +171,12 @@ def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Pat
 
 
 @pytest.mark.parametrize("earlier", [1000, -1000], ids=["before", "after"])
-def test_of_a_run_that_was_made_again_too_late_nothing_stays(output: Path, earlier: int) -> None:
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    trial = add_trial(ledger, [1.0, 2.0])
-    append(ledger, "experiment_ended", outcome="finished")
-    tracker.close(30)
-    client = MlflowClient(tracking_uri=default_uri(output))
+def test_of_a_run_that_was_made_again_too_late_nothing_stays(output: Path, client: MlflowClient, earlier: int) -> None:
+    with session(output) as ledger:
+        trial = add_trial(ledger, [1.0, 2.0])
     run = stored(output)[trial.id][0]
     client.create_run(run.info.experiment_id, start_time=run.info.start_time - earlier, tags=run.data.tags)
-    Store(default_uri(output), output, "tiny").deliver(ledger.history, [trial.id])
-    assert_store_agrees(ledger.history, output)
-
-
-def test_many_metrics_go_in_batches(output: Path) -> None:
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    trial = add_trial(ledger, [], state=TrialState.RUNNING)
-    for epoch in range(1, 31):
-        metrics = {f"val/m{number}": float(epoch) for number in range(100)}
-        ledger.report(trial, epoch, {"val/rsum": float(epoch), **metrics}, TrialState.RUNNING)
-    tracker.close(60)
-    assert tracker.problem is None
+    Store(default_uri(output), output, "tiny").deliver(ledger.history, [trial.id], is_over=True)
     assert_store_agrees(ledger.history, output)
 
 
@@ -255,38 +200,34 @@ def test_a_trial_that_ends_soon_takes_one_request_of_each_kind(output: Path, mon
     monkeypatch.setattr(connection, "connect", lambda uri, output: Counting(connect(uri, output), calls))
     read, passes = Tracker._read, list[None]()
     monkeypatch.setattr(Tracker, "_read", lambda self: passes.append(read(self)))
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    add_trial(ledger, [1.0])
     # The last batch is of the curve of the study.
     last = ["set_terminated", "log_batch"]
-    wait_until(lambda: calls[-2:] == last)
-    calls.clear()
-    trial = add_trial(ledger, [], state=TrialState.RUNNING)
-    # Passes of the tracker that leave the trial alone, because it has only begun.
-    before = len(passes)
-    wait_until(lambda: len(passes) >= before + 3)
-    assert calls == []
-    ledger.report(trial, 1, {"val/rsum": 1.0}, TrialState.FINISHED)
-    wait_until(lambda: calls[-2:] == last)
-    assert calls == ["create_run", "log_inputs", "log_batch", *last]
-    append(ledger, "experiment_ended", outcome="finished")
-    tracker.close(30)
+    with session(output) as ledger:
+        add_trial(ledger, [1.0])
+        wait_until(lambda: calls[-2:] == last)
+        calls.clear()
+        trial = add_trial(ledger, [], state=TrialState.RUNNING)
+        # Passes of the tracker that leave the trial alone, because it has only begun.
+        before = len(passes)
+        wait_until(lambda: len(passes) >= before + 3)
+        assert calls == []
+        ledger.report(trial, 1, {"val/rsum": 1.0}, TrialState.FINISHED)
+        wait_until(lambda: calls[-2:] == last)
+        assert calls == ["create_run", "log_inputs", "log_batch", *last]
     assert_store_agrees(ledger.history, output)
     assert stored(output)[trial.id][0].data.tags["state"] == "finished"
 
 
-def test_a_trial_that_goes_on_has_its_run_while_it_trains(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_goes_on_has_its_run_while_it_trains(
+    output: Path, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
     monkeypatch.setattr(tracker_module, "HOLD", 0.05)
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = session(ledger, output)
-    trial = add_trial(ledger, [], state=TrialState.RUNNING)
-    client = MlflowClient(tracking_uri=default_uri(output))
-    wait_until(lambda: client.get_experiment_by_name("tiny") is not None)
-    wait_until(lambda: trial.id in stored(output))
-    assert stored(output)[trial.id][0].info.status == "RUNNING"
-    tracker.close(30)
+    with session(output, outcome=None) as ledger:
+        trial = add_trial(ledger, [], state=TrialState.RUNNING)
+        wait_until(lambda: client.get_experiment_by_name("tiny") is not None)
+        wait_until(lambda: trial.id in stored(output))
+        assert stored(output)[trial.id][0].info.status == "RUNNING"
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -296,43 +237,26 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_experiments_share_a_store(output: Path) -> None:
-    uri = default_uri(output)
-    Store(uri, output, "tiny")
-    Store(uri, output, "other")
-    assert count_experiments(uri) >= 3
-    with pytest.raises(ConnectionError, match="http://127.0.0.1:9"):
-        count_experiments("http://127.0.0.1:9")
-
-
-def test_what_strangers_wrote_stays_text(output: Path) -> None:
-    ledger = Ledger(output / "journal.jsonl")
-    tracker = Tracker(default_uri(output), output, "tiny", ledger.path)
-    tracker.start()
-    start(ledger, make_experiment(description="*bold* <script>x</script> & \x07"))
-    trial = add_trial(ledger, [1.0], state=TrialState.FAILED, error="\x1b[31m <b>no</b>\x00")
-    append(ledger, "experiment_ended", outcome="finished")
-    tracker.close(30)
-    assert tracker.problem is None
+def test_what_strangers_wrote_stays_text(output: Path, client: MlflowClient) -> None:
+    with session(output, description="*bold* <script>x</script> & \x07") as ledger:
+        trial = add_trial(ledger, [1.0], state=TrialState.FAILED, error="\x1b[31m <b>no</b>\x00")
     assert stored(output)[trial.id][0].data.tags["error"] == "\\x1b[31m <b>no</b>\\x00"
-    experiment = MlflowClient(tracking_uri=default_uri(output)).get_experiment_by_name("tiny")
+    experiment = client.get_experiment_by_name("tiny")
     assert experiment is not None
-    note = experiment.tags["mlflow.note.content"]
-    assert note == "\\*bold\\* &lt;script&gt;x&lt;/script&gt; &amp; \\\\x07"
-    view = json.loads(experiment.tags["mlflow.sharedViewState.leaderboard"])
+    tags = experiment.tags
+    assert tags["mlflow.note.content"] == "\\*bold\\* &lt;script&gt;x&lt;/script&gt; &amp; \\\\x07"
+    view = json.loads(tags["mlflow.sharedViewState.leaderboard"])
     assert {"metrics.`val/rsum_best`", "params.`temperature`", "tags.`state`"} <= set(view["selectedColumns"])
 
 
 @pytest.mark.parametrize("tag", ["weights", "ranks"])
-def test_the_files_of_a_trial_are_sent_once_and_only_whole(output: Path, tmp_path: Path, tag: str) -> None:
-    (output / "tiny").mkdir()
-    ledger = Ledger(output / "tiny" / "journal.jsonl")
-    start(ledger, make_experiment())
+def test_the_files_of_a_trial_are_sent_once_and_only_whole(
+    output: Path, client: MlflowClient, ledger: Ledger, tmp_path: Path, tag: str
+) -> None:
     trial, other = add_trial(ledger, [1.0]), add_trial(ledger, [2.0])
     ranks = [ranks_file(output / "tiny", trial, split) for split in ("val", "test")]
     *others, last = [weights_file(output / "tiny", trial.id)] if tag == "weights" else ranks
     last.parent.mkdir(parents=True)
-    client = MlflowClient(tracking_uri=default_uri(output))
 
     def sent(trial: Trial) -> set[str]:
         Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)

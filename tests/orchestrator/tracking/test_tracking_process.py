@@ -2,12 +2,12 @@
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,56 +16,49 @@ from mlflow import MlflowClient
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.tracking import tracking_process
+from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.tracker import Tracker
-from orchestrator.tracking.tracking_process import TrackingProcess
-from tests.support.experiments import add_trial, make_experiment, start
+from orchestrator.tracking.tracker import Tracker, TrackingProcess
+from tests.support.experiments import add_trial
 from tests.support.records import append
 from tests.support.stored_runs import assert_store_agrees
 
 
 @pytest.fixture
-def output(tmp_path: Path, store_template: Path) -> Path:
-    shutil.copy(store_template, tmp_path / "mlflow.db")
-    return tmp_path
+def tracking(output: Path) -> TrackingProcess:
+    return TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
 
 
-@pytest.fixture
-def ledger(output: Path) -> Ledger:
-    ledger = Ledger(output / "journal.jsonl")
-    start(ledger, make_experiment())
-    return ledger
-
-
-def begin(output: Path) -> tuple[TrackingProcess, psutil.Process]:
+def begin(tracking: TrackingProcess) -> psutil.Process:
     """Begin to deliver, and return the process as the system sees it."""
-    tracking = TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
-    before = set(psutil.Process().children())
     tracking.start()
-    (process,) = set(psutil.Process().children()) - before
-    return tracking, process
+    assert tracking._process is not None
+    return psutil.Process(tracking._process.pid)
 
 
-def wait_until_ignored(process: psutil.Process, *numbers: signal.Signals) -> None:
-    """Wait until a process ignores some signals, as Linux says."""
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 300
-    while True:
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        ignored = int(next(line for line in status.splitlines() if line.startswith("SigIgn")).split()[1], 16)
-        if all(ignored >> (number - 1) & 1 for number in numbers):
-            return
+    while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.05)
+
+
+def ignored(process: psutil.Process) -> int:
+    """Return which signals a process ignores, as Linux says: bit n - 1 stands for signal n."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("SigIgn")).split()[1], 16)
 
 
 @pytest.mark.proof
-def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: Path, ledger: Ledger) -> None:
+def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(
+    output: Path, tracking: TrackingProcess, ledger: Ledger
+) -> None:
     add_trial(ledger, [1.0, 2.0])
-    tracking, process = begin(output)
+    process = begin(tracking)
     add_trial(ledger, [3.0])
     # A batch system may send its signals to every process of a job.
-    wait_until_ignored(process, signal.SIGINT, signal.SIGTERM)
+    both = 1 << signal.SIGINT - 1 | 1 << signal.SIGTERM - 1
+    wait_until(lambda: ignored(process) & both == both)
     process.send_signal(signal.SIGINT)
     process.terminate()
     add_trial(ledger, [1.0], state=TrialState.DIVERGED)
@@ -78,16 +71,13 @@ def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: P
 
 @pytest.mark.proof
 def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_its_end(
-    output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    output: Path, tracking: TrackingProcess, client: MlflowClient, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
-    tracking, process = begin(output)
-    process.kill()
+    monkeypatch.setattr(tracker_module, "LOOK_SECONDS", 0.1)
+    begin(tracking).kill()
     add_trial(ledger, [1.0, 2.0])
-    client, deadline = MlflowClient(default_uri(output)), time.monotonic() + 300
-    while client.get_experiment_by_name("tiny") is None:
-        assert time.monotonic() < deadline, "nothing came to MLflow before the end of the search"
-        time.sleep(0.2)
+    # Something comes to MLflow before the end of the search.
+    wait_until(lambda: client.get_experiment_by_name("tiny") is not None)
     add_trial(ledger, [3.0])
     append(ledger, "experiment_ended", outcome="finished")
     tracking._is_closing.set()
@@ -101,7 +91,7 @@ def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on_and_at_i
 
 @pytest.mark.proof
 def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(
-    output: Path, monkeypatch: pytest.MonkeyPatch
+    output: Path, tracking: TrackingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts: list[str] = []
 
@@ -110,25 +100,23 @@ def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     monkeypatch.setattr(TrackingProcess, "_begin", begin)
-    monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
-    tracking = TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
+    monkeypatch.setattr(tracker_module, "LOOK_SECONDS", 0.1)
     tracking.start()
-    deadline = time.monotonic() + 300
-    while len(attempts) < 3:
-        assert time.monotonic() < deadline, "no second attempt"
-        time.sleep(0.05)
+    wait_until(lambda: len(attempts) >= 3)
     tracking.close(60)
     assert set(attempts) == {"MainThread", "tracking process"}
-    assert tracking.problem == (
-        f"the process that delivers to MLflow cannot be started (Cannot allocate memory); "
-        f"`orchestrator sync tiny --output {output}` delivers what is missing there"
-    )
+    assert tracking.problem == missing(output, "cannot be started (Cannot allocate memory)")
+
+
+def missing(output: Path, reason: str) -> str:
+    command = f"`orchestrator sync tiny --output {output}`"
+    return f"the process that delivers to MLflow {reason}; {command} delivers what is missing there"
 
 
 SEARCH = """
 import os, signal, sys, time
 from pathlib import Path
-from orchestrator.tracking.tracking_process import TrackingProcess
+from orchestrator.tracking.tracker import TrackingProcess
 output = Path(sys.argv[1])
 tracking = TrackingProcess(sys.argv[2], output, "tiny", output / "journal.jsonl")
 tracking.start()
@@ -146,10 +134,7 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as search:
         assert search.stdout is not None
         number = int(search.stdout.readline())
-    deadline = time.monotonic() + 300
-    while psutil.pid_exists(number) and psutil.Process(number).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.mark.proof
@@ -161,26 +146,21 @@ def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: L
     ],
 )
 def test_a_process_that_gives_no_answer_is_said_and_ended(
-    output: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
+    output: Path, tracking: TrackingProcess, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
 ) -> None:
-    monkeypatch.setattr(tracking_process, "COMMAND", (sys.executable, "-c", program))
-    monkeypatch.setattr(tracking_process, "START_SECONDS", 1.0)
-    tracking, process = begin(output)
+    monkeypatch.setattr(tracker_module, "COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(tracker_module, "START_SECONDS", 1.0)
+    process = begin(tracking)
     tracking.close(0)
-    assert tracking.problem == (
-        f"the process that delivers to MLflow {reason}; "
-        f"`orchestrator sync tiny --output {output}` delivers what is missing there"
-    )
+    assert tracking.problem == missing(output, reason)
     assert not process.is_running()
 
 
 @pytest.mark.proof
 def test_a_password_is_not_on_the_command_line(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking_process, "START_SECONDS", 0.0)
+    monkeypatch.setattr(tracker_module, "START_SECONDS", 0.0)
     tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, "tiny", output / "journal.jsonl")
-    tracking.start()
-    assert tracking._process is not None
-    assert "secret" not in " ".join(psutil.Process(tracking._process.pid).cmdline())
+    assert "secret" not in " ".join(begin(tracking).cmdline())
     tracking.close(0)
 
 
@@ -199,7 +179,7 @@ def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
 def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking_process, "is_installed", lambda extra: extra != "tracking")
+    monkeypatch.setattr(tracker_module, "is_installed", lambda extra: extra != "tracking")
     tracking = TrackingProcess(default_uri(tmp_path), tmp_path, "tiny", tmp_path / "journal.jsonl")
     tracking.start()
     tracking.close(1.0)
@@ -208,3 +188,10 @@ def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
         f"then `orchestrator sync tiny --output {tmp_path}` delivers all of it"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.proof
+def test_mlflow_says_nothing_about_its_own_work() -> None:
+    levels = "[logging.getLogger(name).getEffectiveLevel() for name in ('mlflow', 'alembic')]"
+    program = f"from orchestrator.tracking import connection; import logging, mlflow; print({levels})"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[40, 40]\n"
