@@ -1,6 +1,7 @@
 """Plug-ins in an experiment: found, refused, recorded with their text, and read again without running it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ from trainables.files import cache_folder
 from trainables.losses import LOSSES, build_loss
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import forget
-from trainables.plugins.plugin import Plugin, read_file
+from trainables.plugins.plugin import LARGEST, Plugin, read_file
 
 VALUES: dict[str, Any] = {
     "name": "own",
@@ -250,3 +251,10 @@ def test_what_is_installed_is_listed_without_running_it(
         ("icr-pair-losses", "1.0.0", "losses", "pair_hinge"),
         ("icr-pair-losses", "1.0.0", "models", "bag_of_words"),
     ]
+
+
+def test_a_plugin_that_is_too_large_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "large.py"
+    path.write_text("#" * (LARGEST + 1))
+    with pytest.raises(ConfigError, match=f"plug-in {re.escape(str(path))}: has {LARGEST + 1:,} characters"):
+        read_file(path)
