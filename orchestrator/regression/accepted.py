@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 
 from orchestrator.results.statistics import Measure, measure
-from orchestrator.text.values import flat
 from trainables.config import TrainingConfig
 from trainables.errors import UserError
 from trainables.files import read_state, write_whole
@@ -156,12 +155,14 @@ def _whole(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "training": {**asdict(TrainingConfig()), **config["training"]}}
 
 
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    before, after = flat(old), flat(new)
-    for key in sorted({**before, **after}):
-        was, now = (("absent" if side.get(key) is None else side[key]) for side in (before, after))
-        if before.get(key) != after.get(key):
-            yield f"{key} was {was}, it is {now}"
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key in sorted({**old, **new}):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            was, now = ("absent" if value is None else value for value in (before, after))
+            yield f"{prefix}{key} was {was}, it is {now}"
 
 
 def _code(old: str | None, new: str | None) -> str:

@@ -178,10 +178,15 @@ def level_of(rate: float, tests: int, looks: int = 1) -> float:
 def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:
     """Return the standard deviation between seeds and its degrees of freedom, pooled over several runs.
 
-    Deviations are taken from each run's own mean. At least one run has two seeds with a known spread.
+    Deviations are taken from each run's own mean.
+
+    Raises:
+        ValueError: If no run has two seeds with a known spread.
     """
     known = [one for one in measures if one.std is not None]
     freedom = sum(one.seeds - 1 for one in known)
+    if freedom < 1:
+        raise ValueError("no run has two seeds, so there is no spread between seeds to compare with")
     # ``std`` divides by the number of seeds, so the sum of squares is seeds x std^2.
     return math.sqrt(sum(one.seeds * (one.std or 0.0) ** 2 for one in known) / freedom), freedom
 

@@ -19,7 +19,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.records import ExperimentEnded, Record, SuiteStarted, TrialCreated
+from orchestrator.journal.records import ExperimentEnded, ExperimentStarted, Record, SuiteStarted, TrialCreated
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.cluster import describe_environment, prepare_joining
 from orchestrator.regression.accepted import (
@@ -83,7 +83,7 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
             return Rerun(fresh, summary, is_alarm, was_due=False, warnings=past.warnings)
         nights = read_nights(past.finished)
         directory = past.unfinished
-        if directory is None or not _is_same(directory, suite, here.digests):
+        if directory is None or not can_resume(directory, suite, here.digests):
             directory = name_rerun(home)
         directory.mkdir(exist_ok=True)
         if cluster.address is not None:
@@ -190,14 +190,15 @@ def _interrupted(directory: Path) -> SearchInterruptedError:
     return SearchInterruptedError(f"{directory}: resume with the same command")
 
 
-def _is_same(directory: Path, suite: Suite, digests: Mapping[str, str]) -> bool:
-    """Whether a rerun began with the same suite, data and code."""
+def can_resume(directory: Path, suite: Suite, digests: Mapping[str, str]) -> bool:
+    """Whether a rerun began with the same suite, data and code; trials are not read: newer code may have made them."""
     records, here = read_journal(directory / JOURNAL_FILE), describe_environment()
-    history = History.of(records)
+    start = next((record for record in reversed(records) if isinstance(record, ExperimentStarted)), None)
     return (
-        _suite_of(records) == suite.model_dump(mode="json")
-        and history.data == digests
-        and all(history.environment.get(name) == here[name] for name in ("git_revision", "versions"))
+        start is not None
+        and _suite_of(records) == suite.model_dump(mode="json")
+        and start.data == digests
+        and all(start.environment.get(name) == here[name] for name in ("git_revision", "versions"))
     )
 
 

@@ -49,6 +49,7 @@ class BudgetMeter:
         """Return name -> (what is used up to the newest record, the limit) of each limit that is set."""
         history, limits = self._history, self._budget.model_dump()
         searched = history.stage(Stage.SEARCH)
+        studies = {trial.study for trial in searched} if self._budget.plateau is not None else set()
         # At each trial's best epoch, which its study may choose by another metric.
         points = [] if self._budget.target is None else points_of(searched)
         means = [point.mean(history.metric) for point in points]
@@ -56,7 +57,7 @@ class BudgetMeter:
             "hours": history.spending.seconds / 3600,
             "gpu_hours": history.spending.gpu_seconds / 3600,
             "target": max((mean for mean in means if mean is not None), default=0.0),
-            "plateau": min((self.since_best(trial.study) for trial in searched), default=0),
+            "plateau": min(map(self.since_best, studies), default=0),
         }
         return {name: (float(value), float(limits[name])) for name, value in used.items() if limits[name] is not None}
 

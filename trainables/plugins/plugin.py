@@ -53,8 +53,6 @@ class Plugin:
             raise ConfigError(f"plug-in {self.name}: its text is not what its digest {self.digest[:12]} says; damaged")
         if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in self.files):
             raise ConfigError(f"plug-in {self.name}: one of its files lies outside of it; damaged")
-        if (size := sum(map(len, self.files.values()))) > LARGEST:
-            raise ConfigError(f"plug-in {self.name}: has {size:,} characters of Python, at most {LARGEST:,} are taken")
         object.__setattr__(self, "digest", made)
 
     @property
@@ -85,7 +83,15 @@ def read_file(path: Path) -> Plugin:
         raise ConfigError(f"plug-in {path}: cannot be read: {reason}") from None
     if path.suffix != ".py":
         raise ConfigError(f"plug-in {path}: must be a Python file (*.py) or the name of an installed distribution")
+    check_size(str(path), {path.name: text})
     return Plugin(path.name, "", f"icr_plugin_{re.sub('[^a-zA-Z0-9]', '_', path.stem)}", {path.name: text})
+
+
+def check_size(name: str, files: Mapping[str, str]) -> None:
+    """Refuse a plug-in that is too large to travel with each actor (``ConfigError``)."""
+    size = sum(map(len, files.values()))
+    if size > LARGEST:
+        raise ConfigError(f"plug-in {name}: has {size:,} characters of Python, at most {LARGEST:,} are taken")
 
 
 def is_installed(name: str) -> bool:
@@ -142,7 +148,9 @@ def read_installed(name: str) -> Plugin:
     if len(tops) > 1:
         raise ConfigError(f"plug-in {name}: its entry points must be in one package, got {', '.join(tops)}")
     top = next(iter(tops))
-    return Plugin(found.name, found.version, targets[0].partition(":")[0], _files(name, top), entries)
+    files = _files(name, top)
+    check_size(name, files)
+    return Plugin(found.name, found.version, targets[0].partition(":")[0], files, entries)
 
 
 def _entries(found: Distribution) -> dict[str, dict[str, str]]:

@@ -4,6 +4,7 @@ Installed packages are found by the names that they offer, wherever a name is as
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ from trainables.files import cache_folder
 from trainables.losses import LOSSES, build_loss
 from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import forget, in_use
-from trainables.plugins.plugin import Plugin, read_file
+from trainables.plugins.plugin import LARGEST, Plugin, read_file
 
 BROKEN = "raise RuntimeError('it runs')\n"
 
@@ -361,3 +362,10 @@ def test_what_is_named_and_what_is_found_are_one_plugin() -> None:
     build_loss("gap")
     made = icr.make_experiment({"name": "s", "datasets": ["pets"], "losses": ["gap"]})
     assert [plugin.digest for plugin in made.plugins] == [plugin.digest for plugin in in_use().values()]
+
+
+def test_a_plugin_that_is_too_large_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "large.py"
+    path.write_text("#" * (LARGEST + 1))
+    with pytest.raises(ConfigError, match=f"plug-in {re.escape(str(path))}: has {LARGEST + 1:,} characters"):
+        read_file(path)

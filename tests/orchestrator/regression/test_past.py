@@ -1,13 +1,18 @@
 """Reruns of the past: the newest counts, and what a wrong clock has dated in the future is said and ignored."""
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.regression.rerun import rerun
+from orchestrator.journal.journal import seal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import SuiteStarted
+from orchestrator.machines.cluster import describe_environment
+from orchestrator.regression.rerun import can_resume, rerun
 from orchestrator.regression.reruns import (
     SKEW,
     STAMP,
@@ -21,6 +26,7 @@ from orchestrator.regression.reruns import (
     read_summary,
     still_alarms,
 )
+from tests.support.experiments import add_trial, start
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
 from trainables.errors import UserError
@@ -153,3 +159,18 @@ def test_what_older_versions_did_not_record_is_left_out(tmp_path: Path) -> None:
 def test_an_alarm_stays_one_until_it_is_accepted(finding: str, accepted: timedelta | None, is_alarm: bool) -> None:
     when = None if accepted is None else (NOW + accepted).isoformat()
     assert still_alarms({"ended": NOW.timestamp(), "finding": finding}, when) is is_alarm
+
+
+def test_an_interrupted_rerun_with_trials_of_a_newer_version_is_compared_without_them(tmp_path: Path) -> None:
+    suite, data = make_suite(), {"pets:global": "d1"}
+    with closing(Ledger(tmp_path / JOURNAL_FILE)) as ledger:
+        start(ledger, suite.experiment(), data=data, environment=describe_environment())
+        ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
+        add_trial(ledger, [100.0])
+    *before, trial, _ = (json.loads(line) for line in (tmp_path / JOURNAL_FILE).read_text().splitlines()[:4])
+    trial["config"]["key_of_a_newer_version"] = 1
+    kept = [{key: value for key, value in record.items() if key != "crc"} for record in (*before, trial)]
+    (tmp_path / JOURNAL_FILE).write_bytes(b"".join(map(seal, kept)))
+    assert can_resume(tmp_path, suite, data)
+    assert not can_resume(tmp_path, suite, {"pets:global": "d2"})
+    assert not can_resume(tmp_path, make_suite(name="other"), data)

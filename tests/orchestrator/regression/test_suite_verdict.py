@@ -146,6 +146,8 @@ def test_a_setting_that_an_older_record_does_not_know_is_no_cause() -> None:
     newer = replace(CONDITIONS, config={"loss": "nt_xent", "training": whole})
     assert whole["gradient_clip"] == 2.0 and what_changed(older, newer) == []
     halved = replace(newer, config={"loss": "nt_xent", "training": {**whole, "precision": "bf16"}})
+    empty = replace(older, config={**older.config, "loss_parameters": {}})
+    assert what_changed(empty, older) == ["config: loss_parameters was {}, it is absent"]
     assert what_changed(older, halved) == ["config: training.precision was float32, it is bf16"]
 
 
