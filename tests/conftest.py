@@ -28,6 +28,8 @@ settings.register_profile("gate", derandomize=True, database=None, **UNTIMED)
 settings.register_profile("proof", print_blob=True, **UNTIMED)
 settings.load_profile("proof" if IS_PROOF else "gate")
 
+# On a busy machine, Ray may take longer to answer than the 5 s that its drivers wait for it.
+os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")
 
 HEADLESS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),

@@ -3,7 +3,6 @@
 import json
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -92,13 +91,15 @@ def _image_query(retriever: "Retriever", image: str, data_root: Path) -> "tuple[
     if retriever.reads_pictures or not Path(image).is_file():
         return image, []
 
-    # The refusal of a picture without features says what to do.
-    with suppress(DataError):
+    try:
         data = open_dataset(TrialConfig.from_dict(retriever.about["config"]), data_root)
-        for split in data.splits.values() if data.digest == retriever.about["digest"] else ():
-            if name in (names := list(split.filenames)):
-                note = f"{name} is an image of {dataset} {split.name}, found by its name: its features there were used"
-                return split.features[split.image_rows[names.index(name)]].tolist(), [note]
+    except DataError:
+        # The refusal of a picture without features says what to do.
+        return image, []
+    for split in data.splits.values() if data.digest == retriever.about["digest"] else ():
+        if name in (names := list(split.filenames)):
+            note = f"{name} is an image of {dataset} {split.name}, found by its name: its features there were used"
+            return split.features[split.image_rows[names.index(name)]].tolist(), [note]
     return image, []
 
 

@@ -123,7 +123,7 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
             marked = {"symbol": marker} if marker else {}
             drawn = draw.dots(study, trials, [trial.number for trial in trials], heights, **marked)
             # A study has one entry in the legend.
-            traces.append({**drawn, "showlegend": not traces})
+            traces.append({**drawn, "showlegend": False} if traces else drawn)
     if finished:
         numbers, best = [trial.number for trial in finished], highest_means(finished)
         # The line goes on to the newest trial, because no better value has come since.

@@ -237,8 +237,7 @@ def _estimates(
     gain_from = cache(partial(gain_to_end, finished=finished))
     for point in points:
         curve = point.running_best() if point.state is TrialState.STOPPED_EARLY else {}
-        last = max(curve, default=0)
-        if gain := gain_from(last):
+        if curve and (gain := gain_from(last := max(curve))):
             yield point, curve[last] + gain[0], 1.0, gain[1]
 
 

@@ -36,6 +36,7 @@ References:
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +50,13 @@ LEVEL = 0.05
 """Level of the critical difference."""
 
 
-Interaction = tuple[float, float, tuple[float, float], NDArray[np.float64]]
-"""p, F (>= 0, near 1 without interaction), its degrees of freedom f and f0, and the effects, see below."""
+class Interaction(NamedTuple):
+    """p, F (>= 0, near 1 without interaction), its degrees of freedom f and f0, and the effects, see below."""
+
+    p: float
+    statistic: float
+    freedoms: tuple[float, float]
+    effects: NDArray[np.float64]
 
 
 def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | None:
@@ -99,7 +105,7 @@ def interaction_test(values: Mapping[str, Mapping[str, Runs]]) -> Interaction | 
     from scipy.stats import f
 
     p = float(f.sf(statistic, freedom, error_freedom))
-    return p, statistic, (freedom, error_freedom), effects
+    return Interaction(p, statistic, (freedom, error_freedom), effects)
 
 
 def common_losses(values: Mapping[str, Mapping[str, object]]) -> tuple[str, ...]:

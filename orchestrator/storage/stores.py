@@ -112,6 +112,12 @@ class FolderStore(Checkpoints):
         self.remove_partial()
         return super().rewind(epochs, ended)
 
+    def prune(self, trial: str) -> None:
+        """Keep the newest checkpoint of an ended trial; what a process was writing when its machine died goes, too."""
+        super().prune(trial)
+        for path in list_partial(self.trials / trial):
+            shutil.rmtree(path, ignore_errors=True)
+
     def partial(self) -> list[Path]:
         """Return the directories of checkpoints that are half written."""
         return [path for folder in sorted(self.trials.glob("*/")) for path in list_partial(folder)]

@@ -53,13 +53,8 @@ class ByFunction(BaseSampler):
 
     def __init__(self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int) -> None:
         """Prepare one suggestion, see ``make_sampler``."""
-        self._suggest, self._bounds, self._seed, self._number, self._size = (
-            suggest,
-            space.bounds(),
-            seed,
-            number,
-            trials,
-        )
+        self._suggest, self._bounds = suggest, space.bounds()
+        self._seed, self._number, self._size = seed, number, trials
         self._random = RandomSampler(seed=derive(seed, number))
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:

@@ -210,6 +210,7 @@ def theme() -> Markup:
     return asset("views/theme.js")
 
 
+@cache
 def asset(path: str) -> Markup:
     """Return a style or a script of a folder of ``orchestrator``, such as ``views/theme.js``."""
     return Markup((Path(__file__).parents[1] / path).read_text(encoding="utf-8"))

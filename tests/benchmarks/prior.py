@@ -26,6 +26,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -119,15 +120,15 @@ def measure(
     experiment = make_experiment(dataset, loss, options.settings, "qmc", options.model)
     (cell,) = experiment.cells()
     study = Study(cell, experiment.search, options.settings)
-    asked = [study.ask() for _ in range(options.settings)]
-    configs = [experiment.suggested(cell, suggestion) for _, suggestion in asked]
+    drawn = [study.draw(partial(experiment.suggested, cell)) for _ in range(options.settings)]
+    configs = [one.config for one in drawn]
     if dataset not in data:
         data[dataset] = open_part(configs[0], root, options.images, place)
     values = train(configs, data[dataset])
     best = sorted((index for index, value in enumerate(values) if value is not None), key=lambda i: -(values[i] or 0))
     again = best[:AGAIN]
     seeds = [replace(configs[index], seed=1000 + rank) for rank, index in enumerate(again)]
-    params = [dict(params) for params, _ in asked]
+    params = [dict(one.params) for one in drawn]
     repeated = train(seeds, data[dataset])
     where = {"dataset": dataset, "loss": loss, "model": options.model}
     return {**where, "params": params, "values": values, "again": again, "rep": repeated}
@@ -320,10 +321,10 @@ def search(
     luck = np.random.default_rng(seed).normal(0, noise, trials)
     found = []
     for number in range(trials):
-        params, suggestion = study.ask()
+        params, _, config, _ = study.draw(partial(experiment.suggested, cell))
         mean = surface.at(params)
         tried = Tried(dict(params), mean + float(luck[number]), mean)
-        trial = Trial(f"s-{number:04d}", cell.name, number, params, experiment.suggested(cell, suggestion), 0.0)
+        trial = Trial(f"s-{number:04d}", cell.name, number, params, config, 0.0)
         trial.epochs[1], trial.state = {"val/rsum": tried.value}, TrialState.FINISHED
         study.add(trial)
         found.append(tried)

@@ -1,4 +1,3 @@
-import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -6,8 +5,6 @@ from pathlib import Path
 import pytest
 
 pytest.register_assert_rewrite("tests.faults.invariants")
-# On a busy machine, Ray may take longer to answer than the 5 s that its drivers wait for it.
-os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")
 
 from tests.faults.searches import Searches, SearchesHere, with_store  # noqa: E402
 

@@ -57,4 +57,4 @@ def test_the_script_ends_in_a_confirmed_verdict(tmp_path: Path) -> None:
     (verdict,) = summary["verdicts"]
     assert verdict["dataset"] == "scenes" and summary["winners"]["scenes"]["confirmed"]
     assert {trial["loss"] for trial in summary["trials"]} == {"pair_sigmoid", "nt_xent"}
-    assert "Contributing pairs of losses that say no weights of their own" in done.stdout
+    assert "Contributing pairs of losses without weights of their own" in done.stdout

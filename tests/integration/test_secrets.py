@@ -11,7 +11,8 @@ import pytest
 import typer
 import yaml
 
-from orchestrator.cli import app, main
+from orchestrator.cli import COMMANDS as ALL
+from orchestrator.cli import load_command, main
 from orchestrator.tracking.address import PASSWORD, USERNAME
 from tests.support.bucket import free_port
 from tests.support.commands import run_command
@@ -77,11 +78,11 @@ def place(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(output.parent / "cache", ignore_errors=True)
 
 
-def commands_with_a_store(command: typer.core.TyperCommand, path: tuple[str, ...] = ()) -> set[str]:
-    """Return the names of the commands that take ``--tracking-uri``."""
+def commands_with_a_store(command: typer.core.TyperCommand, *path: str) -> set[str]:
+    """Return the names of the commands, this one and those below it, that take ``--tracking-uri``."""
     found = {" ".join(path)} if any(option.name == "tracking_uri" for option in command.params) else set()
     for name, part in getattr(command, "commands", {}).items():
-        found |= commands_with_a_store(part, (*path, name))
+        found |= commands_with_a_store(part, *path, name)
     return found
 
 
@@ -92,8 +93,8 @@ def holding(folder: Path) -> list[str]:
 def test_no_command_tells_the_password(
     place: Path, ray_session: None, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = typer.main.get_command(app)
-    assert commands_with_a_store(root) == set(COMMANDS), "each has a command line here"
+    found = set().union(*(commands_with_a_store(load_command(name), name) for name in ALL))
+    assert found == set(COMMANDS), "each has a command line here"
     address = f"http://user:{CANARY}%40{CANARY}%2F{CANARY}@127.0.0.1:{free_port()}"
     codes: dict[str, list[int]] = {}
     for name, arguments in COMMANDS.items():

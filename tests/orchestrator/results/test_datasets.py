@@ -46,7 +46,7 @@ def rate(seed: int, **options: object) -> float:
     """Return how often the test finds an interaction at 5 %, in 400 simulated experiments."""
     rng = np.random.default_rng(seed)
     found = (interaction_test(simulate(rng, **options)) for _ in range(400))  # type: ignore[arg-type]
-    return float(np.mean([test is not None and test[0] < 0.05 for test in found]))
+    return float(np.mean([test is not None and test.p < 0.05 for test in found]))
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_two_losses_on_two_datasets_are_the_comparison_of_two_differences() -> N
 def test_the_order_of_names_does_not_matter() -> None:
     values = simulate(np.random.default_rng(4))
     turned = {name: dict(reversed(of.items())) for name, of in reversed(values.items())}
-    assert interaction(values)[0] == pytest.approx(interaction(turned)[0])
+    assert interaction(values).p == pytest.approx(interaction(turned).p)
 
 
 def test_only_losses_that_all_datasets_have_are_compared() -> None:
     values = simulate(np.random.default_rng(5))
     del values["d1"]["l2"]
     assert common_losses(values) == ("l0", "l1")
-    assert interaction(values)[3].shape == (3, 2)
+    assert interaction(values).effects.shape == (3, 2)
     assert interaction_test({"d0": values["d0"]}) is None
     constant = {name: {loss: np.ones((2, 9)) for loss in ("a", "b")} for name in ("d", "e")}
     assert interaction_test(constant) is None
