@@ -38,7 +38,7 @@ class Tracking:
 
     uri: str | None = None
     answer: float = 60
-    end: float = 30
+    end: float = 200
     pause: float = 30
 
 

@@ -52,6 +52,7 @@ def test_a_search_ends_in_order_where_its_head_is_started_again(short_path: Path
     head.start(begin, environment, log)
     assert started.wait(60) == 1, said.read_text()[-4000:]
     last = said.read_text().splitlines()[-1]
-    assert f"Ray is gone (its head at {address} has ended)" in last and "resume with the same command" in last
+    assert f"Ray is gone (its head at {address} has ended)" in last, said.read_text()[-4000:]
+    assert "resume with the same command" in last
     assert "StackTrace" not in said.read_text()
     assert history(base).outcome is None and (base / "runs" / "tiny" / "lock").read_text() == ""

@@ -40,6 +40,21 @@ SUITE = {
     "resources": SETTINGS["resources"],
     "cells": [{"dataset": "pets", "loss": "nt_xent"}],
 }
+CLAIMS = {
+    "name": "claims",
+    "source": "A test",
+    "experiment": {key: SETTINGS[key] for key in ("losses", "training", "search", "resources")},
+    "claims": [
+        {
+            "id": "above",
+            "number": 1,
+            "statement": "It is above chance.",
+            "where": "nowhere",
+            "holds_if": [{"kind": "above", "loss": "nt_xent", "metrics": ["rsum"], "than": 1.0}],
+        }
+    ],
+}
+CELLS = ["--datasets", "pets", "--models", "vsepp", "--seeds", "2"]
 COMMANDS = {
     "search": ["search", "pets.yaml"],
     "resume": ["resume", "pets"],
@@ -51,10 +66,12 @@ COMMANDS = {
     "retrieve": ["retrieve", "a red dog runs", "--dataset", "pets"],
     "ui": ["ui"],
     "doctor": ["doctor", "pets"],
+    "certify": ["certify", "claims.yaml", *CELLS],
+    "regress claims": ["regress", "claims", "claims.yaml", *CELLS],
 }
 """A command line for each command that takes an address of a store, in an order in which each finds what it needs."""
 
-TRAINING = ("search", "resume", "extend", "confirm", "regress run")
+TRAINING = ("search", "resume", "extend", "confirm", "regress run", "certify", "regress claims")
 """Those that take longer: they are told the address in one way only."""
 
 ON_RAY = "search"
@@ -72,7 +89,7 @@ def place(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("orchestrator.searches.preparation.TRACKING_SECONDS", 0.1)
     monkeypatch.chdir(output.parent)
     write_precomputed(output.parent / "data" / "pets")
-    for name, content in (("pets", SETTINGS), ("quick", SUITE)):
+    for name, content in (("pets", SETTINGS), ("quick", SUITE), ("claims", CLAIMS)):
         (output.parent / f"{name}.yaml").write_text(yaml.safe_dump(content))
     yield output.parent
     shutil.rmtree(output.parent / "cache", ignore_errors=True)

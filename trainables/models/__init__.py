@@ -1,5 +1,7 @@
 """The models by name; ``trainables.config.FEATURES`` has the kind of image features that each model reads."""
 
+from inspect import signature
+
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import Blaming, PluginError
@@ -16,6 +18,12 @@ def _class_of_plugin(name: str, _: object) -> type[RetrievalModel]:
     offer, place = run_offer("models", name)
     if not (isinstance(offer.thing, type) and issubclass(offer.thing, RetrievalModel)):
         raise PluginError(f"{place}: must be a class of trainables.models.retrieval_model.RetrievalModel")
+    if offer.thing.build.__func__ is RetrievalModel.build.__func__:
+        try:
+            signature(offer.thing).bind_partial(*range(4))
+        except TypeError as error:
+            wanted = "its first arguments are the numbers of image features and of words, embedding_size and word_size"
+            raise PluginError(f"{place}: the constructor: {error}; without a build of the class, {wanted}") from None
     return offer.thing
 
 

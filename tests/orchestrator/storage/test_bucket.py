@@ -153,6 +153,17 @@ def test_the_newest_checkpoint_is_found_and_an_ended_trial_keeps_it(checkpoints:
         checkpoints.bring("c", tmp_path / "other")
 
 
+def test_what_a_dead_machine_was_writing_goes_when_its_trial_ends(tmp_path: Path) -> None:
+    (tmp_path / "trials").mkdir()
+    checkpoints = FolderStore.claimed(tmp_path / "trials")
+    for trial in ("a", "b"):
+        save(checkpoints, trial, 1, 2)
+        (tmp_path / "trials" / trial / ".epoch_0003.0123456789abcdef").mkdir()
+    checkpoints.prune("a")
+    assert [path.parent.name for path in checkpoints.partial()] == ["b"]
+    assert latest(checkpoints, "a", "b") == [2, 2]
+
+
 def test_a_start_keeps_one_epoch_more_than_the_journal_and_of_an_ended_trial_the_newest(
     checkpoints: Checkpoints,
 ) -> None:

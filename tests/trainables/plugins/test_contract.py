@@ -129,6 +129,13 @@ def test_a_model_whose_padding_counts_is_told_with_all_else_that_is_wrong(tmp_pa
     assert "register tensors as nn.Parameter or buffer" in found["weights"]
 
 
+def test_a_model_that_takes_no_sizes_is_told_how_to_take_them(tmp_path: Path) -> None:
+    source = write_plugin(tmp_path, MODEL.replace("size, words, *sizes", "size"))
+    load_plugins([str(source)])
+    (found,) = [one for one in check_model("wrong") if one.status != "ok"]
+    assert found.message.startswith(f"{source.name}:") and "without a build of the class" in found.message
+
+
 def test_a_model_of_other_sizes_is_told(tmp_path: Path) -> None:
     text = MODEL.replace("nn.Embedding(words, 8)", "nn.Embedding(words, 4)")
     load_plugins([str(write_plugin(tmp_path, text))])
