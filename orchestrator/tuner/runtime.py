@@ -265,7 +265,7 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
         return
     for name in ("ray", "ray.tune", "ray.data", "ray.train"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    before = set(psutil.Process().children())
+    before, joined = set(psutil.Process().children()), None
     try:
         with kept_sigterm_handler():
             if address is None:
@@ -273,9 +273,15 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
             else:
                 _join(address)
         started = [process for process in psutil.Process().children() if process not in before]
-        yield OwnRay(started) if address is None else JoinedRay(address)
+        joined = None if address is None else JoinedRay(address)
+        yield joined or OwnRay(started)
     finally:
-        ray.shutdown()
+        if joined is not None and joined.lost():
+            # Ray asks a head that is gone for five seconds. If another head starts at its address meanwhile, Ray ends
+            # this process, which would not have said anything yet.
+            threading.Thread(target=ray.shutdown, name="leaving Ray", daemon=True).start()
+        else:
+            ray.shutdown()
 
 
 STARTS = 3

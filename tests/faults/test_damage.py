@@ -94,7 +94,7 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     output = small_disk / "runs"
     output.mkdir()
     searches = Searches(output, cluster)
-    searches.tracking, searches.log = Tracking(default_uri(tmp_path)), tmp_path / "trained.jsonl"
+    searches.tracking, searches.log = Tracking(default_uri(tmp_path), end=60), tmp_path / "trained.jsonl"
     shutil.copy(store_template, tmp_path / "mlflow.db")
     workload = searches.workload(seconds=0.1)
     process = searches.start(EXPERIMENT, workload)

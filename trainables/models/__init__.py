@@ -18,7 +18,7 @@ def _class_of_plugin(name: str, _: object) -> type[RetrievalModel]:
     offer, place = run_offer("models", name)
     if not (isinstance(offer.thing, type) and issubclass(offer.thing, RetrievalModel)):
         raise PluginError(f"{place}: must be a class of trainables.models.retrieval_model.RetrievalModel")
-    if offer.thing.build.__func__ is RetrievalModel.build.__func__:
+    if next(base for base in offer.thing.__mro__ if "build" in vars(base)) is RetrievalModel:
         try:
             signature(offer.thing).bind_partial(*range(4))
         except TypeError as error:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -118,7 +119,11 @@ def test_an_axis_is_logarithmic_where_the_space_is(
         ledger.report(trial, 1, {"val/rsum": 1.0 * number}, TrialState.FINISHED)
     assert log_ranges(ledger.history)[cell.name] == {name: is_log, "training.learning_rate": True}
     (study,) = studies_of(ledger.history)
-    assert searched(study).logs == {"training.learning_rate", *([name] if is_log else [])}
+    space = searched(study)
+    assert space is not None and space.logs == {"training.learning_rate", *([name] if is_log else [])}
+    places, ticks = space.on_axis("training.learning_rate")
+    assert places == pytest.approx([0, math.log(2) / math.log(3), 1])
+    assert ticks == number_ticks([1e-4, 2e-4, 3e-4], log=True)
 
 
 def traces(figure: Figure) -> list[Json]:
@@ -137,6 +142,8 @@ def test_a_trial_under_the_pointer_shows_its_loss_its_parameters_and_its_value(k
     assert lines[0] == f"<b>{row.shown['trial']}</b>"
     assert lines[1:] == [*(f"e{power}: {row.shown[f'parameter e{power}']}" for power in range(4)), lines[-1]]
     assert lines[-1] == f"val rsum: {row.shown['value']}"
+    marked = replace(row, shown={**row.shown, "trial": "<i>one</i>", "value": "<i>two</i>"})
+    assert "<i>" not in about(marked, page.columns)
 
 
 @pytest.mark.parametrize("key", ["slices", "contours"])
@@ -222,8 +229,11 @@ def test_the_best_so_far_goes_on_to_the_newest_trial() -> None:
     author = Author(experiment(losses=("nt_xent",)))
     for number, (value, state) in enumerate([(10.0, "finished"), (30.0, "finished"), (20.0, "stopped_early")]):
         author.epoch(author.create("nt_xent", number, {"temperature": 0.1 + number}), 1, {"val/rsum": value}, state)
-    (best,) = [trace for trace in traces(build_page(author.finish()).figures["trials"]) if trace["mode"] == "lines"]
+    drawn = traces(build_page(author.finish()).figures["trials"])
+    (best,) = [trace for trace in drawn if trace["mode"] == "lines"]
     assert (best["x"], best["y"]) == ([0, 1, 2], [10.0, 30.0, 30.0])
+    # Plotly draws a legend for one trace only where the trace asks for it.
+    assert [trace.get("showlegend") for trace in drawn] == [None, False, False]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=30))

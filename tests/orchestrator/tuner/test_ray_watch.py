@@ -1,5 +1,6 @@
 """Work that calls Ray: it ends, fails, or is left behind when a process of Ray dies, and nothing of Ray stays then."""
 
+import queue
 import shutil
 import socket
 import subprocess
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+import ray
 
 from orchestrator.tuner import runtime
-from orchestrator.tuner.runtime import CORE, JoinedRay, OwnRay, run_watched
+from orchestrator.tuner.runtime import CORE, JoinedRay, OwnRay, ray_runtime, run_watched
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +179,19 @@ def test_a_head_that_ends_is_noticed_at_once_and_stays_lost(head: socket.socket)
     assert wait_until_lost(joined, 120) == [f"its head at {address} has ended"]
     with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
         assert joined.lost() == [f"its head at {address} has ended"], "what is started again is another cluster"
+
+
+@pytest.mark.parametrize("lost", [["its head has ended"], []])
+def test_ray_is_left_without_waiting_for_a_head_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: list[str]
+) -> None:
+    waited: queue.Queue[bool] = queue.Queue()
+    monkeypatch.setattr(runtime, "_join", lambda address: None)
+    monkeypatch.setattr(JoinedRay, "lost", lambda joined: lost)
+    monkeypatch.setattr(ray, "shutdown", lambda: waited.put(threading.current_thread() is threading.main_thread()))
+    with ray_runtime(tmp_path, "127.0.0.1:1"):
+        pass
+    assert waited.get() is not bool(lost)
 
 
 @pytest.mark.proof
