@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -25,6 +25,7 @@ WITH_NEGATIVES: dict[str, dict[str, Any]] = {
 
 @settings(max_examples=60, deadline=None)
 @given(batch=batches(), count=st.integers(1, 6))
+@example(batch=(torch.zeros(4, 4), one_to_one(4), torch.zeros(4, 4, dtype=torch.bool)), count=2)
 def test_exactly_k_are_chosen_the_hardest_first_and_of_ties_the_first(
     batch: tuple[Tensor, Tensor, Tensor], count: int
 ) -> None:
