@@ -240,12 +240,6 @@ def dataset_answers(summary: Summary, dataset: str) -> list[Answer]:
     return answer_questions(verdict, published=confirm is None or not confirm.baseline)
 
 
-def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
-    """Return candidate -> ``winner`` or how it compares with the winner, by the first answer that has the candidate."""
-    rows = [row for one in reversed(answers) if one.table for row in one.table.to_dict()["rows"] if "candidate" in row]
-    return {row["candidate"]: row["verdict"] for row in rows}
-
-
 def headline_of(summary: Summary, dataset: str) -> Answer:
     """Return the headline answer of a dataset: which loss, or else which coefficients."""
     return dataset_answers(summary, dataset)[0]

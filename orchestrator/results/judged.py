@@ -2,8 +2,8 @@
 
 A model makes no error when it retrieves a caption that describes the image but was written for another image. The
 confirmed candidates are compared again, by the rule of their verdict and with the winner that val chose, with metrics
-that count the judged pairs. These verdicts have no error rate of their own: they show whether the verdict depends on
-missing annotations.
+that count the judged pairs. The first question of the dataset, such as *which loss*, is answered by each metric. These
+verdicts have no error rate of their own: they show whether the headline depends on missing annotations.
 
 The crossed test needs a value of each of the I images. With n queries of a direction, n_i of them of image i, and m the
 mean of the queries' values q, the value is y_i = m + (I / n) (sum of q - n_i m) over the queries of the image, summed
@@ -17,8 +17,9 @@ import numpy as np
 
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.answer import Answer, Cell, Column, table_of
-from orchestrator.results.candidates import DatasetVerdict, Verdict, weakest
+from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import Confirmation
+from orchestrator.results.questions import answer_questions
 from orchestrator.results.statistics import Sample
 from orchestrator.text.wording import metric_words, number_text, share_text
 from trainables.judgements import TITLES
@@ -97,14 +98,14 @@ def image_values(ranks: JudgedRanks, metric: str) -> Sample:
 
 
 def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, DatasetVerdict]]) -> Answer | None:
-    """Return the answer whether a verdict holds by people's judgements; ``None`` without judgements.
+    """Return the answer whether a headline holds by people's judgements; ``None`` without judgements.
 
     Args:
         verdict: The verdict without judgements.
         judged: See ``judged_verdicts``.
 
     Returns:
-        The answer; its data have for each source ``survives``, whether all verdicts are the same, and ``known``, the
+        The answer; its data have for each source ``survives``, whether all headlines say the same, and ``known``, the
         share of the winner's first ten retrieved candidates that are judged, in [0, 1], ``None`` where only pairs that
         fit are known.
     """
@@ -119,19 +120,21 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
         columns.append(Column(f"{name}_verdict", "verdict", group=words))
     rows: list[Sequence[Cell]] = []
     data, notes, sentences = [], [], []
+    before = answer_questions(verdict)[0].verdict
     for source, verdicts in judged.items():
-        survives = all(one.verdict is verdict.verdict for one in verdicts.values())
+        headlines = {metric: answer_questions(one)[0] for metric, one in verdicts.items()}
+        survives = all(headline.verdict == before for headline in headlines.values())
         known = _known(verdict, f"test/judged_{source}")
-        sentences.append(_sentence(verdict.verdict, verdicts))
+        sentences.append(_sentence(before, headlines))
         share = "" if known is None else f"; {share_text(known)} of the winner's first ten are judged"
         notes.append(f"Judgements: {TITLES[source]}{share}.")
         written = {metric: one.to_dict() for metric, one in verdicts.items()}
         about = {"name": source, "title": TITLES[source], "survives": survives, "known": known}
         data.append({**about, "verdicts": written})
         for ending, words in (("", "all"), (CONDENSED, "without unjudged pairs")):
-            found = [verdicts.get(name + ending) for name in names]
-            if any(found):
-                rows.append((TITLES[source], words, *(cell for one in found for cell in _cells(one))))
+            shown = [headlines.get(name + ending) for name in names]
+            if any(shown):
+                rows.append((TITLES[source], words, *(cell for headline in shown for cell in _cells(headline))))
     headline, *others = sentences
     question = "Does the verdict hold with the pairs that people judged correct?"
     table = table_of(columns, rows)
@@ -139,12 +142,9 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
     return Answer("judged", verdict.dataset, question, headline, **about_judged)
 
 
-def _cells(judged: DatasetVerdict | None) -> tuple[float | None, str]:
+def _cells(headline: Answer | None) -> tuple[float | None, str]:
     """Return the lead over the closest candidate, and the verdict."""
-    if judged is None:
-        return None, ""
-    closest = weakest(judged.comparisons)
-    return closest.difference if closest else None, str(judged.verdict)
+    return (None, "") if headline is None else (headline.numbers.get("difference"), headline.verdict)
 
 
 def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
@@ -154,12 +154,12 @@ def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
     return float(np.mean(shares)) if shares else None
 
 
-def _sentence(before: Verdict, judged: Mapping[str, DatasetVerdict]) -> str:
+def _sentence(before: str, judged: Mapping[str, Answer]) -> str:
     """Return whether the verdict is the same, with the leads of the metrics that count every candidate.
 
     Of a verdict that changes, the metrics by which it is another one are named, each with that verdict.
     """
-    changed = {metric: one for metric, one in judged.items() if one.verdict is not before}
+    changed = {metric: one for metric, one in judged.items() if one.verdict != before}
     shown = {metric: one for metric, one in (changed or judged).items() if not metric.endswith(CONDENSED)} or changed
     leads: dict[str, list[str]] = {}
     for metric, one in shown.items():

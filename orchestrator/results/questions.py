@@ -92,6 +92,12 @@ def answer_questions(verdict: DatasetVerdict, *, published: bool = True) -> list
     return _Questions(verdict, verdict.winner, published=published).answers()
 
 
+def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
+    """Return candidate -> ``winner`` or how it compares with the winner, by the first answer that has the candidate."""
+    rows = [row for one in reversed(answers) if one.table for row in one.table.to_dict()["rows"] if "candidate" in row]
+    return {row["candidate"]: row["verdict"] for row in rows}
+
+
 class _Questions:
     """The questions of a dataset with a winner."""
 

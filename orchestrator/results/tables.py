@@ -28,9 +28,10 @@ from orchestrator.reference.published import (
     study_dataset,
 )
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, Table
-from orchestrator.results.answers import UNCONFIRMED, Summary, dataset_answers, outcomes_of
+from orchestrator.results.answers import UNCONFIRMED, Summary, dataset_answers
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import metrics_of
+from orchestrator.results.questions import outcomes_of
 from orchestrator.results.statistics import Measure
 from orchestrator.text.wording import printed, setting_text
 

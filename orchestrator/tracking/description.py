@@ -14,8 +14,9 @@ from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.reference.published import study_dataset
-from orchestrator.results.answers import Summary, dataset_answers, outcomes_of
+from orchestrator.results.answers import Summary, dataset_answers
 from orchestrator.results.candidates import Candidate, DatasetVerdict
+from orchestrator.results.questions import outcomes_of
 from orchestrator.text.values import format_parameters, markdown, short_names, values_text, visible
 
 if TYPE_CHECKING:

@@ -17,6 +17,8 @@ from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
+from orchestrator.results.candidates import Candidate
+from orchestrator.results.questions import answer_questions, outcomes_of
 from orchestrator.results.trial_comparison import (
     DEPTHS,
     SHOWN,
@@ -29,6 +31,7 @@ from orchestrator.results.trial_comparison import (
     median_ranks,
     which_is_better,
 )
+from orchestrator.results.verdict import judge
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
@@ -163,6 +166,27 @@ def test_which_is_better_is_said_with_how_sure_that_is(
 ) -> None:
     sides = [side(experiment, ledger, *about) for experiment, *about in (first, second)]  # type: ignore[arg-type]
     assert re.search(said, which_is_better(*sides))
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_a_confirmed_trial_is_what_the_table_of_its_loss_says(ledger: Ledger, seed: int) -> None:
+    """The leads are such that the p-value of the whole dataset and that of the question differ in their verdict."""
+    rng = np.random.default_rng(seed)
+    trials, candidates = [], []
+    for number, loss in enumerate(("nt_xent", "nt_xent", "triplet", "circle")):
+        mean = 100 - rng.uniform(0, 4) * (number > 0)
+        values = {run: {"val/rsum": 100.0 - number, "test/rsum": mean + rng.normal()} for run in range(5)}
+        trials.append(add_trial(ledger, [100.0 - number]))
+        candidates.append(Candidate("pets", "vsepp", loss, {"scale": float(number)}, trials[-1].id, values))
+    verdict = judge(candidates)
+    sides = {trial.id: Side("one", trial, {}, verdict=verdict) for trial in trials}
+    shown = outcomes_of(answer_questions(verdict))
+    turned = {"better": "worse", "worse": "better"}
+    compared = [one for one in verdict.comparisons if one.label in shown]
+    assert any(turned.get(shown[one.label], shown[one.label]) != one.verdict for one in compared)
+    for one in compared:
+        said = which_is_better(sides[trials[0].id], sides[one.label])
+        assert f" is {turned.get(shown[one.label], shown[one.label])}: " in said
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["winner first", "winner second"])
