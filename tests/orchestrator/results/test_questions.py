@@ -83,6 +83,14 @@ def test_a_winner_beats_the_other_losses_by_an_intersection_of_welchs_tests() ->
     assert outcomes(answer) == {"n1": "winner", "t1": "worse", "c1": "worse"}
 
 
+def test_a_loss_is_named_with_its_model_where_models_differ() -> None:
+    candidates = [THREE_LOSSES[0], replace(THREE_LOSSES[0], label="s1", model="scan", values=THREE_LOSSES[3].values)]
+    answer = ask(candidates)["loss"]
+    assert answer.question == "Which model and loss?"
+    assert answer.headline.startswith("VSE++ NT-Xent beats SCAN NT-Xent by 10.0 rsum")
+    assert [row["name"] for row in rows(answer).values()] == ["VSE++ NT-Xent", "SCAN NT-Xent"]
+
+
 def test_rows_of_a_tie_are_adjusted_by_holm_for_the_choice_of_the_winner() -> None:
     candidates = [*THREE_LOSSES[:2], candidate("t1", "triplet_sh", around(99.5, 0.8, 2), margin=0.2), THREE_LOSSES[3]]
     answer = ask(candidates)["loss"]
