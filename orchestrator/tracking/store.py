@@ -119,9 +119,14 @@ def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path, *, r
     found = connection.find_experiment(client, name, restores=restores)
     if found is not None:
         return str(found.experiment_id)
-    # A server chooses where its artifacts go. Of a database MLflow would put them under the folder where the user is.
-    location = (output.resolve() / connection.ARTIFACTS / name).as_uri() if is_database(uri) else None
-    return str(client.create_experiment(name, artifact_location=location))
+    if not is_database(uri):
+        # A server chooses where its artifacts go.
+        return str(client.create_experiment(name))
+    # MLflow would put them under the folder where the user is. It makes the folder for the first file alone; without
+    # the folder, a database that lies elsewhere would look like one whose files were moved.
+    location = output.resolve() / connection.ARTIFACTS / name
+    location.mkdir(parents=True, exist_ok=True)
+    return str(client.create_experiment(name, artifact_location=location.as_uri()))
 
 
 def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Run]]:

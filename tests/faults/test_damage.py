@@ -107,7 +107,9 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     assert "Traceback" not in searches.errors()
     assert stopped.running()
     (small_disk / "ballast").unlink()
-    searches.conclude(EXPERIMENT, workload, stopped, kills=1, tracking_uri=searches.tracking.uri)
+    searches.finish(EXPERIMENT, workload)
+    assert searches.printed().endswith("tracked\n"), searches.printed()
+    searches.judge(stopped, kills=1, tracking_uri=searches.tracking.uri)
     searches.close()
 
 

@@ -17,6 +17,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import connection, registry
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.registry import fetch_champion
+from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.commands import run_command, what_a_command_says
@@ -141,6 +142,19 @@ def test_what_looks_like_a_move_and_is_none(runs: Path, capsys: pytest.CaptureFi
     capsys.readouterr()
     run("retrieve", "a dog", "--dataset", "pets", "--output", str(broken), code=2)
     assert "icr-pets cannot be fetched: (sqlite3.DatabaseError) file is not a database" in capsys.readouterr().err
+
+
+def test_a_database_elsewhere_is_used_again_before_the_first_file_is_there(runs: Path, tmp_path: Path) -> None:
+    uri = default_uri(tmp_path)
+    shutil.copy(runs / "mlflow.db", tmp_path / "mlflow.db")
+    (runs / "artifacts").rename(runs / "away")
+    (runs / "artifacts").write_text("nothing can be written here, as on a full disk")
+    with pytest.raises(NotADirectoryError):
+        Store(uri, runs, "new")
+    assert MlflowClient(tracking_uri=uri).get_experiment_by_name("new") is None
+    (runs / "artifacts").unlink()
+    for _ in range(2):
+        Store(uri, runs, "new")
 
 
 def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
