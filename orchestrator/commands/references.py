@@ -346,9 +346,9 @@ def list_fields(kind: type[records.Record]) -> list[Key]:
     return _described_fields(kind, kind.__struct_fields__[len(records.SHARED) :])
 
 
-def meaning_of(kind: type[records.Record]) -> str:
-    """Return the first line of a record's docstring."""
-    return (inspect.getdoc(kind) or "").partition("\n")[0]
+def meaning_of(documented: Any) -> str:
+    """Return the first line of a docstring without its citations."""
+    return re.sub(r" \[[^]]*\]", "", (inspect.getdoc(documented) or "").partition("\n")[0])
 
 
 def write_record_reference() -> str:

@@ -18,7 +18,7 @@ from orchestrator.experiment.values import LossName, Metric, ModelName, Name, Tr
 from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_yaml, validate
 from search_spaces import SPACES
 from trainables.config import ParameterValue, TrainingConfig, TrialConfig
-from trainables.errors import ConfigError, Mistakes
+from trainables.errors import Mistakes
 
 
 def shipped_suites() -> Mapping[str, Path]:
@@ -162,8 +162,5 @@ def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
 
 
 def _check_cell(place: str, cell: SuiteCell, suite: Suite) -> None:
-    mistakes = Mistakes()
-    mistakes.of(SPACES[cell.loss].check_parameters, cell.loss_parameters)
-    if mistakes.problems:
-        raise ConfigError([f"{place}.loss_parameters: {problem}" for problem in mistakes.problems])
+    at(f"{place}.loss_parameters")(SPACES[cell.loss].check_parameters)(cell.loss_parameters)
     at(place)(suite.config)(cell, 1)
