@@ -200,12 +200,11 @@ def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells, seed: int)
 
 def _tests_of_pair(part: Part, group: Group, metric: str, subject: str, pair: tuple[Measure, ...]) -> Iterator[Test]:
     """Yield the tests of a part on the difference of two means, or on a single mean."""
-    gap = pair[0].mean - sum(one.mean for one in pair[1:])
     # A bound that is compared with a mean has no error.
-    first, second = [((one.sample_std or 0.0) ** 2 / one.seeds, one.seeds) for one in pair] + [(0.0, 2)] * (
-        2 - len(pair)
-    )
-    variances = Variances((first[0], second[0]), (0.0, 0.0), (first[1], second[1]), first[0] + second[0])
+    first, second = pair if len(pair) > 1 else (*pair, Measure(0.0, 0.0, 2))
+    gap = first.mean - second.mean
+    ours, theirs = ((one.sample_std or 0.0) ** 2 / one.seeds for one in (first, second))
+    variances = Variances((ours, theirs), (0.0, 0.0), (first.seeds, second.seeds), ours + theirs)
     error, freedom = math.sqrt(variances.total), variances.freedom if variances.total else 1.0
     measures = "difference" if len(pair) > 1 else "mean"
     for bound, sign in _bounds(part):

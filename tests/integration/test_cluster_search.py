@@ -69,17 +69,9 @@ def head(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
 
 def search(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
     sets = [part for setting in SETTINGS for part in ("--set", setting)]
-    command = [
-        sys.executable,
-        "-c",
-        "from orchestrator.cli import main; main()",
-        "search",
-        "scenes-smoke",
-        *sets,
-        *options,
-    ]
+    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "search", "scenes-smoke"]
     environment = {**environment, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    return subprocess.run([*command, *sets, *options], env=environment, capture_output=True, text=True, timeout=280)
 
 
 def test_data_and_checkpoints_in_a_bucket(

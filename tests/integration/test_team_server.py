@@ -15,7 +15,6 @@ from mlflow.exceptions import MlflowException
 from orchestrator.cli import main
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.ledger import Ledger
 from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.server import DRIVER, DRIVER_PASSWORD
@@ -23,7 +22,7 @@ from tests.faults.invariants import assert_tracked_once
 from tests.servers.mlflow_server import MlflowServer
 from tests.servers.postgres import postgres_server
 from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import FakeWorkload
 from tests.support.records import append
 from trainables.config import TrialConfig
@@ -106,12 +105,9 @@ def test_a_server_with_passwords_takes_what_comes_with_one(
 ) -> None:
     shutil.copy(store_template, tmp_path / "mlflow.db")
     output = tmp_path / "runs"
-    (output / "tiny").mkdir(parents=True)
-    ledger = Ledger(output / "tiny" / "journal.jsonl")
-    start(ledger, make_experiment())
-    add_trial(ledger, [1.0, 2.0])
-    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-    ledger.close()
+    with begun(output / "tiny") as ledger:
+        add_trial(ledger, [1.0, 2.0])
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     account, environment = ("admin", "not the usual one"), {DRIVER_PASSWORD: "of the searches"}
     with MlflowServer(default_uri(tmp_path), tmp_path, account=account, environment=environment) as server:
         place = ["--output", str(output), "--tracking-uri", server.uri]
