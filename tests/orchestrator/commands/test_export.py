@@ -191,6 +191,9 @@ def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(
     assert Path("mine.yaml").read_text() == "name: mine"
 
 
+QUICK = ["--from", "flickr8k-quick"]
+
+
 @pytest.mark.parametrize(
     ("folders", "arguments", "wanted"),
     [
@@ -198,13 +201,8 @@ def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(
         pytest.param(["scenes"], [], ("scenes-smoke", ["scenes"]), id="those that can be generated"),
         pytest.param(["pets", "scenes"], [], ("flickr8k-losses", ["pets"]), id="data of one's own first"),
         pytest.param(["birds", "pets"], ["--dataset", "pets"], ("flickr8k-losses", ["pets"]), id="named data"),
-        pytest.param(["pets"], ["--from", "flickr8k-quick"], ("flickr8k-quick", ["flickr8k"]), id="a named start"),
-        pytest.param(
-            ["pets"],
-            ["--from", "flickr8k-quick", "--dataset", "pets"],
-            ("flickr8k-quick", ["pets"]),
-            id="both are named",
-        ),
+        pytest.param(["pets"], QUICK, ("flickr8k-quick", ["flickr8k"]), id="a named start"),
+        pytest.param(["pets"], [*QUICK, "--dataset", "pets"], ("flickr8k-quick", ["pets"]), id="both are named"),
     ],
 )
 def test_an_experiment_file_begins_with_what_suits_the_data(

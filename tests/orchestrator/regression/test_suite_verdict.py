@@ -218,28 +218,25 @@ def test_every_cell_of_the_published_suites_has_its_row_and_settings(name: str, 
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("setting", "message"),
     [
-        pytest.param(["cells=[]"], "cells", id="no cells"),
-        pytest.param(["seeds=1"], "seeds", id="one seed"),
-        pytest.param(["max_seeds=2"], "max_seeds: must be at least seeds", id="fewer at most than at first"),
-        pytest.param(["matters=0"], "matters", id="nothing matters"),
-        pytest.param(["score=val/medr"], "score", id="less is better"),
-        pytest.param(["cells=[{dataset: scenes, loss: nt_xnet}]"], "did you mean 'nt_xent'", id="unknown loss"),
-        pytest.param(
-            ["cells=[{dataset: scenes, loss: nt_xent, loss_parameters: {temperature: 0}}]"], "above 0", id="temperature"
+        ("cells=[]", "cells"),
+        ("seeds=1", "seeds"),
+        ("max_seeds=2", "max_seeds: must be at least seeds"),
+        ("matters=0", "matters"),
+        ("score=val/medr", "score"),
+        ("cells=[{dataset: scenes, loss: nt_xnet}]", "did you mean 'nt_xent'"),
+        (
+            "cells=[{dataset: scenes, loss: nt_xent, loss_parameters: {temperature: 0}}]",
+            r"cells\.0\.loss_parameters: temperature.*above 0",
         ),
-        pytest.param(["cells=[{dataset: scenes, loss: nt_xent, training: {epoch: 3}}]"], "epoch", id="unknown key"),
-        pytest.param(
-            ["cells=[{dataset: a, loss: nt_xent}, {dataset: b/a, loss: nt_xent}]"],
-            "cells.0: 2 cells are called",
-            id="same name",
-        ),
+        ("cells=[{dataset: scenes, loss: nt_xent, training: {epoch: 3}}]", "epoch"),
+        ("cells=[{dataset: a, loss: nt_xent}, {dataset: b/a, loss: nt_xent}]", "cells.0: 2 cells are called"),
     ],
 )
-def test_a_suite_that_is_wrong_is_refused(settings: list[str], message: str) -> None:
+def test_a_suite_that_is_wrong_is_refused(setting: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_suite("scenes-quick", settings)
+        load_suite("scenes-quick", [setting])
 
 
 @pytest.mark.proof
