@@ -20,15 +20,8 @@ from tests.support.precomputed_folder import write_precomputed
 pytestmark = pytest.mark.proof
 
 ROOT = Path(__file__).parent.parent.parent
-SETTINGS = [
-    "datasets=[pets]",
-    "name=pets",
-    "training.epochs=3",
-    "training.batch_size=16",
-    "training.embedding_size=32",
-    "search.trials=1",
-    "confirm=null",
-]
+SETTINGS = ["datasets=[pets]", "name=pets", "training.epochs=3", "training.batch_size=16", "training.embedding_size=32"]
+SETTINGS += ["search.trials=1", "confirm=null"]
 
 
 @pytest.fixture
