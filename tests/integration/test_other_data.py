@@ -78,7 +78,6 @@ def test_images_with_classes_are_searched_confirmed_and_summarised(root: Path) -
     assert len(verdict.candidates) >= 2
     retrieval, classes, *_ = tables_of([result], cocos=True)
     assert (retrieval.key, classes.key) == ("retrieval", "classes")
-    assert classes.table is not None
     for row in classes.table.to_dict()["rows"]:
         recalls = [row[f"i2t_r{k}"]["value"] for k in (1, 2, 4, 8)]
         assert recalls == sorted(recalls)

@@ -68,7 +68,6 @@ class Run:
             }
             self.ledger.report(trial, epoch, metrics, TrialState.FINISHED if epoch == EPOCHS else TrialState.RUNNING)
             left = self.progress.left()
-            assert left is not None
             self.forecasts.append((self.clock[0], left.seconds))
         return trial
 
