@@ -66,10 +66,7 @@ def train_cells(claims: Claims, experiment: Experiment, options: StartOptions) -
 def rerun_claims(claims: Claims, experiment: Experiment, request: Request) -> Rerun:
     """Train the cells of claims again, or resume a rerun that was interrupted, and compare the answers.
 
-    Args:
-        claims: The claims.
-        experiment: The experiment that trains their cells.
-        request: How and where; the reference is an accepted certificate.
+    ``experiment`` trains the cells of the claims; the reference of ``request`` is an accepted certificate.
 
     Raises:
         UserError: See ``train_cells``; also if the accepted certificate is damaged or of other claims.

@@ -149,10 +149,7 @@ class Suite(BaseModel):
 
 
 def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
-    """Read a suite from a YAML file, or by its bare name a shipped suite; apply ``--set`` and check the whole suite.
-
-    Returns:
-        The suite and its file.
+    """Return a suite and its file, a YAML file or by its bare name a shipped one; apply ``--set`` and check it whole.
 
     Raises:
         ConfigError: If anything in the suite is refused.
