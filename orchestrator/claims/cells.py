@@ -119,10 +119,7 @@ def _fitting(
 ) -> list[Candidate]:
     """Return the candidates that a loss with its setting means, the preferred first.
 
-    Args:
-        name: The loss, with or without a setting.
-        confirmation: The confirmation of a dataset.
-        published: Study -> the published settings of its loss.
+    ``published`` are the published settings of each study's loss, by the name of the study.
     """
     loss, setting = setting_of(name)
     trials = confirmation.history.trials

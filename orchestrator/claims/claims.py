@@ -72,8 +72,7 @@ class Part(BaseModel):
     """A part of a claim's form.
 
     Attributes:
-        kind: What is asked, see the module's docstring.
-        loss: The loss that the part is about, with or without a setting; none for ``same_best`` and ``opposed``.
+        loss: The loss that the part is about; none for ``same_best`` and ``opposed``.
         against: The losses with which it is compared.
         metrics: Metrics of the test split or of COCOS, without a prefix.
         and_metrics: The metrics beside ``metrics``, as many, for ``same_best`` and ``opposed``.
@@ -119,15 +118,10 @@ class Part(BaseModel):
 
 
 class Claim(BaseModel):
-    """A claim of a paper.
+    """A claim of a paper, in a sentence of ours, with the parts that must all hold.
 
-    Attributes:
-        id: Short name, unique in the file.
-        number: Number in the file, from 1.
-        statement: The claim in our words, one sentence.
-        where: Its place in the paper.
-        holds_if: The parts that must all hold.
-        note: What a reader must know, such as an error of the paper's counter; may be empty.
+    The id and the number, from 1, are unique in the file; ``where`` is the place in the paper. A note is what a reader
+    must know, such as an error of the paper's counter.
     """
 
     model_config = STRICT
@@ -143,13 +137,10 @@ class Claims(BaseModel):
     """The claims of a paper.
 
     Attributes:
-        name: Name of the file's claims.
-        source: The paper.
         level: How often a page without any true claim may call one of its claims true, in (0, 0.5).
         papers: The papers in whose tables ``certify --published`` looks; see ``reference/README.md``.
         experiment: Keys of the experiment that runs the cells, as in an experiment file, without its datasets;
             ``models`` are those of a certificate that names none.
-        claims: The claims.
     """
 
     model_config = STRICT

@@ -125,9 +125,9 @@ class ClaimResult:
         return self.p_against if self.outcome is Outcome.CONTRADICTED else self.p
 
 
-def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[ClaimResult]:
-    """Return the answer to each claim of a page over the cells that were run; ``seed`` is that of the relabellings."""
-    made = {claim.id: _tests_of(claim, cells, seed) for claim in claims.claims}
+def decide(claims: Claims, cells: Cells) -> list[ClaimResult]:
+    """Return the answer to each claim of a page over the cells that were run."""
+    made = {claim.id: _tests_of(claim, cells) for claim in claims.claims}
     whole = {name: tests for name, (tests, missing) in made.items() if not missing}
     largest = holm([max(test.p for test in tests) for tests in whole.values()])
     against = holm([min(1.0, min(test.p_against for test in tests) * len(tests)) for tests in whole.values()])
@@ -145,7 +145,7 @@ def decide(claims: Claims, cells: Cells, *, seed: int = 0) -> list[ClaimResult]:
     return results
 
 
-def _tests_of(claim: Claim, cells: Cells, seed: int) -> tuple[list[Test], list[Missing]]:
+def _tests_of(claim: Claim, cells: Cells) -> tuple[list[Test], list[Missing]]:
     tests: list[Test] = []
     missing: dict[Missing, None] = {}
     for part in claim.holds_if:
@@ -153,7 +153,7 @@ def _tests_of(claim: Claim, cells: Cells, seed: int) -> tuple[list[Test], list[M
         lacking = list(_lacking(part, groups, cells))
         missing |= dict.fromkeys(lacking)
         if not lacking:
-            tests += _tests_of_part(part, groups, cells, seed)
+            tests += _tests_of_part(part, groups, cells)
     return tests, list(missing)
 
 
@@ -176,9 +176,9 @@ def _lacking(part: Part, groups: Sequence[Group], cells: Cells) -> Iterator[Miss
                     yield Missing(group, loss, metric, "has a single run of")
 
 
-def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells, seed: int) -> list[Test]:
+def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells) -> list[Test]:
     if part.kind == "opposed":
-        return [_opposed(part, groups, cells, seed)]
+        return [_opposed(part, groups, cells)]
     tests: list[Test] = []
     for group in groups:
         measures = cells[group]
@@ -200,12 +200,11 @@ def _tests_of_part(part: Part, groups: Sequence[Group], cells: Cells, seed: int)
 
 def _tests_of_pair(part: Part, group: Group, metric: str, subject: str, pair: tuple[Measure, ...]) -> Iterator[Test]:
     """Yield the tests of a part on the difference of two means, or on a single mean."""
-    gap = pair[0].mean - sum(one.mean for one in pair[1:])
     # A bound that is compared with a mean has no error.
-    first, second = [((one.sample_std or 0.0) ** 2 / one.seeds, one.seeds) for one in pair] + [(0.0, 2)] * (
-        2 - len(pair)
-    )
-    variances = Variances((first[0], second[0]), (0.0, 0.0), (first[1], second[1]), first[0] + second[0])
+    first, second = pair if len(pair) > 1 else (*pair, Measure(0.0, 0.0, 2))
+    gap = first.mean - second.mean
+    ours, theirs = ((one.sample_std or 0.0) ** 2 / one.seeds for one in (first, second))
+    variances = Variances((ours, theirs), (0.0, 0.0), (first.seeds, second.seeds), ours + theirs)
     error, freedom = math.sqrt(variances.total), variances.freedom if variances.total else 1.0
     measures = "difference" if len(pair) > 1 else "mean"
     for bound, sign in _bounds(part):
@@ -230,7 +229,7 @@ def _bounds(part: Part) -> list[tuple[float, int]]:
     }[part.kind]
 
 
-def _opposed(part: Part, groups: Sequence[Group], cells: Cells, seed: int) -> Test:
+def _opposed(part: Part, groups: Sequence[Group], cells: Cells) -> Test:
     """Return the permutation test of the mean rank correlation over groups and pairs of metrics."""
     pairs = list(zip(part.metrics, part.and_metrics, strict=True))
     count = len(part.losses)
@@ -241,7 +240,7 @@ def _opposed(part: Part, groups: Sequence[Group], cells: Cells, seed: int) -> Te
         for pair in pairs:
             first, second = (_ranks([cells[group][loss][metric].mean for loss in part.losses]) for metric in pair)
             table += np.outer(first, second) / (len(groups) * len(pairs))
-    shuffled = tables.ravel()[_relabellings(seed, len(groups), count)].sum(1)
+    shuffled = tables.ravel()[_relabellings(len(groups), count)].sum(1)
     correlation = float(np.trace(tables, axis1=1, axis2=2).sum())
     below = float(((shuffled <= correlation + 1e-12).sum() + 1) / (RELABELLINGS + 1))
     above = float(((shuffled >= correlation - 1e-12).sum() + 1) / (RELABELLINGS + 1))
@@ -251,14 +250,14 @@ def _opposed(part: Part, groups: Sequence[Group], cells: Cells, seed: int) -> Te
 
 
 @lru_cache(maxsize=4)
-def _relabellings(seed: int, groups: int, count: int) -> np.ndarray:
+def _relabellings(groups: int, count: int) -> np.ndarray:
     """Return the entries of the groups' tables that random relabellings of the losses add up.
 
     Returns:
         Shape (relabellings, groups x count), intp.
     """
     blocks = np.broadcast_to(np.arange(count), (RELABELLINGS, groups, count))
-    orders = np.random.default_rng(seed).permuted(blocks, axis=2)
+    orders = np.random.default_rng(0).permuted(blocks, axis=2)
     rows = np.arange(groups)[:, None] * count + np.arange(count)
     return np.asarray((rows * count + orders).reshape(RELABELLINGS, groups * count), dtype=np.intp)
 

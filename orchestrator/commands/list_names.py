@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -55,7 +55,7 @@ def list_losses() -> Iterator[Listed]:
         }
         yield {
             "name": name,
-            "meaning": _first_line(loss),
+            "meaning": meaning_of(loss),
             "formula": formula,
             "parameters": _lines(rules),
             "searched": _lines(space.bounds),
@@ -71,7 +71,7 @@ def list_models() -> Iterator[Listed]:
     ours = FEATURES.keys() - offered("models").keys()
     for name, features in FEATURES.items():
         model = model_class(name)
-        meaning = _first_line(inspect.getmodule(model) if name in ours else model)
+        meaning = meaning_of(inspect.getmodule(model) if name in ours else model)
         rules = {key: domain.rule for key, domain in MODEL_PARAMETERS[name].items()}
         yield {"name": name, "meaning": meaning, "features": features, "parameters": _lines(rules)}
 
@@ -126,11 +126,6 @@ def _formula_and_references(loss: type) -> tuple[str, str]:
 
 def _lines(texts: Mapping[str, object]) -> str:
     return "\n".join(f"{name}: {text}" for name, text in texts.items())
-
-
-def _first_line(documented: Any) -> str:
-    """Return the first line of a docstring without its citations."""
-    return re.sub(r" \[[^]]*\]", "", (inspect.getdoc(documented) or "").partition("\n")[0])
 
 
 What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records", "commands"]

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from msgspec import structs
 from pydantic import TypeAdapter
-from typer.models import ArgumentInfo, OptionInfo
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.values import METRICS
@@ -305,30 +304,20 @@ def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parameters(command: Any) -> list[Parameter]:
-    function = inspect.unwrap(command.callback)
-    names = {parameter.name: ", ".join(parameter.opts) for parameter in command.params}
-    hints = get_type_hints(function, include_extras=True)
-    found = [
-        parameter
-        for name, declared in inspect.signature(function).parameters.items()
-        if get_origin(hints[name]) is Annotated
-        for parameter in [_parameter(names[name], hints[name], declared.default)]
-    ]
+    kinds = get_type_hints(inspect.unwrap(command.callback))
+    found = [_parameter(declared, kinds[declared.name]) for declared in command.params if declared.name in kinds]
     return sorted(found, key=lambda parameter: not parameter.is_argument)
 
 
-def _parameter(name: str, hint: Any, default: Any) -> Parameter:
-    kind, *marks = get_args(hint)
-    info = next(mark for mark in marks if isinstance(mark, ArgumentInfo | OptionInfo))
-    is_argument, is_switch = isinstance(info, ArgumentInfo), kind is bool
-    shown = (info.metavar or name.upper()) if is_argument else name
-    value = "" if is_switch else _value(kind)
-    if info.metavar and not is_argument:
-        value = f"`{info.metavar}`"
-    meaning = _markdown(info.help or "")
-    if info.envvar:
-        meaning += f" From the environment: `{info.envvar}`."
-    return Parameter(shown, value, "" if is_switch else _default(default), meaning, is_argument)
+def _parameter(declared: Any, kind: Any) -> Parameter:
+    is_argument, is_switch = declared.param_type_name == "argument", kind is bool
+    name, metavar = ", ".join(declared.opts), declared.metavar
+    value = "" if is_switch else f"`{metavar}`" if metavar and not is_argument else _value(kind)
+    default = "required" if declared.required else "" if is_switch else _default(declared.default)
+    meaning = _markdown(declared.help or "")
+    if declared.envvar:
+        meaning += f" From the environment: `{declared.envvar}`."
+    return Parameter((metavar or name.upper()) if is_argument else name, value, default, meaning, is_argument)
 
 
 def _value(kind: Any) -> str:
@@ -342,8 +331,6 @@ def _value(kind: Any) -> str:
 
 
 def _default(default: Any) -> str:
-    if default is inspect.Parameter.empty:
-        return "required"
     if default is None:
         return ""
     return str(default) if isinstance(default, str | Path) else json.dumps(default)
@@ -359,9 +346,9 @@ def list_fields(kind: type[records.Record]) -> list[Key]:
     return _described_fields(kind, kind.__struct_fields__[len(records.SHARED) :])
 
 
-def meaning_of(kind: type[records.Record]) -> str:
-    """Return the first line of a record's docstring."""
-    return (inspect.getdoc(kind) or "").partition("\n")[0]
+def meaning_of(documented: Any) -> str:
+    """Return the first line of a docstring without its citations."""
+    return re.sub(r" \[[^]]*\]", "", (inspect.getdoc(documented) or "").partition("\n")[0])
 
 
 def write_record_reference() -> str:

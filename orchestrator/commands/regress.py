@@ -153,7 +153,8 @@ def claims(
     target = reference or Path(f"{asked.name}.accepted.json")
     request = _request(target, options, if_due)
     done = rerun_claims(asked, experiment, request)
-    _end(done, done.answers[0].headline, ("report.html", PAGE, CERTIFICATE), as_json=options.quiet)
+    news = done.answers[0].headline if done.was_due else None
+    _end(done, news, ("report.html", PAGE, CERTIFICATE), as_json=options.quiet)
 
 
 def _request(reference: Path, options: StartOptions, if_due: str | None) -> Request:

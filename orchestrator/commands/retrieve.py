@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, TrackingUri, TrustPlugins
 from orchestrator.report.queries import Item, find_pictures, retrieved_items, write_retrieved
-from orchestrator.text.terminal import make_console, say
+from orchestrator.text.terminal import make_console, make_table, say
 from orchestrator.tracking.registry import fetch_champion, find_store
 from trainables.config import TrialConfig
 from trainables.data.dataset import open_dataset
@@ -105,12 +103,9 @@ def _image_query(retriever: "Retriever", image: str, data_root: Path) -> "tuple[
 
 def show_answers(title: str, answers: Sequence["Match"], heading: str, captions: Sequence[str]) -> None:
     """Print the answers as a table, the best first, each with a caption."""
-    table = Table(title=title, title_justify="left")
     shown = [name for name in ("image", "filename") if any(getattr(answer, name) for answer in answers)]
-    for name in (*shown, heading):
-        table.add_column(name, overflow="fold")
-    table.add_column("score", justify="right")
-    for answer, caption in zip(answers, captions, strict=True):
-        texts = (Text(getattr(answer, name)) for name in shown)
-        table.add_row(*texts, Text(caption), f"{answer.score:.3f}")
-    make_console().print(table)
+    rows = [
+        [*(getattr(answer, name) for name in shown), caption, f"{answer.score:.3f}"]
+        for answer, caption in zip(answers, captions, strict=True)
+    ]
+    make_console().print(make_table([*shown, heading, "score"], rows, title, texts=len(shown) + 1))

@@ -47,13 +47,9 @@ def train(
         with _progress(chosen, quiet=as_json) as shown:
             result = begin(chosen, data_root=data_root, output=output, name=name, resume=resume, device=device, **shown)
     except KeyboardInterrupt:
-        options: dict[str, Sequence[str]]
         options = {"--data-root": [str(data_root)], "--output": [str(output)], "--name": [name] if name else []}
-        options |= {
-            "--set": overrides or [],
-            "--device": [device] if device != "auto" else [],
-            "--plugin": plugins or [],
-        }
+        own_device = [] if device == "auto" else [device]
+        options |= {"--set": overrides or [], "--device": own_device, "--plugin": plugins or []}
         given = [part for option, values in options.items() for value in values for part in (option, value)]
         again = ["orchestrator", "train", *([str(config)] if config else []), *given]
         raise TrainingInterruptedError(_how_to_resume(directory_of(chosen, output, name), again)) from None

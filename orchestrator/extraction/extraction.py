@@ -129,12 +129,13 @@ def _extract(request: ExtractionRequest, plan: Plan, encode: Encoder, scratch: P
         for result in extract_shards(plan, todo, encode, threads):
             take(result)
     else:
-        from orchestrator.extraction.workers import extract_on_workers
+        from orchestrator.extraction.workers import deal_out, on_own_ray
 
         # A GPU that the user names is for all workers; Ray would number the GPUs that it gives from 0.
         gpus = request.device in ("auto", "cuda")
         load = partial(load_encoder, request)
-        extract_on_workers(plan, todo, load, scratch, take, workers=request.workers, threads=threads, gpus=gpus)
+        work = partial(deal_out, plan, todo, load, take, workers=request.workers, threads=threads, gpus=gpus)
+        on_own_ray(work, scratch, plan.folder.parent)
     if problems:
         raise DataError(problems)
     return extracted

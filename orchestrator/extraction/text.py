@@ -26,17 +26,11 @@ def extract_text(
     device: str,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
-    """Make the features of all captions of a dataset.
+    """Make the features of all captions of a dataset; see ``open_corpus`` for the places.
 
-    Args:
-        dataset: Name of a folder under ``data_root``, or a path.
-        data_root: Where datasets lie.
-        extractor: ``tfidf-svd``, fitted on the train captions, or the folder of a sentence encoder.
-        dimensions: Features of each caption, for ``tfidf-svd``, >= 1.
-        seed: Seed of the decomposition, >= 0.
-        out: Where the files go; ``None`` for the dataset's own folder.
-        device: Device of a sentence encoder; see ``trainables.seeding``.
-        tokenizer: For ``tfidf-svd``: a name of ``tokenizers.find_tokenizer``; ``None`` infers it from the captions.
+    ``extractor`` is ``tfidf-svd``, fitted on the train captions, or the folder of a sentence encoder, which runs on
+    ``device``, see ``trainables.seeding``. ``tfidf-svd`` alone has ``dimensions``, the features of each caption, >= 1,
+    the ``seed`` of the decomposition, >= 0, and a ``tokenizer``, see ``tokenizers.find_tokenizer``; ``None`` infers it.
 
     Returns:
         Plain values for JSON: the number of ``captions``, the ``dimensions`` of each, all ``files`` that were written,

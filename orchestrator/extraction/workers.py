@@ -5,7 +5,6 @@ appears whole. A worker reports each finished shard; a shard that a dying worker
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any, cast
@@ -25,28 +24,16 @@ class WorkerDiedError(UserError):
     exit_code = 1
 
 
-def extract_on_workers(
-    plan: Plan,
-    shards: Sequence[int],
-    load_encoder: Callable[[], Encoder],
-    scratch: Path,
-    on_result: Callable[[ShardResult], None],
-    *,
-    workers: int,
-    threads: int,
-    gpus: bool,
-) -> None:
-    """Distribute shards over workers, and hand on each result as soon as it is there, in a thread of its own.
+def on_own_ray(work: Callable[[], None], scratch: Path, folder: Path) -> None:
+    """Run ``deal_out`` with its arguments, in a thread of its own, with a Ray that ends with it.
 
-    Each worker has ``threads`` CPUs, calls ``load_encoder``, which must be picklable, once, and with ``gpus`` gets a
-    GPU, or a part of a GPU, where there are GPUs. ``scratch`` is a directory of this process alone, for Ray.
+    ``scratch`` is a directory of this process alone, for Ray; an error names ``folder``, that of the features.
 
     Raises:
         UserError: If a worker raised an error or died.
         RayLostError: If a process of Ray itself died.
         KeyboardInterrupt: If Ctrl-C, or a SIGTERM that is handled like it, ended the wait; Ray is then killed.
     """
-    work = partial(_deal_out, plan, shards, load_encoder, on_result, workers, threads, gpus)
     with ray_runtime(scratch) as own:
         try:
             lost = run_watched(work, own, lambda: None)
@@ -55,18 +42,25 @@ def extract_on_workers(
             own.kill()
             raise
     if lost:
-        raise RayLostError(plan.folder.parent, lost, KEPT)
+        raise RayLostError(folder, lost, KEPT)
 
 
-def _deal_out(
+def deal_out(
     plan: Plan,
     shards: Sequence[int],
     load_encoder: Callable[[], Encoder],
     on_result: Callable[[ShardResult], None],
+    *,
     workers: int,
     threads: int,
     gpus: bool,
 ) -> None:
+    """Distribute shards over workers, and hand on each result as soon as it is there.
+
+    Each worker has ``threads`` CPUs, calls ``load_encoder``, which must be picklable, once, and with ``gpus`` gets a
+    GPU, or a part of a GPU, where there are GPUs.
+    """
+
     # The function carries its arguments. As objects of the driver, Ray's library would try to recover them from a dead
     # raylet, see `orchestrator.tuner.actor.trial_actor`.
     def work(part: Sequence[int]) -> Iterator[ShardResult | UserError]:

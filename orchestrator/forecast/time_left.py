@@ -106,12 +106,9 @@ class PlannedWork:
         self._experiment, self._cells = experiment, experiment.cells()
         self._lengths, self._evaluation = lengths, evaluation
         self.confirmations = experiment.most_confirmations()
-        self.epochs = {
-            cell.name: cell.training.total_epochs
-            if at_most
-            else expected_epochs(cell.training.total_epochs, cell.scheduler)
-            for cell in self._cells
-        }
+        most = {cell.name: cell.training.total_epochs for cell in self._cells}
+        usual = {cell.name: expected_epochs(most[cell.name], cell.scheduler) for cell in self._cells}
+        self.epochs: Mapping[str, float] = most if at_most else usual
 
     @property
     def models(self) -> int:

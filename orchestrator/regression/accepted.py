@@ -2,8 +2,6 @@
 
 A reference is one JSON file for each suite, meant to be kept under version control: keys are sorted and each value has
 a line of its own, so that a person can read the diff.
-
-Where conditions differ, each difference is a line for a person looking for a cause.
 """
 
 import json

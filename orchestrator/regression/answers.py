@@ -36,13 +36,11 @@ QUIET = (Finding.OK, Finding.IDENTICAL, Finding.IMPROVEMENT)
 HEADLINES = {
     Finding.OK: "no regression",
     Finding.IDENTICAL: "identical to the accepted runs",
-    Finding.IMPROVEMENT: "improvement",
-    Finding.REGRESSION: "regression",
-    Finding.CHANGED: "changed",
     Finding.INCONCLUSIVE: "inconclusive: more seeds are needed",
     Finding.FAILED: "a training failed",
     Finding.UNKNOWN: "nothing was accepted to compare with",
 }
+"""Finding of a suite -> the finding in words; without those whose name says it."""
 
 
 def answers_of(
@@ -77,7 +75,7 @@ def cell_names(suite: Suite) -> dict[str, str]:
 
 def headline(result: SuiteResult) -> str:
     """Return a suite's result in a few words, with the score of its worst cell, such as ``changed: val/rsum +50.5``."""
-    words = HEADLINES[result.finding]
+    words = HEADLINES.get(result.finding, str(result.finding))
     scores = [cell.score for cell in result.cells if cell.finding is result.finding and cell.score]
     if result.finding not in (Finding.IMPROVEMENT, Finding.REGRESSION, Finding.CHANGED) or not scores:
         return words
@@ -195,8 +193,7 @@ def sentence_of(cell: CellResult, name: str) -> str:
     change = cell.score or cell.published
     if cell.finding is Finding.REGRESSION:
         change = next((one for one in _changes(cell) if one.finding is Finding.REGRESSION), change)
-    finding = {Finding.FAILED: "A training failed", Finding.OK: "No regression"}.get(cell.finding)
-    words = finding or str(cell.finding).capitalize()
+    words = HEADLINES.get(cell.finding, str(cell.finding)).partition(":")[0].capitalize()
     return f"{name}: {words}." if change is None else f"{name}: {_moved(change)} {words}."
 
 

@@ -22,20 +22,12 @@ from orchestrator.claims.certificate import (
 from orchestrator.claims.claims import Claims
 from orchestrator.claims.engine import Outcome
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.directory import read_history
+from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
 from orchestrator.machines.cluster import StartOptions, git_revision
 from orchestrator.regression.answers import counts_text
 from orchestrator.regression.comparison import ALARMS, Finding, overall
-from orchestrator.regression.reruns import (
-    Request,
-    Rerun,
-    find_fresh,
-    find_journal,
-    name_rerun,
-    past_reruns,
-    write_outcome,
-)
+from orchestrator.regression.reruns import Request, Rerun, find_fresh, name_rerun, past_reruns, write_outcome
 from orchestrator.results.answer import Answer, Cell, Column, table_of
 from orchestrator.text.values import count_text
 from orchestrator.tracking.address import choose_uri
@@ -74,10 +66,7 @@ def train_cells(claims: Claims, experiment: Experiment, options: StartOptions) -
 def rerun_claims(claims: Claims, experiment: Experiment, request: Request) -> Rerun:
     """Train the cells of claims again, or resume a rerun that was interrupted, and compare the answers.
 
-    Args:
-        claims: The claims.
-        experiment: The experiment that trains their cells.
-        request: How and where; the reference is an accepted certificate.
+    ``experiment`` trains the cells of the claims; the reference of ``request`` is an accepted certificate.
 
     Raises:
         UserError: See ``train_cells``; also if the accepted certificate is damaged or of other claims.
@@ -89,9 +78,9 @@ def rerun_claims(claims: Claims, experiment: Experiment, request: Request) -> Re
     history = None
     if directory is None:
         directory = past.unfinished
-        if directory is None or not _is_of_this_code(directory):
+        if directory is None or not can_resume(directory, claims, experiment):
             directory = name_rerun(home)
-        own = experiment.model_copy(update={"name": f"{experiment.name}-{directory.name}"})
+        own = _named(experiment, directory)
         uri = choose_uri(request.tracking_uri, request.output)
         history = train_cells(claims, own, replace(request, output=directory, tracking_uri=uri))
         write_whole(directory / QUESTIONS, (directory / own.name / QUESTIONS).read_bytes())
@@ -124,9 +113,19 @@ def read_certificate(path: Path, claims: Claims) -> dict[str, Any] | None:
     return dict(content)
 
 
-def _is_of_this_code(rerun: Path) -> bool:
-    journal = find_journal(rerun)
-    return journal is not None and read_history(journal.parent).environment.get("git_revision") == git_revision()
+def _named(experiment: Experiment, rerun: Path) -> Experiment:
+    return experiment.model_copy(update={"name": f"{experiment.name}-{rerun.name}"})
+
+
+def can_resume(rerun: Path, claims: Claims, experiment: Experiment) -> bool:
+    """Whether a rerun whose journal has begun asks the same of the same cells, by the same code."""
+    folder = rerun / _named(experiment, rerun).name
+    if not (folder / JOURNAL_FILE).exists():
+        return False
+    asked = {"claims": claims.model_dump(mode="json"), "experiment": _named(experiment, rerun).to_dict()}
+    fixed = read_state(folder / QUESTIONS)
+    is_same = {name: fixed[name] for name in asked} == asked
+    return is_same and read_history(folder).environment.get("git_revision") == git_revision()
 
 
 def finding_of(before: str | None, now: str) -> Finding:

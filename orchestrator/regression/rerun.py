@@ -7,6 +7,7 @@ import getpass
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,7 +104,7 @@ def rerun(suite: Suite, request: Request, workload: Workload) -> Rerun:
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             runs = cell_runs(suite, ledger.history, directory.name)
             answers = answers_of(result, suite, runs, accepted)
-            content = {**result.to_dict(), "runs": msgspec.to_builtins(runs, str_keys=True)}
+            content = {**asdict(result), "runs": msgspec.to_builtins(runs, str_keys=True)}
             seconds, facts = ledger.history.spending.seconds, _facts(ledger.history, request.command)
             summary = write_outcome(
                 directory, suite.name, "Regression rerun", answers, content, seconds=seconds, facts=facts

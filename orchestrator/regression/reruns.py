@@ -142,14 +142,9 @@ class Past(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def past_reruns(home: Path, *, now: float | None = None) -> Past:
-    """Return the reruns of a suite, without those that are dated in the future, which a warning names.
-
-    Args:
-        home: The suite's folder in the output folder.
-        now: Seconds since the Unix epoch; by default the clock of this machine.
-    """
-    latest = (time.time() if now is None else now) + SKEW
+def past_reruns(home: Path) -> Past:
+    """Return the reruns in a suite's folder, without those that are dated in the future, which a warning names."""
+    latest = time.time() + SKEW
     # A folder whose name is no date is a copy that a person made, not a rerun.
     dates = {path: _started(path) for path in sorted(home.glob("*/"))}
     begun = {path: date for path, date in dates.items() if date is not None}
@@ -174,23 +169,23 @@ def find_journal(rerun: Path) -> Path | None:
     return next((path for name in ("", "*/") for path in rerun.glob(f"{name}{JOURNAL_FILE}")), None)
 
 
-def name_rerun(home: Path, *, now: float | None = None) -> Path:
+def name_rerun(home: Path) -> Path:
     """Return the folder of a rerun that starts now, in the suite's folder of the output folder.
 
     A rerun that starts in the same second as another rerun gets the next free second: each rerun needs its own folder,
     and the names of the folders must sort by the order of the starts.
     """
-    start = datetime.fromtimestamp(time.time() if now is None else now, UTC)
+    start = datetime.fromtimestamp(time.time(), UTC)
     while (directory := home / f"{start:{STAMP}}").exists():
         start += timedelta(seconds=1)
     return directory
 
 
-def find_fresh(finished: Sequence[Path], if_due: float | None, *, now: float | None = None) -> Path | None:
+def find_fresh(finished: Sequence[Path], if_due: float | None) -> Path | None:
     """Return the newest finished rerun if that rerun ended less than ``if_due`` seconds ago."""
     if if_due is None or not finished:
         return None
-    age = (time.time() if now is None else now) - read_summary(finished[-1])["ended"]
+    age = time.time() - read_summary(finished[-1])["ended"]
     return finished[-1] if age < if_due else None
 
 

@@ -18,7 +18,7 @@ from orchestrator.experiment.values import LossName, Metric, ModelName, Name, Tr
 from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_yaml, validate
 from search_spaces import SPACES
 from trainables.config import ParameterValue, TrainingConfig, TrialConfig
-from trainables.errors import ConfigError, Mistakes
+from trainables.errors import Mistakes
 
 
 def shipped_suites() -> Mapping[str, Path]:
@@ -149,10 +149,7 @@ class Suite(BaseModel):
 
 
 def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
-    """Read a suite from a YAML file, or by its bare name a shipped suite; apply ``--set`` and check the whole suite.
-
-    Returns:
-        The suite and its file.
+    """Return a suite and its file, a YAML file or by its bare name a shipped one; apply ``--set`` and check it whole.
 
     Raises:
         ConfigError: If anything in the suite is refused.
@@ -162,8 +159,5 @@ def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
 
 
 def _check_cell(place: str, cell: SuiteCell, suite: Suite) -> None:
-    mistakes = Mistakes()
-    mistakes.of(SPACES[cell.loss].check_parameters, cell.loss_parameters)
-    if mistakes.problems:
-        raise ConfigError([f"{place}.loss_parameters: {problem}" for problem in mistakes.problems])
+    at(f"{place}.loss_parameters")(SPACES[cell.loss].check_parameters)(cell.loss_parameters)
     at(place)(suite.config)(cell, 1)

@@ -19,9 +19,8 @@ as large as the smallest drop that matters.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -51,8 +50,6 @@ TEST_SCORE = "test/rsum"
 
 Nights = Mapping[str, Mapping[str, CellRuns]]
 """Name of a past rerun -> name of a cell -> its runs, oldest first; without cells of which a seed failed."""
-
-NO_NIGHTS: Nights = MappingProxyType({})
 
 CALLS_FOR_A_CAUSE = (*ALARMS, Finding.INCONCLUSIVE)
 """Findings of cells for which a reader should look for a cause."""
@@ -120,13 +117,9 @@ class SuiteResult:
     levels: Levels
     causes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values for JSON."""
-        return asdict(self)
-
 
 def judge_suite(
-    suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted | None, nights: Nights = NO_NIGHTS
+    suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted | None, nights: Nights = MappingProxyType({})
 ) -> SuiteResult:
     """Compare the runs of a suite's cells with the accepted runs, and with the papers if ``suite.published`` is set.
 

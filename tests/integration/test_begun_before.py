@@ -19,12 +19,8 @@ def test_a_search_of_version_0_1_0_resumes_to_the_winner_of_the_undisturbed_sear
     monkeypatch.setenv("XDG_CACHE_HOME", str(output.parent / "cache"))
     shutil.copytree(FIXTURE / "begun", output / "begun")
     before = (output / "begun" / "journal.jsonl").read_bytes()
-    assert (
-        run_command(
-            ["search", str(FIXTURE / "begun.yaml"), "--data-root", str(FIXTURE / "data"), "--output", str(output)]
-        )
-        == 0
-    )
+    places = ["--data-root", str(FIXTURE / "data"), "--output", str(output)]
+    assert run_command(["search", str(FIXTURE / "begun.yaml"), *places]) == 0
     summary = json.loads((output / "begun" / "summary.json").read_text())
     winner = summary["winners"]["tiny"]
     assert (winner["trial"], winner["params"]) == (UNDISTURBED["trial"], UNDISTURBED["params"])

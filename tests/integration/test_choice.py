@@ -33,7 +33,6 @@ def assert_tracked(output: Path, history: History) -> None:
     """Every trial is a run with its own loss; that of the study says that it is any."""
     client = MlflowClient(default_uri(output))
     found = client.get_experiment_by_name("tiny")
-    assert found is not None
     tags = [run.data.tags for run in client.search_runs([found.experiment_id])]
     of_trials = Counter((tag["trial"], tag["loss"]) for tag in tags if tag["kind"] == "trial")
     assert of_trials == Counter((trial.id, trial.config.loss) for trial in history.trials.values())

@@ -44,8 +44,10 @@ def call(
 
 
 def test_an_accepted_certificate_is_trained_again_and_compared(
-    call: Callable[..., int], output: Path, capfd: pytest.CaptureFixture[str]
+    call: Callable[..., int], output: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    news: list[str] = []
+    monkeypatch.setattr("orchestrator.commands.regress.notify", lambda text, result: news.append(text))
     again = ("regress", "claims", "tiny.yaml")
     assert call("certify", "tiny.yaml") == 0
     assert "Of 1 claim 1 holds" in capfd.readouterr().out
@@ -57,3 +59,4 @@ def test_an_accepted_certificate_is_trained_again_and_compared(
     assert call(*again, "--if-due", "24h") == 5
     assert "Claim 1 is contradicted: NT-Xent" in capfd.readouterr().out
     assert len(list((output / "claims-tiny").iterdir())) == 2, "the fresh rerun was trained once"
+    assert len(news) == 1 and news[0].startswith("tiny: a claim that held is contradicted"), "one message a rerun"

@@ -20,15 +20,8 @@ from tests.support.precomputed_folder import write_precomputed
 pytestmark = pytest.mark.proof
 
 ROOT = Path(__file__).parent.parent.parent
-SETTINGS = [
-    "datasets=[pets]",
-    "name=pets",
-    "training.epochs=3",
-    "training.batch_size=16",
-    "training.embedding_size=32",
-    "search.trials=1",
-    "confirm=null",
-]
+SETTINGS = ["datasets=[pets]", "name=pets", "training.epochs=3", "training.batch_size=16", "training.embedding_size=32"]
+SETTINGS += ["search.trials=1", "confirm=null"]
 
 
 @pytest.fixture
@@ -69,17 +62,9 @@ def head(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
 
 def search(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
     sets = [part for setting in SETTINGS for part in ("--set", setting)]
-    command = [
-        sys.executable,
-        "-c",
-        "from orchestrator.cli import main; main()",
-        "search",
-        "scenes-smoke",
-        *sets,
-        *options,
-    ]
+    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "search", "scenes-smoke"]
     environment = {**environment, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    return subprocess.run([*command, *sets, *options], env=environment, capture_output=True, text=True, timeout=280)
 
 
 def test_data_and_checkpoints_in_a_bucket(

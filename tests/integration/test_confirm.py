@@ -73,7 +73,6 @@ def assert_judged_on_test(history: History, verdict: Mapping[str, Any]) -> None:
 def tags(output: Path) -> dict[str, dict[str, str]]:
     client = MlflowClient(tracking_uri=default_uri(output))
     experiment = client.get_experiment_by_name("tiny")
-    assert experiment is not None
     return {
         run.data.tags["trial"]: run.data.tags
         for run in client.search_runs([experiment.experiment_id])

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import light_core
-from tests.support.commands import run_command
 from tests.support.installed import ROOT, asked, closure, make_environment, modules_beside
-from trainables import extras
 from trainables.extras import EXTRAS
 
 BEGUN = ROOT / "tests" / "fixtures" / "begun_search"
@@ -65,21 +63,6 @@ def test_the_core_keeps_its_promises_in_an_environment_of_its_own(tmp_path: Path
     work = tmp_path / "work"
     work.mkdir()
     check(try_out(python, work))
-
-
-@pytest.mark.parametrize(
-    ("ending", "needed"), [(".parquet", "pyarrow"), (".db", "optuna")], ids=["Parquet", "Optuna's storage"]
-)
-def test_a_form_of_export_needs_the_package_that_writes_it(
-    ending: str, needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(extras, "_is_installed", lambda module: module != needed)
-    assert run_command(
-        ["export", "begun", "--output", str(BEGUN), "--to", str(tmp_path / f"trials{ending}")]
-    ) == 2 and not list(tmp_path.iterdir())
-    assert capsys.readouterr().err == (
-        f"error: --to NAME{ending} needs {needed}, which is not installed: pip install 'icr-orchestrator[search]'\n"
-    )
 
 
 def test_every_extra_is_named_as_in_pyproject() -> None:

@@ -49,14 +49,11 @@ def write_classes(folder: Path) -> None:
 def write_pairs(folder: Path) -> None:
     """Twenty images with two captions, whose features point the other way: as they are, they retrieve the worst."""
     folder.mkdir(parents=True)
+    splits = ["train"] * 10 + ["val"] * 5 + ["test"] * 5
+    sentences = [[{"raw": f"picture {n} seen {times}"} for times in ("once", "twice")] for n in range(20)]
     images = [
-        {
-            "filename": f"{n}.jpg",
-            "imgid": n,
-            "split": "train" if n < 10 else "val" if n < 15 else "test",
-            "sentences": [{"raw": f"picture {n} seen {times}"} for times in ("once", "twice")],
-        }
-        for n in range(20)
+        {"filename": f"{n}.jpg", "imgid": n, "split": split, "sentences": said}
+        for n, (split, said) in enumerate(zip(splits, sentences, strict=True))
     ]
     (folder / "dataset_pairs.json").write_text(json.dumps({"dataset": "pairs", "images": images}))
     generator = np.random.default_rng(0)
@@ -81,7 +78,6 @@ def test_images_with_classes_are_searched_confirmed_and_summarised(root: Path) -
     assert len(verdict.candidates) >= 2
     retrieval, classes, *_ = tables_of([result], cocos=True)
     assert (retrieval.key, classes.key) == ("retrieval", "classes")
-    assert classes.table is not None
     for row in classes.table.to_dict()["rows"]:
         recalls = [row[f"i2t_r{k}"]["value"] for k in (1, 2, 4, 8)]
         assert recalls == sorted(recalls)

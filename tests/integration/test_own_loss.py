@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.experiment.experiment import load_experiment
 from tests.deploy.commands import check, in_shell
+from tests.support.commands import run_command
 from tests.support.plugins import EXAMPLES, plugins_gone_afterwards
 
 EXAMPLE = EXAMPLES / "own-loss"
@@ -37,9 +37,7 @@ def test_the_example_is_checked_and_planned(capsys: pytest.CaptureFixture[str]) 
     with plugins_gone_afterwards():
         experiment = load_experiment(str(EXAMPLE / "own-loss.yaml"))
         assert [cell.loss for cell in experiment.cells()] == ["pair_sigmoid", "nt_xent"]
-        with pytest.raises(SystemExit) as end:
-            main(["check-plugin", str(EXAMPLE / "my_losses.py"), "--json"])
-    assert not end.value.code
+        assert run_command(["check-plugin", str(EXAMPLE / "my_losses.py"), "--json"]) == 0
     (offer,) = json.loads(capsys.readouterr().out)["offers"]
     assert {one["status"] for one in offer["checks"]} == {"ok"}
 

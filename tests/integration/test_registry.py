@@ -18,7 +18,7 @@ from orchestrator.tracking.registry import RegistryError, fetch_champion, model_
 from orchestrator.tracking.store import Store
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
 from tests.support.commands import run_command
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, begun, open_test
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.config import TrialConfig
@@ -68,19 +68,20 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def directory(output: Path, checkpoint: Path) -> Path:
     """A confirmed experiment whose winner has a real checkpoint, delivered to the store."""
     folder = output / "tiny"
-    folder.mkdir()
-    ledger = Ledger(folder / "journal.jsonl")
-    start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
-    trial = add_trial(ledger, [20.0])
-    repeats = [add_repeat(ledger, trial, seed, seed, 20.0 + seed) for seed in range(2)]
-    open_test(ledger, repeats)
-    ledger.close()
+    with begun(folder, confirm={"top": 1, "seeds": 2}) as ledger:
+        trial = add_trial(ledger, [20.0])
+        repeats = [add_repeat(ledger, trial, seed, seed, 20.0 + seed) for seed in range(2)]
+        open_test(ledger, repeats)
     for repeat in repeats:
         (folder / "trials" / repeat.id).mkdir(parents=True)
         (folder / "trials" / repeat.id / checkpoint.name).symlink_to(checkpoint)
     Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
     assert pack_champions(ledger.history, Packing(), FolderStore(folder / "trials"), folder) == []  # type: ignore[arg-type]
     return folder
+
+
+def retrieve(output: Path, *arguments: str) -> int:
+    return run_command(["retrieve", *arguments, "--dataset", "pets", "--output", str(output)])
 
 
 def only(directory: Path) -> tuple[Path, Champion]:
@@ -106,10 +107,7 @@ def test_a_winner_is_registered_once_and_answers_from_the_command_line(
     artifacts = [path for path in (output / "artifacts").rglob("*") if path.is_file()]
     assert not [path for path in artifacts if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]
     for arguments, field in ((["word1 word2"], "image"), (["--image", "image80"], "caption")):
-        assert (
-            run_command(["retrieve", *arguments, "--dataset", "pets", "--top", "3", "--output", str(output), "--json"])
-            == 0
-        )
+        assert retrieve(output, *arguments, "--top", "3", "--json") == 0
         said = json.loads(capsys.readouterr().out)
         assert (said["model"], said["version"], len(said["answers"])) == ("icr-pets", 1, 3)
         assert all(len(answer["captions"]) == (5 if field == "image" else 0) for answer in said["answers"])
@@ -124,19 +122,13 @@ def test_a_picture_file_of_the_dataset_is_found_by_its_name(
     for name, split in (("image80.jpg", "test"), ("image3.jpg", "train")):
         picture = tmp_path / name
         Image.new("RGB", (40, 60)).save(picture)
-        assert (
-            run_command(["retrieve", "--image", str(picture), "--dataset", "pets", "--output", str(output), "--json"])
-            == 0
-        )
+        assert retrieve(output, "--image", str(picture), "--json") == 0
         said = json.loads(capsys.readouterr().out)
         assert f"{name} is an image of tiny {split}, found by its name" in said["warnings"][0]
         assert len(said["answers"]) == 10
     stranger = tmp_path / "holiday.jpg"
     Image.new("RGB", (40, 60)).save(stranger)
-    assert (
-        run_command(["retrieve", "--image", str(stranger), "--dataset", "pets", "--output", str(output)]) != 0
-        and "not known how" in capsys.readouterr().err
-    )
+    assert retrieve(output, "--image", str(stranger)) != 0 and "not known how" in capsys.readouterr().err
 
 
 @pytest.mark.proof

@@ -69,27 +69,27 @@ def go(asked: Request, suite: Suite = SUITE, **changes: Any) -> Rerun:
 
 def test_accepted_then_unchanged_then_worse(asked: Request) -> None:
     first = go(asked)
-    assert first.result is not None and first.result.finding is Finding.UNKNOWN
+    assert first.result.finding is Finding.UNKNOWN
     accept(SUITE, asked.output, asked.reference, why="the first", who="ada")
     reference = read_accepted(asked.reference, "quick")
-    assert reference is not None and [sorted(runs.values) for runs in reference.cells.values()] == [[1, 2, 3]] * 2
+    assert [sorted(runs.values) for runs in reference.cells.values()] == [[1, 2, 3]] * 2
 
     same = go(asked)
-    assert same.result is not None and same.result.finding is Finding.IDENTICAL
+    assert same.result.finding is Finding.IDENTICAL
     assert [cell.identical for cell in same.result.cells] == [3, 3]
     assert [(len(cell.trend), cell.drift) for cell in same.result.cells] == [(1, None), (1, None)]
 
     accept(SUITE, asked.output, asked.reference, why="started anew", restart_drift=True)
     restarted = read_accepted(asked.reference, "quick")
-    assert restarted is not None and restarted.first == {}
+    assert restarted.first == {}
     accept(SUITE, asked.output, asked.reference, why="the second")
     again = read_accepted(asked.reference, "quick")
-    assert again is not None and {first.when for first in again.first.values()} == {restarted.when}
+    assert {first.when for first in again.first.values()} == {restarted.when}
     worse = go(asked, shift=-30.0)
-    assert worse.result is not None and len(worse.result.cells[0].trend) == 2
+    assert len(worse.result.cells[0].trend) == 2
     drift = worse.result.cells[0].drift
-    assert drift is not None and drift.new == pytest.approx(drift.accepted - 10, abs=1e-6), "one of three reruns"
-    assert worse.result is not None and worse.result.finding is Finding.REGRESSION
+    assert drift.new == pytest.approx(drift.accepted - 10, abs=1e-6), "one of three reruns"
+    assert worse.result.finding is Finding.REGRESSION
     assert len({done.directory for done in (first, same, worse)}) == 3
     for name in ("report.html", "junit.xml", "summary.json", JOURNAL_FILE):
         assert (worse.directory / name).stat().st_size > 0
@@ -107,7 +107,6 @@ def test_what_is_inconclusive_gets_the_seeds_that_settle_it(asked: Request) -> N
     accept(SUITE, asked.output, asked.reference, why="the first")
     suite = make_suite(cells=CELLS, seeds=2, max_seeds=7, matters=2.0)
     done = go(asked, suite, shift=-2.0)
-    assert done.result is not None
     assert max(cell.seeds for cell in done.result.cells) > 2
 
 
@@ -116,9 +115,8 @@ def test_what_is_inconclusive_gets_the_seeds_that_settle_it(asked: Request) -> N
 def test_the_papers_are_compared_on_test(asked: Request) -> None:
     cells = [{"dataset": "flickr30k", "loss": "triplet", "loss_parameters": {"margin": 0.2}}]
     done = go(asked, make_suite(cells=cells, published=True))
-    assert done.result is not None
     published = done.result.cells[0].published
-    assert published is not None and (published.accepted, published.new) == (309.4, 302.0)
+    assert (published.accepted, published.new) == (309.4, 302.0)
     history = History.of(read_journal(done.directory / JOURNAL_FILE))
     assert len(history.tests) == 3 and sum(map(len, history.tests_opened.values())) == 3
 

@@ -25,16 +25,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("package")
     # The build writes beside its sources.
     source = shutil.copytree(SOURCE, folder / "source")
-    words = [
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-        "--target",
-    ]
-    subprocess.run([sys.executable, "-m", "pip", *words, folder / "installed", source], check=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-index", "--no-deps", "--no-build-isolation", "--target", folder / "installed"]
+    subprocess.run([*pip, *options, source], check=True)
     return {**os.environ, "PYTHONPATH": f"{folder / 'installed'}{os.pathsep}{EXAMPLES.parents[1]}"}
 
 

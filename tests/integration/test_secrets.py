@@ -40,18 +40,13 @@ SUITE = {
     "resources": SETTINGS["resources"],
     "cells": [{"dataset": "pets", "loss": "nt_xent"}],
 }
+PART = {"kind": "above", "loss": "nt_xent", "metrics": ["rsum"], "than": 1.0}
 CLAIMS = {
     "name": "claims",
     "source": "A test",
     "experiment": {key: SETTINGS[key] for key in ("losses", "training", "search", "resources")},
     "claims": [
-        {
-            "id": "above",
-            "number": 1,
-            "statement": "It is above chance.",
-            "where": "nowhere",
-            "holds_if": [{"kind": "above", "loss": "nt_xent", "metrics": ["rsum"], "than": 1.0}],
-        }
+        {"id": "above", "number": 1, "statement": "It is above chance.", "where": "nowhere", "holds_if": [PART]}
     ],
 }
 CELLS = ["--datasets", "pets", "--models", "vsepp", "--seeds", "2"]

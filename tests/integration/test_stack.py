@@ -12,7 +12,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -37,18 +37,9 @@ SERVICES: dict[str, Any] = yaml.safe_load((COMPOSE / "compose.yaml").read_text()
 HAS_AUTH = importlib.util.find_spec("flask_wtf") is not None
 """MLflow's basic auth comes with the image, and with the tests only where ``mlflow[auth]`` is installed."""
 
-SEARCH = ["search", "scenes-smoke"]
-for _setting in (
-    "datasets=[pets]",
-    "name=pets",
-    "training.epochs=2",
-    "training.batch_size=16",
-    "training.embedding_size=32",
-    "search.trials=1",
-    "losses=[nt_xent]",
-    "confirm=null",
-):
-    SEARCH += ["--set", _setting]
+SETTINGS = ["datasets=[pets]", "name=pets", "training.epochs=2", "training.batch_size=16", "training.embedding_size=32"]
+SETTINGS += ["search.trials=1", "losses=[nt_xent]", "confirm=null"]
+SEARCH = ["search", "scenes-smoke", *(part for setting in SETTINGS for part in ("--set", setting))]
 
 SUITE = """
 name: quick
@@ -156,13 +147,9 @@ class Stack:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return what a query finds in the tracking server's database."""
-        connection = psycopg2.connect(self.database)
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(query)
-                return cursor.fetchall()
-        finally:
-            connection.close()
+        with closing(psycopg2.connect(self.database)) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
 
 
 @pytest.fixture
@@ -209,10 +196,8 @@ def test_a_search_and_a_rerun(stack: Stack) -> None:
     summary = json.loads(done.stdout)
     assert summary["tracking_problem"] is None and summary["winners"]["pets"]["test"]["rsum"] > 0
     trials = {row["trial"] for row in summary["trials"]}
-    named = (
-        "select value, status from runs join tags using (run_uuid) where key = 'trial' and lifecycle_stage = 'active'"
-    )
-    tracked = dict(stack.rows(named))
+    active = "from runs join tags using (run_uuid) where key = 'trial' and lifecycle_stage = 'active'"
+    tracked = dict(stack.rows(f"select value, status {active}"))
     assert trials == tracked.keys() and set(tracked.values()) == {"FINISHED"}
     (before,) = stack.rows("select count(*) from runs where lifecycle_stage = 'active'")[0]
     assert stack.rows("select count(*) from metrics where key = 'val/rsum'")[0][0] >= 2 * len(trials)

@@ -12,10 +12,8 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from orchestrator.cli import main
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.ledger import Ledger
 from orchestrator.searches.search import run_search
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.server import DRIVER, DRIVER_PASSWORD
@@ -23,7 +21,8 @@ from tests.faults.invariants import assert_tracked_once
 from tests.servers.mlflow_server import MlflowServer
 from tests.servers.postgres import postgres_server
 from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.commands import run_command
+from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import FakeWorkload
 from tests.support.records import append
 from trainables.config import TrialConfig
@@ -49,15 +48,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, bucket: str) -> Iterator[Ml
         yield running
 
 
-def call(*arguments: str) -> int | str | None:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return ended.value.code
-
-
 def experiment_of(uri: str, name: str) -> str:
     found = MlflowClient(tracking_uri=uri).get_experiment_by_name(name)
-    assert found is not None
     return str(found.experiment_id)
 
 
@@ -85,7 +77,7 @@ def test_search_sync_and_compare_on_postgresql_with_artifacts_in_a_bucket(
 
     there = sorted(keys(bucket))
     place = ["--output", str(output), "--tracking-uri", uri]
-    assert call("sync", "tiny", *place, "--json") == 0
+    assert run_command(["sync", "tiny", *place, "--json"]) == 0
     delivered = json.loads(capsys.readouterr().out)
     agreed = {"experiment": "tiny", "runs": len(history.trials), "running": False, "duplicates": 0, "sent": True}
     assert delivered["experiments"] == [agreed]
@@ -93,7 +85,7 @@ def test_search_sync_and_compare_on_postgresql_with_artifacts_in_a_bucket(
     assert sorted(keys(bucket)) == there
 
     first, second = list(history.trials)[:2]
-    assert call("compare", first, second, *place) == 0
+    assert run_command(["compare", first, second, *place]) == 0
     said = capsys.readouterr().out
     by_trial = {run.data.tags["trial"]: run.info.run_id for run in runs}
     assert f"{uri}/#/compare-runs" in said
@@ -106,22 +98,19 @@ def test_a_server_with_passwords_takes_what_comes_with_one(
 ) -> None:
     shutil.copy(store_template, tmp_path / "mlflow.db")
     output = tmp_path / "runs"
-    (output / "tiny").mkdir(parents=True)
-    ledger = Ledger(output / "tiny" / "journal.jsonl")
-    start(ledger, make_experiment())
-    add_trial(ledger, [1.0, 2.0])
-    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-    ledger.close()
+    with begun(output / "tiny") as ledger:
+        add_trial(ledger, [1.0, 2.0])
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     account, environment = ("admin", "not the usual one"), {DRIVER_PASSWORD: "of the searches"}
     with MlflowServer(default_uri(tmp_path), tmp_path, account=account, environment=environment) as server:
         place = ["--output", str(output), "--tracking-uri", server.uri]
-        assert call("sync", *place) == 2
+        assert run_command(["sync", *place]) == 2
         assert "You are not authenticated" in capsys.readouterr().err
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", DRIVER)
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "of the searches")
-        assert call("sync", *place) == 0
+        assert run_command(["sync", *place]) == 0
         assert_tracked_once(server.uri, ledger.history)
-        assert call("compare", "tiny", "tiny", *place) == 0
+        assert run_command(["compare", "tiny", "tiny", *place]) == 0
         said = capsys.readouterr()
         assert f"{server.uri}/#/compare-runs" in said.out
         assert "of the searches" not in said.out + said.err

@@ -39,7 +39,6 @@ def tour() -> list[str]:
     """Return the commands, those over several lines as one."""
     readme = (ROOT / "README.md").read_text()
     block = re.search(r"## Ten minutes on Flickr8k.*?```sh\n(.*?)```", readme, re.S)
-    assert block is not None
     return block[1].replace("\\\n", "").strip().splitlines()
 
 
@@ -85,9 +84,7 @@ def open_pages(command: str, folder: Path, environment: dict[str, str]) -> None:
     with subprocess.Popen(
         program, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts
     ) as started:
-        assert started.stdout is not None
         printed = started.stdout.readline() + started.stdout.readline()
         pages = re.search(r"(http://127\.0\.0\.1:\d+/)\?token=([\w-]+)", printed)
-        assert pages is not None
         assert "MLflow" in fetch(pages[1], started, pages[2])
         end(started, signal.SIGINT)

@@ -27,7 +27,6 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
     with subprocess.Popen(
         [*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts
     ) as started:
-        assert started.stdout is not None
         assert str(output / "mlflow.db") in started.stdout.readline()
         opens = started.stdout.readline().split()[1]
         assert opens.startswith(f"http://127.0.0.1:{port}/?token=")

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 import orchestrator as icr
-from orchestrator.journal.ledger import Ledger
 from orchestrator.report.plotly_figures import light_colours
 from orchestrator.results.answers import summarise
 from orchestrator.searches.loaded import LoadedExperiment
 from tests.support.confirmed_experiments import write
-from tests.support.experiments import make_experiment, start
+from tests.support.experiments import begun
 from trainables.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
@@ -103,9 +102,8 @@ def test_the_drawings_of_the_report_are_figures_of_plotly_in_its_colours(directo
 
 
 def test_an_experiment_without_a_trial_has_empty_frames(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "journal.jsonl")
-    start(ledger, make_experiment())
-    ledger.close()
+    with begun(tmp_path):
+        pass
     found = icr.load(tmp_path)
     for name in ("trials", "epochs", "cocos", "candidates", "verdicts", "winners"):
         assert getattr(found, name).empty

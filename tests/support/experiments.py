@@ -1,5 +1,8 @@
 """Small experiments and ledgers for tests that need no Ray."""
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
@@ -68,6 +71,15 @@ def add_trial(
     if state in (TrialState.DIVERGED, TrialState.FAILED):
         ledger.end(trial, state, error)
     return trial
+
+
+@contextmanager
+def begun(folder: Path, **changes: Any) -> Iterator[Ledger]:
+    """Give the journal of an experiment that starts in a folder; it is closed in the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(Ledger(folder / "journal.jsonl")) as ledger:
+        start(ledger, make_experiment(**changes))
+        yield ledger
 
 
 def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: float | None) -> Trial:

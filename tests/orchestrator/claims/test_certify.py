@@ -11,10 +11,9 @@ from orchestrator.claims.cells import cells_experiment, confirmed_cells, publish
 from orchestrator.claims.certificate import fix_questions, forget_questions
 from orchestrator.claims.claims import load_claims
 from orchestrator.claims.engine import decide
-from orchestrator.journal.ledger import Ledger
 from orchestrator.views.terminal import lines_of
 from tests.support.commands import run_command
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, begun, open_test
 from trainables.errors import ConfigError
 
 
@@ -29,10 +28,21 @@ def test_the_claims_of_the_papers_tables_are_answered_without_training(
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "Of 14 claims 12 hold and 2 were not run here (16 cells)."
     assert any(line.startswith("Claim 9 was not run here: Triplet SH lacks share without gradient") for line in lines)
-    page = (tmp_path / "published-ecir-2022" / "certificate.html").read_text()
+    folder = tmp_path / "published-ecir-2022"
+    page = (folder / "certificate.html").read_text()
     for heading in ("Contributing samples of hinge losses", "Contributing samples of SmoothAP", "Spearman’s ρ"):
         assert heading.replace("’", "&#39;") in page
     assert "i2t_average_recall" not in page
+
+    assert call("ecir-2022", "--published", "--json", "--output", str(tmp_path)) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads((folder / "certificate.json").read_text())
+    assert len(found["claims_digest"]) == 64 and found["level"] == 0.05
+    by_id = {finding["id"]: finding for finding in found["findings"]}
+    beats = by_id["triplet-sh-beats-triplet"]
+    assert (beats["answer"], beats["holds_if"][0]["kind"]) == ("holds", "beats")
+    assert by_id["thresholds-change-little"]["missing"]
+    assert {cell["dataset"] for cell in found["cells"]} == {"flickr30k", "coco"}
 
 
 def test_a_paper_of_single_runs_says_why_its_claims_were_not_run(
@@ -53,20 +63,6 @@ def test_the_table_of_claims_fits_a_terminal_of_100_columns_with_whole_sentences
     said = " ".join(" ".join(line[5:38].split()) for line in table[1:])
     assert all(claim.statement in said for claim in claims.claims)
     assert sum(" holds " in line for line in table) == 12
-
-
-def test_the_certificate_holds_questions_answers_and_digests(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("ecir-2022", "--published", "--json", "--output", str(tmp_path)) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found == json.loads((tmp_path / "published-ecir-2022" / "certificate.json").read_text())
-    assert len(found["claims_digest"]) == 64 and found["level"] == 0.05
-    by_id = {finding["id"]: finding for finding in found["findings"]}
-    assert by_id["triplet-sh-beats-triplet"]["answer"] == "holds"
-    assert by_id["triplet-sh-beats-triplet"]["holds_if"][0]["kind"] == "beats"
-    assert by_id["thresholds-change-little"]["missing"]
-    assert {cell["dataset"] for cell in found["cells"]} == {"flickr30k", "coco"}
 
 
 def test_the_questions_are_fixed_before_training_and_cannot_be_moved(tmp_path: Path) -> None:
@@ -113,14 +109,12 @@ def test_the_cells_are_trained_at_the_published_settings_with_fresh_seeds() -> N
 
 
 def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "journal.jsonl")
-    start(ledger, make_experiment(losses=["nt_xent"], confirm={"top": 2, "seeds": 3}))
-    searched = add_trial(ledger, [20.0], params={"temperature": 0.05})
-    published = add_trial(ledger, [10.0], params={"temperature": 0.1})
-    for candidate, values in ((searched, [80.0, 81.0, 82.0]), (published, [50.0, 52.0, 57.0])):
-        repeats = [add_repeat(ledger, candidate, seed, 100 + seed, value) for seed, value in enumerate(values)]
-        open_test(ledger, repeats)
-    ledger.close()
+    with begun(tmp_path, losses=["nt_xent"], confirm={"top": 2, "seeds": 3}) as ledger:
+        searched = add_trial(ledger, [20.0], params={"temperature": 0.05})
+        published = add_trial(ledger, [10.0], params={"temperature": 0.1})
+        for candidate, values in ((searched, [80.0, 81.0, 82.0]), (published, [50.0, 52.0, 57.0])):
+            repeats = [add_repeat(ledger, candidate, seed, 100 + seed, value) for seed, value in enumerate(values)]
+            open_test(ledger, repeats)
     names = ["nt_xent", "nt_xent(best)", "nt_xent(temperature=0.05)", "nt_xent(temperature=0.2)"]
     cell = confirmed_cells([ledger.history], names)["pets", "vsepp"]
     measure = cell["nt_xent"]["rsum"]
@@ -131,11 +125,8 @@ def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path)
 
 
 def test_a_short_training_is_named_below_the_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "tiny").mkdir()
-    ledger = Ledger(tmp_path / "tiny" / "journal.jsonl")
-    start(ledger, make_experiment())
-    add_trial(ledger, [10.0, 40.0, 60.0, 80.0, 100.0], loss="triplet_sh")
-    ledger.close()
+    with begun(tmp_path / "tiny") as ledger:
+        add_trial(ledger, [10.0, 40.0, 60.0, 80.0, 100.0], loss="triplet_sh")
     assert call("ecir-2022", "--with", "tiny", "--output", str(tmp_path)) == 0
     rise = "Rise of val rsum an epoch at the full learning rate: Triplet SH with VSE++ 20 %."
     assert f"pets: {rise}" in " ".join(capsys.readouterr().out.split())

@@ -17,7 +17,8 @@ from orchestrator.experiment.experiment import load_experiment, shipped_experime
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from tests.support.commands import run_command
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun
+from tests.support.exported import add_one_in_each_state
 from tests.support.precomputed_folder import write_precomputed
 from trainables import extras
 
@@ -25,15 +26,8 @@ from trainables import extras
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "runs" / "tiny"
-    folder.mkdir(parents=True)
-    ledger = Ledger(folder / "journal.jsonl")
-    start(ledger, make_experiment())
-    add_trial(ledger, [1.0, 3.0, 2.0])
-    add_trial(ledger, [0.5, 0.25], state=TrialState.STOPPED_EARLY)
-    add_trial(ledger, [0.5], state=TrialState.DIVERGED, error="train/loss is nan")
-    add_trial(ledger, [1.5], state=TrialState.RUNNING, loss="triplet_sh")
-    ledger.close()
+    with begun(tmp_path / "runs" / "tiny") as ledger:
+        add_one_in_each_state(ledger)
     return tmp_path / "runs"
 
 
@@ -83,12 +77,13 @@ def test_optuna_reads_distributions_curves_values_and_states(runs: Path) -> None
     assert running.state.name == "RUNNING" and running.intermediate_values == {1: 1.5}
 
 
+LACKS = "error: --to NAME{} needs {}, which is not installed: pip install 'icr-orchestrator[{}]'\n"
+
 REFUSED = {
     "ending": (["--to", "trials.xlsx"], "--to trials.xlsx: must end in .csv, .parquet, .jsonl, .db"),
-    "package that is missing": (
-        ["--to", "a.wandb"],
-        "--to NAME.wandb needs wandb, which is not installed: pip install 'icr-orchestrator[wandb]'",
-    ),
+    "no package for W&B": (["--to", "a.wandb"], LACKS.format(".wandb", "wandb", "wandb")),
+    "no package for Parquet": (["--to", "a.parquet"], LACKS.format(".parquet", "pyarrow", "search")),
+    "no package for Optuna": (["--to", "a.db"], LACKS.format(".db", "optuna", "search")),
     "a folder of something else": (["--to", "mine.tensorboard", "--force"], "mine.tensorboard: holds old.csv"),
     "there already": (["--to", "old.csv"], "--to old.csv: is there already"),
     "epochs of a storage": (["--to", "a.db", "--epochs"], "--epochs: an Optuna storage has the epochs of every trial"),
@@ -105,12 +100,11 @@ def test_what_cannot_be_written_is_refused(
     Path("folder.csv").mkdir()
     Path("mine.tensorboard").mkdir()
     Path("mine.tensorboard/old.csv").write_text("mine")
-    monkeypatch.setattr(extras, "_is_installed", lambda module: module != "wandb")
+    before = sorted(Path().rglob("*"))
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module not in ("wandb", "pyarrow", "optuna"))
     assert run_command(["export", "tiny", *arguments]) == 2 and message in capsys.readouterr().err
-    assert (
-        Path("old.csv").read_text() == Path("mine.tensorboard/old.csv").read_text() == "mine"
-        and Path("folder.csv").is_dir()
-    )
+    assert Path("old.csv").read_text() == Path("mine.tensorboard/old.csv").read_text() == "mine"
+    assert sorted(Path().rglob("*")) == before
 
 
 @pytest.mark.parametrize("leads_to", ["a file or folder", "nothing"])
@@ -197,6 +191,9 @@ def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(
     assert Path("mine.yaml").read_text() == "name: mine"
 
 
+QUICK = ["--from", "flickr8k-quick"]
+
+
 @pytest.mark.parametrize(
     ("folders", "arguments", "wanted"),
     [
@@ -204,13 +201,8 @@ def test_a_file_that_cannot_be_begun_is_refused_and_none_is_replaced(
         pytest.param(["scenes"], [], ("scenes-smoke", ["scenes"]), id="those that can be generated"),
         pytest.param(["pets", "scenes"], [], ("flickr8k-losses", ["pets"]), id="data of one's own first"),
         pytest.param(["birds", "pets"], ["--dataset", "pets"], ("flickr8k-losses", ["pets"]), id="named data"),
-        pytest.param(["pets"], ["--from", "flickr8k-quick"], ("flickr8k-quick", ["flickr8k"]), id="a named start"),
-        pytest.param(
-            ["pets"],
-            ["--from", "flickr8k-quick", "--dataset", "pets"],
-            ("flickr8k-quick", ["pets"]),
-            id="both are named",
-        ),
+        pytest.param(["pets"], QUICK, ("flickr8k-quick", ["flickr8k"]), id="a named start"),
+        pytest.param(["pets"], [*QUICK, "--dataset", "pets"], ("flickr8k-quick", ["pets"]), id="both are named"),
     ],
 )
 def test_an_experiment_file_begins_with_what_suits_the_data(

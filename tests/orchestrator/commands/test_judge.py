@@ -10,9 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.journal.ledger import Ledger
 from tests.support.commands import what_a_command_says
-from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+from tests.support.experiments import add_repeat, add_trial, begun
 from tests.support.ranked import metrics_of
 from tests.support.records import append
 from tests.trainables.judgements.folders import write_flickr
@@ -27,22 +26,18 @@ def confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Spli
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_flickr(tmp_path / "data")
     splits = dict(load_dataset("small", tmp_path / "data", features=None).splits)
-    folder = tmp_path / "runs" / "tiny"
-    folder.mkdir(parents=True)
-    ledger = Ledger(folder / "journal.jsonl")
-    start(ledger, make_experiment(datasets=["small"], confirm={"top": 1, "seeds": 3}))
-    losses = {"nt_xent": 300.0, "triplet_sh": 200.0}
-    trials = [add_trial(ledger, [value], loss=loss, dataset="small") for loss, value in losses.items()]
-    repeats = [
-        add_repeat(ledger, trial, index, 100 + index, value)
-        for trial, value in zip(trials, losses.values(), strict=True)
-        for index in range(3)
-    ]
-    append(ledger, "test_opened", dataset="small", trials=[one.id for one in repeats])
-    for number, repeat in enumerate(repeats):
-        ranks = ranks_of(splits["test"], number, "test")
-        append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), ranks=ranks.to_text())
-    ledger.close()
+    with begun(tmp_path / "runs" / "tiny", datasets=["small"], confirm={"top": 1, "seeds": 3}) as ledger:
+        losses = {"nt_xent": 300.0, "triplet_sh": 200.0}
+        trials = [add_trial(ledger, [value], loss=loss, dataset="small") for loss, value in losses.items()]
+        repeats = [
+            add_repeat(ledger, trial, index, 100 + index, value)
+            for trial, value in zip(trials, losses.values(), strict=True)
+            for index in range(3)
+        ]
+        append(ledger, "test_opened", dataset="small", trials=[one.id for one in repeats])
+        for number, repeat in enumerate(repeats):
+            ranks = ranks_of(splits["test"], number, "test")
+            append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), ranks=ranks.to_text())
     return splits
 
 
@@ -158,11 +153,8 @@ def test_a_search_that_was_not_confirmed_is_refused_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs" / "tiny").mkdir(parents=True)
-    ledger = Ledger(tmp_path / "runs" / "tiny" / "journal.jsonl")
-    start(ledger, make_experiment())
-    add_trial(ledger, [1.0])
-    ledger.close()
+    with begun(tmp_path / "runs" / "tiny") as ledger:
+        add_trial(ledger, [1.0])
     code, _, err = run(capsys)
     assert code == 2 and "`orchestrator confirm tiny`" in err
 

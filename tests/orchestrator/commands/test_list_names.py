@@ -14,14 +14,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.cli import main
 from orchestrator.commands.list_names import LISTS
-from orchestrator.commands.references import (
-    EXIT_CODES,
-    KINDS,
-    make_schema,
-    meanings_in,
-    write_record_reference,
-    write_reference,
-)
+from orchestrator.commands.references import EXIT_CODES, KINDS, make_schema, meanings_in
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.values import COUNTS, METRICS
 from orchestrator.experiment.yaml_files import parse_yaml
@@ -83,18 +76,16 @@ def test_every_key_has_a_meaning_and_no_meaning_lacks_its_key(kind: str) -> None
         assert meanings_in(definition["description"]).keys() == definition["properties"].keys()
 
 
-def test_the_reference_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    kept = (ROOT / "docs" / "experiment-keys.md").read_text()
-    assert run(capsys, "list", "keys", "--markdown") == kept == write_reference()
-    assert "`orchestrator list keys --markdown > docs/experiment-keys.md`" in kept
-
-
-def test_the_reference_of_the_journal_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    kept = (ROOT / "docs" / "journal.md").read_text()
-    assert run(capsys, "list", "records", "--markdown") == kept == write_record_reference()
-    assert "`orchestrator list records --markdown > docs/journal.md`" in kept
-    headings = [line.removeprefix("### ").strip("`") for line in kept.splitlines() if line.startswith("### ")]
-    assert headings == [one["name"] for one in json.loads(run(capsys, "list", "records", "--json"))]
+@pytest.mark.parametrize(
+    ("what", "page"), [("keys", "experiment-keys"), ("records", "journal"), ("commands", "commands")]
+)
+def test_the_reference_is_what_the_command_prints(capsys: pytest.CaptureFixture[str], what: str, page: str) -> None:
+    kept = (ROOT / "docs" / f"{page}.md").read_text()
+    assert run(capsys, "list", what, "--markdown") == kept
+    assert f"`orchestrator list {what} --markdown > docs/{page}.md`" in kept
+    if what == "records":
+        headings = [line.removeprefix("### ").strip("`") for line in kept.splitlines() if line.startswith("### ")]
+        assert headings == [one["name"] for one in json.loads(run(capsys, "list", "records", "--json"))]
 
 
 @pytest.mark.parametrize(
@@ -137,10 +128,7 @@ def test_the_schema_refuses_what_a_search_refuses(change: str) -> None:
         load_experiment("scenes-smoke", [f"{key}={json.dumps(value)}" for key, value in values.items()])
 
 
-def test_the_reference_of_commands_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    kept = (ROOT / "docs" / "commands.md").read_text()
-    assert run(capsys, "list", "commands", "--markdown") == kept
-    assert "`orchestrator list commands --markdown > docs/commands.md`" in kept
+def test_commands_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
     listed = json.loads(run(capsys, "list", "commands", "--json"))
     assert {"search", "data describe", "regress accept", "list"} <= {command["name"] for command in listed}
     options = {(command["name"], one["name"]): one for command in listed for one in command["parameters"]}

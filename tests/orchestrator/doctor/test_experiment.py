@@ -20,7 +20,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import DeliveryError
 from tests.support.commands import run_command, what_a_command_says
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun
 from tests.support.fake_workload import report
 from tests.support.records import append
 from trainables.checkpoint import find_damage, find_latest, save_epoch
@@ -32,19 +32,14 @@ NAME = "pets-vsepp-nt_xent"
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interrupted experiment in which everything holds: a finished trial and one that ran."""
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    folder.mkdir()
-    ledger = Ledger(folder / "journal.jsonl")
-    start(ledger, make_experiment())
-    for state in (TrialState.FINISHED, TrialState.RUNNING):
-        trial = add_trial(ledger, [1.0, 2.0, 3.0], state=state)
-        for epoch in (1, 2, 3):
-            save_epoch(folder / "trials" / trial.id, report(0.1, epoch))
-    append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
-    ledger.close()
-    assert states(folder, repair=True) == {
-        "file": "repaired: written from the journal",
-        "tracking": "repaired: delivered",
-    }
+    with begun(folder) as ledger:
+        for state in (TrialState.FINISHED, TrialState.RUNNING):
+            trial = add_trial(ledger, [1.0, 2.0, 3.0], state=state)
+            for epoch in (1, 2, 3):
+                save_epoch(folder / "trials" / trial.id, report(0.1, epoch))
+        append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
+    mended = {"file": "repaired: written from the journal", "tracking": "repaired: delivered"}
+    assert states(folder, repair=True) == mended
     return folder
 
 
@@ -131,7 +126,6 @@ def test_a_breach_is_named_and_mended(
     assert [finding for finding in left if finding.state == "fail"] == []
     if check == "checkpoint" and "damaged" in found:
         latest = find_latest(folder / "trials" / f"{NAME}-0001")
-        assert latest is not None
         assert latest.name == "epoch_0002"
 
 

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.doctor import machine as doctor
 from orchestrator.doctor.machine import Check
 from orchestrator.machines.cluster import Cluster
+from tests.support.commands import run_command
 
 
 @pytest.mark.proof
 def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "data" / "pets").mkdir(parents=True)
-    with pytest.raises(SystemExit) as exit_:
-        main(["doctor", "--data-root", str(tmp_path / "data"), "--output", str(tmp_path / "runs"), "--json"])
+    places = ["--data-root", str(tmp_path / "data"), "--output", str(tmp_path / "runs")]
+    code = run_command(["doctor", *places, "--json"])
     findings = {row["check"]: row for row in json.loads(capsys.readouterr().out)}
     names = {"python", "packages", "torch pair", "gpu", "disk", "memory", "port", "data root", "output", "store"}
     assert set(findings) == names
     assert all(row["way_out"] for row in findings.values() if row["state"] != "ok")
-    assert exit_.value.code == (1 if "fail" in {row["state"] for row in findings.values()} else 0)
+    assert code == (1 if "fail" in {row["state"] for row in findings.values()} else 0)
     assert findings["data root"]["found"].endswith("pets")
     assert not (tmp_path / "runs").exists()
 

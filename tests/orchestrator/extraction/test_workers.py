@@ -4,17 +4,16 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from orchestrator.extraction import workers
-from orchestrator.extraction.workers import extract_on_workers
+from orchestrator.extraction.workers import on_own_ray
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.tuner import runtime
 from orchestrator.tuner.runtime import RayLostError
-from trainables.data.extract import Plan, ShardResult
 from trainables.errors import UserError
 
 
@@ -35,33 +34,22 @@ class DeadRay:
 
 
 @pytest.fixture
-def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[DeadRay], None]]:
-    """Extract by workers that never answer."""
+def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Extract by workers that never answer, or by other work."""
     over = threading.Event()
     monkeypatch.setattr(runtime, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(runtime, "GRACE_SECONDS", 0.01)
-    monkeypatch.setattr(workers, "_deal_out", lambda *arguments: over.wait(60))
-    plan = Plan(tmp_path / "out" / ".extract", (), (), ("global",), 224, 0, 0, {}, 8)
 
-    def run(dead: DeadRay) -> None:
-        @contextmanager
-        def runtime(scratch: Path) -> Iterator[DeadRay]:
-            yield dead
-
-        monkeypatch.setattr(workers, "ray_runtime", runtime)
-        sizes = {"workers": 2, "threads": 1, "gpus": False}
-        extract_on_workers(plan, [0], lambda: None, tmp_path, _unexpected, **sizes)  # type: ignore[arg-type, return-value]
+    def run(dead: DeadRay, work: Callable[[], object] = lambda: over.wait(60)) -> None:
+        monkeypatch.setattr(workers, "ray_runtime", lambda scratch: nullcontext(dead))
+        on_own_ray(work, tmp_path, tmp_path / "out")  # type: ignore[arg-type]
 
     yield run
     over.set()
 
 
-def _unexpected(result: ShardResult) -> None:
-    raise AssertionError(result)
-
-
 def test_a_ray_that_is_gone_is_one_sentence_that_says_what_is_kept(
-    extract: Callable[[DeadRay], None], tmp_path: Path
+    extract: Callable[..., None], tmp_path: Path
 ) -> None:
     dead = DeadRay(["its node manager raylet died"])
     with pytest.raises(RayLostError) as caught:
@@ -75,7 +63,7 @@ def test_a_ray_that_is_gone_is_one_sentence_that_says_what_is_kept(
 
 @pytest.mark.parametrize("gone", [[], ["its node manager raylet died"]], ids=["alone", "with Ray"])
 def test_a_signal_kills_ray_whether_ray_gets_the_signal_as_well_or_not(
-    extract: Callable[[DeadRay], None], gone: list[str]
+    extract: Callable[..., None], gone: list[str]
 ) -> None:
     dead = DeadRay(gone, look=lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(KeyboardInterrupt), sigterm_as_ctrl_c():
@@ -83,12 +71,9 @@ def test_a_signal_kills_ray_whether_ray_gets_the_signal_as_well_or_not(
     assert dead.killed
 
 
-def test_what_a_worker_finds_wrong_is_raised(
-    extract: Callable[[DeadRay], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*arguments: object) -> None:
+def test_what_a_worker_finds_wrong_is_raised(extract: Callable[..., None]) -> None:
+    def refuse() -> None:
         raise UserError("weights.pt: cannot be read")
 
-    monkeypatch.setattr(workers, "_deal_out", refuse)
     with pytest.raises(UserError, match=r"weights\.pt"):
-        extract(DeadRay([]))
+        extract(DeadRay([]), refuse)

@@ -11,6 +11,7 @@ from tests.support.experiments import make_experiment
 
 NONE = Scheduler(name="none")
 ASHA = Scheduler(name="asha", grace_epochs=1, reduction_factor=3)
+SETTING, TRIALS, FUSED = "resources.max_concurrent", "the number of trials", {"fuse": 16}
 
 
 @pytest.mark.parametrize(
@@ -60,26 +61,16 @@ def test_hours_are_those_of_all_studies_side_by_side() -> None:
         pytest.param({"cpus": 3}, 0.0, 100, (2, "CPUs"), id="what is left over helps nobody"),
         pytest.param({"cpus": 0.5}, 0.3333, 100, (6, "GPUs"), id="GPUs, a rounded third"),
         pytest.param({"cpus": 4}, 0.25, 100, (2, "CPUs"), id="CPUs before GPUs"),
-        pytest.param({"cpus": 1, "max_concurrent": 3}, 0.0, 100, (3, "resources.max_concurrent"), id="a setting"),
-        pytest.param({"cpus": 1}, 0.0, 5, (5, "the number of trials"), id="few trials"),
-        pytest.param({"cpus": 4, "fuse": 16}, 0.0, 100, (32, "CPUs", 0.0, 16, 16), id="fused, full"),
-        pytest.param({"cpus": 1, "fuse": 16}, 1.0, 100, (32, "GPUs", 1 / 16, 16, 16), id="fused on GPUs"),
+        pytest.param({"cpus": 1, "max_concurrent": 3}, 0.0, 100, (3, SETTING), id="a setting"),
+        pytest.param({"cpus": 1}, 0.0, 5, (5, TRIALS), id="few trials"),
+        pytest.param({"cpus": 4, **FUSED}, 0.0, 100, (32, "CPUs", 0.0, 16, 16), id="full"),
+        pytest.param({"cpus": 1, **FUSED}, 1.0, 100, (32, "GPUs", 1 / 16, 16, 16), id="fused on GPUs"),
         pytest.param(
-            {"cpus": 4, "max_concurrent": 4, "fuse": 16},
-            1.0,
-            100,
-            (4, "resources.max_concurrent", 1 / 16, 16, 4),
-            id="fused, a limit below a GPU's",
+            {"cpus": 4, "max_concurrent": 4, **FUSED}, 1.0, 100, (4, SETTING, 1 / 16, 16, 4), id="below a GPU's"
         ),
-        pytest.param({"cpus": 1, "fuse": 16}, 1.0, 20, (20, "the number of trials", 1 / 16, 16, 16), id="a GPU first"),
-        pytest.param(
-            {"cpus": 4, "max_concurrent": 5, "fuse": 16},
-            0.0,
-            100,
-            (5, "resources.max_concurrent", 0.0, 16, 3),
-            id="fused over two stacks on CPUs",
-        ),
-        pytest.param({"cpus": 8, "fuse": 16}, 0.0, 4, (4, "the number of trials", 0.0, 16, 4), id="fused, few trials"),
+        pytest.param({"cpus": 1, **FUSED}, 1.0, 20, (20, TRIALS, 1 / 16, 16, 16), id="a GPU first"),
+        pytest.param({"cpus": 4, "max_concurrent": 5, **FUSED}, 0.0, 100, (5, SETTING, 0.0, 16, 3), id="two stacks"),
+        pytest.param({"cpus": 8, **FUSED}, 0.0, 4, (4, TRIALS, 0.0, 16, 4), id="fused, few trials"),
     ],
 )
 def test_the_limit_that_is_reached_first_and_what_trains_together(

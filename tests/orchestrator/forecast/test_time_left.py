@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.forecast.time_left import PlannedWork, TimeLeft, TrainingRate, evaluation_seconds
 from orchestrator.journal.history import History, Spending
 from orchestrator.journal.ledger import Ledger
@@ -18,6 +17,7 @@ from orchestrator.searches.display import EvaluationProgress, Progress, evaluati
 from orchestrator.searches.status import Followed, read_status
 from orchestrator.text.values import clock_text
 from orchestrator.watch.experiments import stages_of
+from tests.support.commands import what_a_command_says
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append
 
@@ -68,7 +68,6 @@ class Run:
             }
             self.ledger.report(trial, epoch, metrics, TrialState.FINISHED if epoch == EPOCHS else TrialState.RUNNING)
             left = self.progress.left()
-            assert left is not None
             self.forecasts.append((self.clock[0], left.seconds))
         return trial
 
@@ -209,9 +208,7 @@ def test_status_and_live_page_show_the_evaluation_and_the_time_left(
         assert status.left is not None and status.left.stages == pytest.approx({"test": 3 * TEST})
         assert stages_of(status)[-1] == ("test", 1, 4, "1 of 4 models evaluated")
         for arguments in ([], ["--json"]):
-            with pytest.raises(SystemExit):
-                main(["status", str(tmp_path), *arguments])
-            shown = capsys.readouterr().out
+            _, shown, _ = what_a_command_says(capsys, ["status", str(tmp_path), *arguments])
             if arguments:
                 said = json.loads(shown)
                 assert said["test"] == {"evaluated": 1, "total": 4}

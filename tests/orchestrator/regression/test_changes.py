@@ -56,7 +56,6 @@ def test_findings(shift: float, matters: float, finding: Finding) -> None:
 
 def test_the_seeds_asked_for_settle_it_nine_times_in_ten() -> None:
     count = seeds_needed(2.0, (20, 19), 2.5, more_than=2)
-    assert count is not None
     rng = np.random.default_rng(0)
 
     def settled(seeds: int) -> float:

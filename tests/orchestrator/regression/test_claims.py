@@ -2,18 +2,26 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.claims.cells import cells_experiment
+from orchestrator.claims.certificate import fix_questions
 from orchestrator.claims.claims import Claims, load_claims
 from orchestrator.claims.engine import Outcome
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.regression.claims import compare_certificates, finding_of
+from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.ledger import Ledger
+from orchestrator.machines.cluster import describe_environment
+from orchestrator.regression.claims import can_resume, compare_certificates, finding_of
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.notices import to_junit
 from tests.support.commands import run_command
+from tests.support.experiments import start
 
 PART = {"kind": "beats", "loss": "nt_xent", "against": ["triplet_sh"], "metrics": ["rsum"]}
 CLAIM = {"id": "wins", "number": 1, "statement": "NT-Xent wins.", "where": "table 1", "holds_if": [PART]}
@@ -62,6 +70,26 @@ def test_another_certificate_is_refused_before_any_training(
     assert run_command(["regress", "claims", "ecir-2022", "--datasets", "pets", *places]) == 2
     assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["accepted.json"]
+
+
+def test_an_interrupted_rerun_is_resumed_by_the_same_command_alone(tmp_path: Path) -> None:
+    claims = load_claims("ecir-2022")
+
+    def cells(seeds: int = 3, setting: str = "training.epochs=2") -> Experiment:
+        return cells_experiment(claims, ["pets"], [], seeds, [setting])
+
+    assert not can_resume(tmp_path, claims, cells())
+    own = cells().model_copy(update={"name": f"{cells().name}-{tmp_path.name}"})
+    fix_questions(claims, own, tmp_path / own.name)
+    with closing(Ledger(tmp_path / own.name / JOURNAL_FILE)) as ledger:
+        start(ledger, own, environment=describe_environment())
+    assert can_resume(tmp_path, claims, cells())
+    assert not can_resume(tmp_path, claims, cells(seeds=4))
+    assert not can_resume(tmp_path, claims, cells(setting="training.epochs=3"))
+    assert not can_resume(tmp_path, claims.model_copy(update={"level": 0.2}), cells())
+    with closing(Ledger(tmp_path / own.name / JOURNAL_FILE)) as ledger:
+        start(ledger, own, environment={**describe_environment(), "git_revision": "another"})
+    assert not can_resume(tmp_path, claims, cells())
 
 
 def test_the_shipped_claims_can_be_rerun() -> None:

@@ -17,7 +17,6 @@ from orchestrator.regression.reruns import (
     SKEW,
     STAMP,
     SUMMARY,
-    Past,
     Request,
     find_fresh,
     name_rerun,
@@ -44,17 +43,21 @@ def add(home: Path, started: timedelta, ended: timedelta | None = None) -> Path:
     return directory
 
 
-def look(home: Path) -> Past:
-    return past_reruns(home, now=NOW.timestamp())
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [NOW.timestamp()]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    return now
 
 
 HOURS = timedelta(hours=1)
 
 
-def test_reruns_that_start_in_one_second_have_folders_of_their_own_in_order(tmp_path: Path) -> None:
+def test_reruns_that_start_in_one_second_have_folders_of_their_own_in_order(tmp_path: Path, clock: list[float]) -> None:
     named = []
     for fraction in (0.0, 0.3, 0.9, 1.2):
-        named.append(name_rerun(tmp_path, now=NOW.timestamp() + fraction))
+        clock[0] = NOW.timestamp() + fraction
+        named.append(name_rerun(tmp_path))
         named[-1].mkdir()
     assert [path.name for path in named] == [f"20260304T05060{second}Z" for second in (7, 8, 9)] + ["20260304T050610Z"]
 
@@ -63,15 +66,15 @@ def test_the_newest_rerun_decides_whether_one_is_due(tmp_path: Path) -> None:
     add(tmp_path, -30 * HOURS, -29 * HOURS)
     newest = add(tmp_path, -6 * HOURS, -5 * HOURS)
     unfinished = add(tmp_path, -2 * HOURS)
-    past = look(tmp_path)
+    past = past_reruns(tmp_path)
     assert (past.finished[-1], past.unfinished, past.warnings) == (newest, unfinished, ())
     # The journal of a rerun of claims lies in the folder of their experiment.
     (unfinished / "tiny").mkdir()
     (unfinished / JOURNAL_FILE).rename(unfinished / "tiny" / JOURNAL_FILE)
-    assert look(tmp_path) == past
+    assert past_reruns(tmp_path) == past
     for if_due, found in ((6 * 3600.0, newest), (4 * 3600.0, None), (None, None)):
-        assert find_fresh(past.finished, if_due, now=NOW.timestamp()) == found
-    assert find_fresh((), 3600.0, now=NOW.timestamp()) is None
+        assert find_fresh(past.finished, if_due) == found
+    assert find_fresh((), 3600.0) is None
 
 
 @pytest.mark.parametrize(
@@ -89,25 +92,25 @@ def test_a_rerun_dated_in_the_future_is_ignored_and_said(
 ) -> None:
     real = add(tmp_path, -age, -age)
     wrong = add(tmp_path, started, ended)
-    past = look(tmp_path)
+    past = past_reruns(tmp_path)
     assert (past.finished, past.unfinished) == ((real,), None)
     assert len(past.warnings) == 1 and f"dated in the future: {wrong.name};" in past.warnings[0]
-    fresh = find_fresh(past.finished, 24 * 3600.0, now=NOW.timestamp())
+    fresh = find_fresh(past.finished, 24 * 3600.0)
     assert fresh == (real if age < 24 * HOURS else None)
 
 
 def test_clocks_of_two_machines_may_differ_a_little(tmp_path: Path) -> None:
     ahead = add(tmp_path, timedelta(seconds=SKEW / 2), timedelta(seconds=SKEW / 2))
-    past = look(tmp_path)
+    past = past_reruns(tmp_path)
     assert (past.finished, past.warnings) == ((ahead,), ())
-    assert find_fresh(past.finished, 60.0, now=NOW.timestamp()) == ahead
+    assert find_fresh(past.finished, 60.0) == ahead
 
 
 @pytest.mark.parametrize("name", ["20990101T000000Z-kept", "20260102T030405Z.bak", "backup", "20260102T030406Z (copy)"])
 def test_a_copy_of_a_rerun_under_another_name_is_no_rerun(tmp_path: Path, name: str) -> None:
     rerun = add(tmp_path, -2 * HOURS, -HOURS)
     add(tmp_path, -HOURS, -HOURS).rename(tmp_path / name)
-    assert look(tmp_path) == ((rerun,), None, ())
+    assert past_reruns(tmp_path) == ((rerun,), None, ())
 
 
 @pytest.mark.parametrize("hours_ahead", [50, None])
@@ -115,14 +118,13 @@ def test_a_rerun_that_is_not_due_says_what_it_ignored(tmp_path: Path, hours_ahea
     suite = make_suite()
     home = tmp_path / suite.name
     home.mkdir()
-    now = datetime.now(UTC)
     for hours in (-1, *([] if hours_ahead is None else [hours_ahead])):
-        directory = home / f"{now + hours * HOURS:{STAMP}}"
+        directory = home / f"{NOW + hours * HOURS:{STAMP}}"
         directory.mkdir()
-        (directory / SUMMARY).write_text(json.dumps({"ended": (now + hours * HOURS).timestamp(), "finding": "ok"}))
+        (directory / SUMMARY).write_text(json.dumps({"ended": (NOW + hours * HOURS).timestamp(), "finding": "ok"}))
     request = Request(output=tmp_path, reference=tmp_path / "quick.accepted.json", if_due=24 * 3600.0)
     done = rerun(suite, request, FakeWorkload())
-    assert (done.was_due, done.directory) == (False, home / f"{now - HOURS:{STAMP}}")
+    assert (done.was_due, done.directory) == (False, home / f"{NOW - HOURS:{STAMP}}")
     assert (done.warnings == ()) == (hours_ahead is None)
 
 

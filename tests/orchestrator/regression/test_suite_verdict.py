@@ -79,7 +79,6 @@ def test_a_cell_with_equal_shared_seeds_is_identical_whatever_further_seeds_say(
     assert all(cell.score is None or cell.score.difference == 0 for cell in result.cells)
     answers = said(result, new(nt_xent=rerun, triplet=rerun))
     text = all_text(answers)
-    assert answers[0].table is not None
     assert all("p" not in row or row["p"] is None for row in answers[0].table.to_dict()["rows"])
     assert f"identical to the accepted runs in {shared} of {shared} shared seeds" in text
     assert "inconclusive" not in text
@@ -117,7 +116,6 @@ def test_the_papers_decide_where_nothing_was_accepted() -> None:
     result = judge_suite(suite, {"scenes-vsepp-nt_xent": ours, "f30k-vsepp-nt_xent": ours}, None)
     unknown, known = result.cells
     assert (unknown.published, unknown.finding) == (None, Finding.UNKNOWN)
-    assert known.published is not None
     assert (known.published.accepted, known.published.seeds, known.finding) == (337.1, (5, 3), Finding.REGRESSION)
 
 
@@ -218,28 +216,25 @@ def test_every_cell_of_the_published_suites_has_its_row_and_settings(name: str, 
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("setting", "message"),
     [
-        pytest.param(["cells=[]"], "cells", id="no cells"),
-        pytest.param(["seeds=1"], "seeds", id="one seed"),
-        pytest.param(["max_seeds=2"], "max_seeds: must be at least seeds", id="fewer at most than at first"),
-        pytest.param(["matters=0"], "matters", id="nothing matters"),
-        pytest.param(["score=val/medr"], "score", id="less is better"),
-        pytest.param(["cells=[{dataset: scenes, loss: nt_xnet}]"], "did you mean 'nt_xent'", id="unknown loss"),
-        pytest.param(
-            ["cells=[{dataset: scenes, loss: nt_xent, loss_parameters: {temperature: 0}}]"], "above 0", id="temperature"
+        ("cells=[]", "cells"),
+        ("seeds=1", "seeds"),
+        ("max_seeds=2", "max_seeds: must be at least seeds"),
+        ("matters=0", "matters"),
+        ("score=val/medr", "score"),
+        ("cells=[{dataset: scenes, loss: nt_xnet}]", "did you mean 'nt_xent'"),
+        (
+            "cells=[{dataset: scenes, loss: nt_xent, loss_parameters: {temperature: 0}}]",
+            r"cells\.0\.loss_parameters: temperature.*above 0",
         ),
-        pytest.param(["cells=[{dataset: scenes, loss: nt_xent, training: {epoch: 3}}]"], "epoch", id="unknown key"),
-        pytest.param(
-            ["cells=[{dataset: a, loss: nt_xent}, {dataset: b/a, loss: nt_xent}]"],
-            "cells.0: 2 cells are called",
-            id="same name",
-        ),
+        ("cells=[{dataset: scenes, loss: nt_xent, training: {epoch: 3}}]", "epoch"),
+        ("cells=[{dataset: a, loss: nt_xent}, {dataset: b/a, loss: nt_xent}]", "cells.0: 2 cells are called"),
     ],
 )
-def test_a_suite_that_is_wrong_is_refused(settings: list[str], message: str) -> None:
+def test_a_suite_that_is_wrong_is_refused(setting: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_suite("scenes-quick", settings)
+        load_suite("scenes-quick", [setting])
 
 
 @pytest.mark.proof
@@ -302,7 +297,6 @@ def test_a_regression_is_said_with_its_interval_and_every_row_shows_what_the_see
     about, worst, *_ = said(result, both, reference)
     drop = "val rsum 201.0, accepted 300.5 (−99.5, 95 % CI [−102.3, −96.7], p < 0.001). Regression."
     assert worst.headline == f"NT-Xent on pets: {drop}"
-    assert about.table is not None
     rows = {row["name"]: row for row in about.table.to_dict()["rows"]}
     interval = rows["NT-Xent on pets"]["difference"]
     # Student's interval of the pooled spread, by hand: s^2 = (5 * 3.5 + 2 * 1) / 7, t(0.975, 7) = 2.3646.
