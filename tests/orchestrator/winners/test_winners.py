@@ -1,8 +1,9 @@
-"""The test split: opened in the journal before anybody looks at it, evaluated once, and never taken for val."""
+"""The test split: opened in the journal before anybody looks at it, evaluated once; and packed champions."""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,23 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
+from orchestrator.results.winner import find_champions
 from orchestrator.storage.stores import FolderStore
-from orchestrator.winners.winners import evaluate_on_test, ranks_file
+from orchestrator.winners.winners import (
+    CARD,
+    CHAMPIONS,
+    MODEL,
+    Champion,
+    describe_champion,
+    evaluate_on_test,
+    packed_champions,
+    ranks_file,
+)
 from orchestrator.workload.evaluation import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
 from orchestrator.workload.workload import TestEvaluation
 from tests.support.commands import run_command
-from tests.support.experiments import add_trial
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
 from trainables.config import Change, TrainingConfig, TrialConfig
@@ -245,3 +256,27 @@ def test_a_winner_is_packed_with_what_it_has_not_seen(trained: Trained, tmp_path
     about = json.loads((tmp_path / "packed" / "retriever.json").read_text())
     assert about["split"] == "test"
     assert about["images"] == list(trained.workload.open_data(trained.config).splits["test"].image_ids)
+
+
+def test_a_copy_of_a_packed_champion_is_not_registered_beside_it(tmp_path: Path) -> None:
+    values = {"dataset": "pets", "experiment": "e", "trial": "t", "metric": "val/rsum", "data_digest": "d"}
+    champion = Champion(**values, confirmed=True, value=1.0)
+    folder = tmp_path / CHAMPIONS / "pets"
+    folder.mkdir(parents=True)
+    (folder / CARD).write_text(json.dumps(asdict(champion)))
+    shutil.copytree(folder, folder.with_name("pets.bak"))
+    assert packed_champions(tmp_path) == {folder / MODEL: champion}
+
+
+def test_the_description_has_the_spread_over_the_seeds_of_a_confirmed_winner_alone(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    start(ledger, make_experiment())
+    best = add_trial(ledger, [100.0, 140.0])
+    ((dataset, model),) = find_champions(ledger.history).items()
+    unconfirmed = describe_champion(ledger.history, dataset, model)
+    assert (unconfirmed.value, unconfirmed.std, unconfirmed.seeds) == (140.0, None, 1)
+    open_test(ledger, [add_repeat(ledger, best, index, 7 + index, value) for index, value in enumerate((138.0, 141.0))])
+    ((dataset, model),) = find_champions(ledger.history).items()
+    confirmed = describe_champion(ledger.history, dataset, model)
+    assert (confirmed.value, confirmed.std, confirmed.seeds) == (139.5, pytest.approx(1.5), 2)
+    ledger.close()
