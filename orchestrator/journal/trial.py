@@ -45,14 +45,11 @@ class Trial:
     Attributes:
         id: ``<study>-<number>`` in a search; restarts do not change the id.
         study, number, params, config, stage, candidate: See ``TrialCreated``.
-        state: State of the trial.
         epochs: Epoch, from 1 -> metrics; each epoch once.
-        times: The date at which each epoch was recorded, in seconds since the Unix epoch.
-        created: The date at which the trial was created, in seconds since the Unix epoch.
-        ended: The date at which the state became final; ``None`` before.
-        created_after: The experiment's running time in seconds when the trial was created, see ``Spending``.
+        times, created, ended: The dates at which each epoch was recorded, the trial was created, and its state became
+            final (``None`` before), in seconds since the Unix epoch.
+        created_after, ended_after: The experiment's running time in seconds at the same moments, see ``Spending``.
             Dates are for people and for MLflow; durations and orders come from the running time.
-        ended_after: The running time when the state became final; ``None`` before.
         retries: How often the trial was started again after a failure.
         setbacks: How often the trial was started again since its newest epoch, not counting starts after lack of memory
             or the loss of a machine.
