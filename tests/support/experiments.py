@@ -1,5 +1,8 @@
 """Small experiments and ledgers for tests that need no Ray."""
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
@@ -32,6 +35,23 @@ def start(ledger: Ledger, experiment: Experiment, **changes: Any) -> None:
         **changes,
     }
     append(ledger, "experiment_started", experiment=experiment.to_dict(), **fields)
+
+
+@contextmanager
+def begun(folder: Path, experiment: Experiment | None = None, **changes: Any) -> Iterator[Ledger]:
+    """Begin an experiment in a folder, which is made, and close its ledger in the end; see ``start``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(Ledger(folder / "journal.jsonl")) as ledger:
+        start(ledger, experiment or make_experiment(), **changes)
+        yield ledger
+
+
+@contextmanager
+def reopened(ledger: Ledger) -> Iterator[Ledger]:
+    """Close a ledger, and open its journal again, as the next process does."""
+    ledger.close()
+    with closing(Ledger(ledger.path)) as again:
+        yield again
 
 
 def add_trial(

@@ -1,7 +1,6 @@
 """Which epoch, and which mean of several trainings, stands for a setting, and by which metric settings are compared."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from orchestrator.results.winner import find_winners
 from orchestrator.searches.budget import BudgetMeter
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
-from tests.support.experiments import add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_trial, make_experiment, open_test, reopened, start
 from tests.support.records import append
 from trainables.config import TrialConfig
 
@@ -91,11 +90,9 @@ def test_a_target_is_met_by_a_mean_and_a_later_process_counts_alike(
     ledger.listeners.append(live.listen)
     for value in (80.0, 120.0, 82.0):
         add(ledger, 0.1, [value])
-    ledger.close()
-    again = Ledger(ledger.path)
-    for meter in (live, BudgetMeter(budget, again.history)):
-        assert (meter.limit(), meter.since_best(STUDY)) == (limit, 1), "the means are 80, 100 and 94"
-    again.close()
+    with reopened(ledger) as again:
+        for meter in (live, BudgetMeter(budget, again.history)):
+            assert (meter.limit(), meter.since_best(STUDY)) == (limit, 1), "the means are 80, 100 and 94"
 
 
 def test_a_replicate_is_judged_by_the_mean_and_after_a_finish_not_at_all(ledger: Ledger) -> None:
@@ -209,8 +206,7 @@ def test_a_confirmation_neither_reaches_a_target_nor_fills_a_plateau(ledger: Led
     assert (meter.limit(), meter.since_best(candidate.study)) == (None, 0)
 
 
-def test_a_confirmed_trial_counts_with_its_best_epoch(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "journal.jsonl")
+def test_a_confirmed_trial_counts_with_its_best_epoch(ledger: Ledger) -> None:
     start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
     candidate = add_trial(ledger, [50.0])
     fades, lasts = repeat(ledger, candidate, 5, [10.0, 90.0, 20.0]), repeat(ledger, candidate, 6, [10.0, 20.0, 80.0])
@@ -220,4 +216,3 @@ def test_a_confirmed_trial_counts_with_its_best_epoch(tmp_path: Path) -> None:
     confirmation = confirmations(ledger.history)["pets"]
     assert confirmation.champion == fades
     assert confirmation.verdict.candidates[0].selected_by == 85.0
-    ledger.close()

@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ import pytest
 
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.preparation import open_checkpoints, open_directory
 from orchestrator.searches.resuming import answered, check_folder, extend_experiment, how_to_resume, read_experiment
 from tests.support.commands import what_a_command_says
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.fake_workload import report
 from tests.support.records import append
 from trainables.checkpoint import find_damage, save_epoch
@@ -27,11 +25,9 @@ from trainables.errors import UserError
 GRID = {"sampler": "grid", "trials": 9, "space": {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}}
 
 
-def begun(folder: Path, **changes: Any) -> Path:
-    folder.mkdir(parents=True)
-    with closing(Ledger(folder / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment(**changes))
-    return folder
+def begin(folder: Path, **changes: Any) -> Path:
+    with begun(folder, make_experiment(**changes)):
+        return folder
 
 
 @pytest.mark.parametrize(
@@ -40,7 +36,7 @@ def begun(folder: Path, **changes: Any) -> Path:
 def test_an_interrupted_experiment_is_resumed_by_the_command_that_began_its_stages(
     tmp_path: Path, stages: tuple[Stage, ...], verb: str
 ) -> None:
-    folder = begun(tmp_path / "tiny")
+    folder = begin(tmp_path / "tiny")
     text = how_to_resume(folder, read_history(folder), stages)
     assert text.startswith(f"{folder}: resume with: orchestrator {verb} tiny --output ")
 
@@ -50,13 +46,12 @@ def test_without_a_record_of_a_start_the_same_command_resumes(tmp_path: Path) ->
 
 
 def test_an_experiment_is_read_back_from_its_journal(tmp_path: Path) -> None:
-    folder = begun(tmp_path / "tiny", budget={"hours": 2})
+    folder = begin(tmp_path / "tiny", budget={"hours": 2})
     assert read_experiment(folder) == make_experiment(budget={"hours": 2})
 
 
 def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, clock: list[float]) -> None:
-    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment(budget={"hours": 0.5}))
+    with begun(tmp_path, make_experiment(budget={"hours": 0.5})) as ledger:
         clock[0] += 1800
         append(ledger, "experiment_ended", outcome="budget_spent", ended_by="hours")
     extended = extend_experiment(tmp_path, 3, 2.0, ["budget.plateau=7"])
@@ -78,7 +73,7 @@ def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, clock
 def test_what_is_no_extension_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict, arguments: list[str], message: str
 ) -> None:
-    code, _, said = what_a_command_says(capsys, ["extend", str(begun(tmp_path / "tiny", **changes)), *arguments])
+    code, _, said = what_a_command_says(capsys, ["extend", str(begin(tmp_path / "tiny", **changes)), *arguments])
     assert code == 2
     assert message in said
     assert "Traceback" not in said
@@ -88,7 +83,7 @@ def test_what_is_no_extension_is_refused(
 def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    with closing(Ledger(begun(tmp_path / "copy") / "journal.jsonl")) as ledger:
+    with begun(tmp_path / "copy") as ledger:
         add_trial(ledger, [1.0])
     before = (tmp_path / "copy" / "journal.jsonl").read_bytes()
     code, _, said = what_a_command_says(capsys, [*arguments, "copy", "--output", str(tmp_path)])
@@ -99,7 +94,7 @@ def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_chan
 
 
 def test_a_link_to_a_folder_may_have_any_name(tmp_path: Path) -> None:
-    (tmp_path / "newest").symlink_to(begun(tmp_path / "tiny"))
+    (tmp_path / "newest").symlink_to(begin(tmp_path / "tiny"))
     check_folder(tmp_path / "newest", read_experiment(tmp_path / "newest"))
 
 
@@ -157,8 +152,7 @@ def test_a_start_with_a_cut_journal_moves_what_the_journal_does_not_know(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = open_directory(tmp_path, "tiny")
-    with closing(Ledger(directory / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment())
+    with begun(directory) as ledger:
         known = add_trial(ledger, [1.0], state=TrialState.RUNNING)
         for trial, epoch in ((known.id, 1), (known.id, 7), ("lost", 1), ("lost", 2)):
             save_epoch(directory / "trials" / trial, report(0.1, epoch))

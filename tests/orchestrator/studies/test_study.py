@@ -1,7 +1,6 @@
 """Studies: published settings first, in turns; a restart suggests what would have come anyway; planned trials."""
 
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import RecordingScheduler
 from search_spaces.space import Range
 from tests.orchestrator.studies.test_samplers import make, points
-from tests.support.experiments import make_experiment, start
+from tests.support.experiments import make_experiment, reopened, start
 from trainables.config import TrainingConfig, TrialConfig
 
 NT_XENT, TRIPLET = "pets-vsepp-nt_xent", "pets-vsepp-triplet_sh"
@@ -38,16 +37,14 @@ def test_a_grid_is_walked_once(ledger: Ledger) -> None:
     assert [trial.params["temperature"] for trial in iter(studies.next, None)] == [0.3, 0.1, 0.2]
 
 
-def test_interrupted_trials_are_issued_again_under_their_ids(tmp_path: Path) -> None:
-    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment())
-        studies = Studies(make_experiment(), ledger)
-        first = [(trial.id, trial.params) for _ in range(2) if (trial := studies.next())]
-    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
-        studies = Studies(make_experiment(), ledger)
+def test_interrupted_trials_are_issued_again_under_their_ids(ledger: Ledger) -> None:
+    studies = Studies(make_experiment(), ledger)
+    first = [(trial.id, trial.params) for _ in range(2) if (trial := studies.next())]
+    with reopened(ledger) as again:
+        studies = Studies(make_experiment(), again)
         assert studies.outstanding == 8
-        *again, third = [(trial.id, trial.params) for _ in range(3) if (trial := studies.next())]
-        assert again == first
+        *known, third = [(trial.id, trial.params) for _ in range(3) if (trial := studies.next())]
+        assert known == first
         assert third[0] == f"{NT_XENT}-0001"
 
 
@@ -185,25 +182,19 @@ def plan(count: int = 3) -> list[TrialCreated]:
     return [structs.replace(planned, trial=f"best-seed{seed}", number=seed) for seed in range(count)]
 
 
-def test_planned_trials_come_once_in_their_order(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    ledger = Ledger(path)
-    start(ledger, make_experiment())
+def test_planned_trials_come_once_in_their_order(ledger: Ledger) -> None:
     source, judge = PlannedTrials(plan, ledger), RecordingScheduler(ledger)
     assert source.outstanding == 3
     first, second = source.next(), source.next()
     assert first is not None and second is not None
     assert [judge.judge(first, Step(epoch, {"val/rsum": 5.0 - epoch})) for epoch in (1, 2)] == ["running", "finished"]
     assert judge.judge(second, Step(1, {"val/rsum": 1.0})) is TrialState.RUNNING
-    ledger.close()
-
-    again = Ledger(path)
-    source = PlannedTrials(plan, again)
-    assert source.outstanding == 2
-    issued = [source.next(), source.next(), source.next()]
-    assert [trial and trial.id for trial in issued] == ["best-seed1", "best-seed2", None]
-    assert len(again.history.trials) == 3
-    again.close()
+    with reopened(ledger) as again:
+        source = PlannedTrials(plan, again)
+        assert source.outstanding == 2
+        issued = [source.next(), source.next(), source.next()]
+        assert [trial and trial.id for trial in issued] == ["best-seed1", "best-seed2", None]
+        assert len(again.history.trials) == 3
 
 
 def test_the_search_knows_nothing_of_planned_trials(ledger: Ledger) -> None:

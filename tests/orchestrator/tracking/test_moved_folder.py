@@ -13,14 +13,13 @@ import pytest
 from mlflow import MlflowClient
 
 from orchestrator.doctor.machine import Check
-from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import connection, registry
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.registry import fetch_champion
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.commands import run_command, what_a_command_says
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.records import append
 
 
@@ -38,9 +37,7 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
     output = tmp_path / "my runs"
     for name in ("tiny", "more"):
-        (output / name).mkdir(parents=True)
-        with closing(Ledger(output / name / "journal.jsonl")) as ledger:
-            start(ledger, make_experiment(name=name))
+        with begun(output / name, make_experiment(name=name)) as ledger:
             trial = add_trial(ledger, [20.0])
             append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
     shutil.copy(store_template, output / "mlflow.db")

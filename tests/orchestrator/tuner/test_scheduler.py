@@ -15,7 +15,7 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.confirmation_plan import repeat
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import Halving, Median, RecordingScheduler, StudyScheduler
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, make_experiment, reopened, start
 
 STOP, CONTINUE = "STOP", "CONTINUE"
 
@@ -181,12 +181,9 @@ def test_a_confirmation_that_is_in_the_journal_judges_no_trial_of_the_search(led
     candidate = add_trial(ledger, [], state=TrialState.RUNNING)
     for index in range(4):
         ledger.report(ledger.begin(repeat(candidate, index, 100 + index)), 1, {"val/rsum": 500.0}, TrialState.RUNNING)
-    ledger.close()
-    again = Ledger(ledger.path)
-    scheduler = StudyScheduler(make_experiment(), again)
-    trial = again.history.trials[candidate.id]
-    assert scheduler.judge(trial, Step(1, {"val/rsum": 1.0})) is TrialState.RUNNING
-    again.close()
+    with reopened(ledger) as again:
+        scheduler, trial = StudyScheduler(make_experiment(), again), again.history.trials[candidate.id]
+        assert scheduler.judge(trial, Step(1, {"val/rsum": 1.0})) is TrialState.RUNNING
 
 
 def test_a_trial_whose_patience_is_over_has_finished_also_after_a_restart(ledger: Ledger) -> None:
@@ -194,14 +191,8 @@ def test_a_trial_whose_patience_is_over_has_finished_also_after_a_restart(ledger
     trial.config = replace(trial.config, training=replace(trial.config.training, epochs=9, patience=2))
     scheduler = RecordingScheduler(ledger)
     values = [10.0, 12.0, 12.0, 11.0]
-    assert [scheduler.judge(trial, Step(epoch, {"val/rsum": value})) for epoch, value in enumerate(values, 1)] == [
-        TrialState.RUNNING,
-        TrialState.RUNNING,
-        TrialState.RUNNING,
-        TrialState.FINISHED,
-    ]
-    ledger.close()
-    again = Ledger(ledger.path)
-    assert again.history.trials[trial.id].state is TrialState.FINISHED
-    assert again.history.trials[trial.id].last_epoch == 4
-    again.close()
+    states = [scheduler.judge(trial, Step(epoch, {"val/rsum": value})) for epoch, value in enumerate(values, 1)]
+    assert states == [TrialState.RUNNING] * 3 + [TrialState.FINISHED]
+    with reopened(ledger) as again:
+        found = again.history.trials[trial.id]
+        assert (found.state, found.last_epoch) == (TrialState.FINISHED, 4)

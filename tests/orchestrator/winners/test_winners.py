@@ -30,7 +30,7 @@ from orchestrator.workload.evaluation import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
 from orchestrator.workload.workload import TestEvaluation
 from tests.support.commands import run_command
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, open_test
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
 from trainables.config import Change, TrainingConfig, TrialConfig
@@ -268,9 +268,7 @@ def test_a_copy_of_a_packed_champion_is_not_registered_beside_it(tmp_path: Path)
     assert packed_champions(tmp_path) == {folder / MODEL: champion}
 
 
-def test_the_description_has_the_spread_over_the_seeds_of_a_confirmed_winner_alone(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "journal.jsonl")
-    start(ledger, make_experiment())
+def test_the_description_has_the_spread_over_the_seeds_of_a_confirmed_winner_alone(ledger: Ledger) -> None:
     best = add_trial(ledger, [100.0, 140.0])
     ((dataset, model),) = find_champions(ledger.history).items()
     unconfirmed = describe_champion(ledger.history, dataset, model)
@@ -279,4 +277,3 @@ def test_the_description_has_the_spread_over_the_seeds_of_a_confirmed_winner_alo
     ((dataset, model),) = find_champions(ledger.history).items()
     confirmed = describe_champion(ledger.history, dataset, model)
     assert (confirmed.value, confirmed.std, confirmed.seeds) == (139.5, pytest.approx(1.5), 2)
-    ledger.close()
