@@ -50,10 +50,8 @@ class Trial:
             final (``None`` before), in seconds since the Unix epoch.
         created_after, ended_after: The experiment's running time in seconds at the same moments, see ``Spending``.
             Dates are for people and for MLflow; durations and orders come from the running time.
-        retries: How often the trial was started again after a failure.
-        setbacks: How often the trial was started again since its newest epoch, not counting starts after lack of memory
-            or the loss of a machine.
-        memory_retries: How often the trial was started again after lack of memory.
+        retries, memory_retries: How often the trial was started again after a failure, and after lack of memory.
+        setbacks: How often since its newest epoch, not counting starts after lack of memory or the loss of a machine.
         error: What ended the trial, where it diverged or failed.
         damage: A line about each checkpoint that was skipped as damaged.
         environments: Environments of the starts that trained the trial, oldest first, see ``ExperimentStarted``.
@@ -197,12 +195,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class WarmTrial:
-    """A trial of another experiment that a sampler starts from.
+    """A trial of another experiment that a sampler starts from, with params by the names of the study's space.
 
-    Attributes:
-        params: Hyper-parameters by the names of the study's space.
-        state: How the trial ended.
-        values: Values of the objectives, in their order; empty where the trial did not finish.
+    The values are those of the objectives, in their order; empty where the trial did not finish.
     """
 
     params: Mapping[str, Any]
@@ -212,11 +207,9 @@ class WarmTrial:
 
 @dataclass(frozen=True)
 class PriorPoint:
-    """A setting of another dataset that a study tries before its sampler suggests any.
+    """A setting, by the names of the study's space, that a study tries before its sampler suggests any.
 
-    Attributes:
-        params: Hyper-parameters by the names of the study's space.
-        source: The study of another dataset whose best setting it was.
+    It was the best setting of the study of another dataset, its source.
     """
 
     params: Mapping[str, Any]

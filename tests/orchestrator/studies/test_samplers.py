@@ -23,7 +23,6 @@ from trainables.errors import ConfigError
 
 EVERY = ["tpe", "cmaes", "gp", "random", "qmc"]
 SPACE = {"nt_xent": {"temperature": [0.01, 0.4]}}
-LISTED = {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}
 COUNT = "cocos/i2t_queries_without_gradient"
 
 
