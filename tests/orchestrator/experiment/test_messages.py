@@ -168,10 +168,19 @@ TRAININGS = [
         "2 mistakes:\n  --set training.epochs=0: training.epochs: must be at least 1, got 0\n"
         "  --set training.batch_size=1: training.batch_size: must be at least 2, got 1",
     ),
+    *(
+        (
+            f"loss=nt_xent loss_parameters.temperature={value}",
+            f"--set loss_parameters.temperature={value}: loss_parameters: temperature must be a number above 0, or "
+            f"'learned', got {shown} (loss nt_xent)",
+        )
+        for value, shown in (("0", "0"), ("learnd", "'learnd'"))
+    ),
+    ("training.epochs=many", '--set training.epochs=many: training.epochs: should be a valid integer, got "many"'),
+    ("val_images=0", "--set val_images=0: val_images must be at least 1, or null for all, got 0"),
     (
-        "loss=nt_xent loss_parameters.temperature=0",
-        "--set loss_parameters.temperature=0: loss_parameters: temperature must be a number above 0, or 'learned', "
-        "got 0 (loss nt_xent)",
+        "loss=polynomial_relative loss_parameters.coefficients=[0.5]",
+        "--set loss_parameters.coefficients=[0.5]: loss_parameters: coefficients must hold a coefficient of power 1 or",
     ),
 ]
 

@@ -205,28 +205,15 @@ def test_resume_resumes_and_ends_like_an_undisturbed_training(shell: Shell) -> N
     ("extra", "named"),
     [
         pytest.param(("--set", "training.epoch=4"), "training.epoch", id="unknown key"),
-        pytest.param(("--set", "training.epochs=many"), "training.epochs", id="wrong type"),
-        pytest.param(("--set", "training.epochs=0"), "training.epochs: must be at least 1, got 0", id="out of range"),
         pytest.param(("--set", "loss=tripelt"), "triplet", id="unknown loss"),
         pytest.param(("--set", "model=vse"), "vsepp", id="unknown model"),
         pytest.param(("--set", "dataset=pest"), "pets", id="unknown dataset"),
         pytest.param(("--set", "loss_parameters.temperature=0"), "temperature", id="loss parameter"),
         pytest.param(
-            ("--set", "loss_parameters.temperature=learnd"),
-            "temperature must be a number above 0, or 'learned', got 'learnd' (loss nt_xent)",
-            id="misspelt learned",
-        ),
-        pytest.param(
             ("--set", "training.batch_size=100000"),
             "error: training.batch_size: 100000 is more than the 180 captions of pets's train split;",
             id="large batch",
         ),
-        pytest.param(
-            ("--set", "loss=polynomial_relative", "--set", "loss_parameters.coefficients=[0.5]"),
-            "coefficients must hold a coefficient of power 1 or above",
-            id="constant polynomial",
-        ),
-        pytest.param(("--set", "val_images=0"), "val_images must be at least 1, or null for all, got 0", id="no image"),
         pytest.param(
             ("--set", "val_images=19"),
             "val_images must be at most the 18 images of the val split of pets, got 19",
