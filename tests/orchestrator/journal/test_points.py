@@ -26,7 +26,6 @@ STUDY = "pets-vsepp-nt_xent"
 
 
 def add(ledger: Ledger, temperature: float, values: list[float], state: TrialState = TrialState.FINISHED) -> Trial:
-    """Write down a trial, which is a replicate where its temperature was tried before."""
     experiment = make_experiment()
     cell = next(cell for cell in experiment.cells() if cell.name == STUDY)
     trials = ledger.history.study(STUDY)

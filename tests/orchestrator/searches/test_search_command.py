@@ -45,7 +45,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def command(root: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command and returns what it prints, or the line with which it refuses."""
 
     def run(*arguments: str, code: int = 0) -> str:
         ended, said, message = what_a_command_says(capsys, arguments)

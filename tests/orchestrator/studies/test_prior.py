@@ -34,7 +34,6 @@ def make(name: str, dataset: str, epochs: int = 1, **search: Any) -> Experiment:
 
 
 def search(experiment: Experiment, output: Path, count: int, best: float = 0.05) -> list[Trial]:
-    """Begin or resume a search for some trials, whose value is highest at a temperature."""
     directory = output / experiment.name
     directory.mkdir(parents=True, exist_ok=True)
     prior = read_prior(experiment, output)

@@ -56,7 +56,6 @@ def run(ledger: Ledger, experiment: Experiment, records: int | None = None, conc
 
 
 def count(ledger: Ledger) -> int:
-    """Return how many records this process has written."""
     return len(read_journal(ledger.path)) - len(ledger.past)
 
 

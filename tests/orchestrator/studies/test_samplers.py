@@ -165,7 +165,6 @@ def test_several_objectives_and_trials_that_end_otherwise(ledger: Ledger) -> Non
 
 
 def write_past(output: Path, **search: Any) -> Experiment:
-    """Write the journal of a past experiment of eight trials under an output folder."""
     past = make(trials=8, sampler="random", seed=5, **search)
     (output / "past").mkdir(parents=True)
     ledger = Ledger(output / "past" / "journal.jsonl")

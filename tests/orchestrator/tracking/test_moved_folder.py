@@ -57,7 +57,6 @@ def run(*arguments: str, code: int = 0) -> None:
 
 
 def tracking(output: Path, capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, str]]:
-    """Return what the doctor says of an experiment's runs in the store."""
     capsys.readouterr()
     _, said, _ = what_a_command_says(capsys, ["doctor", "tiny", "--output", str(output), "--json", *more])
     return [found for found in json.loads(said) if found["check"] == "tracking"]
@@ -104,7 +103,6 @@ def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
 
 
 def undelivered(output: Path) -> str:
-    """Return what a search says in the end that is not in MLflow."""
     tracker = Tracker(default_uri(output), output, "tiny", output / "tiny" / "journal.jsonl")
     tracker.start()
     tracker.close(0.1)

@@ -23,7 +23,6 @@ from tests.support.records import append
 
 @pytest.fixture
 def directory(output: Path) -> Path:
-    """A finished experiment with a confirmed candidate, of which MLflow has nothing."""
     with begun(output / "tiny") as ledger:
         first, _ = (add_trial(ledger, [value]) for value in (3.0, 2.0))
         open_test(ledger, [add_repeat(ledger, first, seed, seed, 20.0 + seed) for seed in (1, 2)])

@@ -83,7 +83,6 @@ def test_a_row_of_mlflow_holds_the_scores_of_the_best_epoch_however_the_epochs_a
 
 
 def best_shown(output: Path, trial: str) -> tuple[float, float]:
-    """Return the score and the number of the best epoch that MLflow's table shows for a trial."""
     metrics = stored(output)[trial][0].data.metrics
     return metrics["at_best/rsum"], metrics["at_best/epoch"]
 
@@ -133,8 +132,6 @@ def test_killed_and_started_again_it_resumes_in_the_same_runs(output: Path) -> N
 
 
 class Flaky:
-    """A client that now and then fails before it has done its work, or after."""
-
     def __init__(self, client: MlflowClient, draw: random.Random) -> None:
         self._client, self._draw = client, draw
 
@@ -287,7 +284,6 @@ def tracking(output: Path) -> TrackingProcess:
 
 
 def begin(tracking: TrackingProcess) -> psutil.Process:
-    """Begin to deliver, and return the process as the system sees it."""
     tracking.start()
     assert tracking._process is not None
     return psutil.Process(tracking._process.pid)

@@ -41,7 +41,6 @@ class Table:
         return self.pool.submit(self.rounds.next, name)
 
     def epochs(self, *names: str) -> list[int]:
-        """Let some ask, and return the epochs that they get."""
         return [asked.result(60).epoch for asked in [self.ask(name) for name in names]]
 
 

@@ -114,7 +114,6 @@ def test_the_workers_are_not_noted_at_every_look(
 
 
 def assert_all_end(processes: list[psutil.Process]) -> None:
-    """Wait until the processes have ended, whether somebody has waited for them or not."""
     deadline = time.monotonic() + 300
     while any(runtime.is_alive(process) for process in processes):
         assert time.monotonic() < deadline
@@ -157,7 +156,6 @@ def test_a_head_that_is_out_of_reach_for_a_while_is_waited_for(monkeypatch: pyte
 
 @pytest.fixture
 def head() -> Iterator[socket.socket]:
-    """What listens where a head would."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
 

@@ -39,8 +39,6 @@ from trainables.ranks import Ranks, read_ranks
 
 @dataclass
 class Folders:
-    """Checkpoints that are always there."""
-
     def bring(self, trial: str, folder: Path) -> Path:
         return folder
 
@@ -87,8 +85,6 @@ RANKS = Ranks(
 
 @dataclass
 class Ranking(Evaluations):
-    """A workload that ranks queries."""
-
     def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         return TestEvaluation({"rsum": 7.0}, {"val": replace(RANKS, split="val"), "test": RANKS})
 
@@ -203,13 +199,11 @@ def test_a_file_of_ranks_that_cannot_be_written_is_refused_before_any_work(
 
 
 def statistics_of(trained: Trained, checkpoint: Path) -> Mapping[str, Any]:
-    """Return what ``orchestrator cocos`` prints."""
     places = {"epsilon": 0.01, "convention": "paper", "device": "cpu"}
     return measure_checkpoint(checkpoint, trained.root / "data", **places).statistics  # type: ignore[arg-type]
 
 
 def counted(trained: Trained, model: Any, split: str, **loss_parameters: float) -> Mapping[str, Any]:
-    """Return the statistics of a model on a split, with NT-Xent."""
     import torch
 
     from trainables.data.batches import ResidentSplit, epoch_batches

@@ -31,14 +31,11 @@ ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 
 
 class Shell:
-    """Commands on the data and in the folders of a test."""
-
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.root, self.data_root, self._capsys = root, root / "data", capsys
         self.directory = root / "runs" / "train" / "pets-vsepp-nt_xent-seed0"
 
     def words(self, *extra: str, settings: tuple[str, ...] = SMALL) -> tuple[str, ...]:
-        """Return the words of a command that trains."""
         sets = [part for setting in ("dataset=pets", "loss=nt_xent", *settings) for part in ("--set", setting)]
         places = ("--data-root", str(self.data_root), "--output", str(self.root / "runs"), "--device", "cpu")
         return ("train", *sets, *places, *extra)
@@ -53,7 +50,6 @@ class Shell:
         return json.loads(self.train("--json", *extra, settings=settings)[1])
 
     def read(self, command: str, checkpoint: str | Path, *options: str) -> tuple[int, str, str]:
-        """Run a command that reads a checkpoint."""
         return self.run(command, str(checkpoint), "--data-root", str(self.data_root), "--device", "cpu", *options)
 
     def answer(self, command: str, checkpoint: str | Path, *options: str) -> dict[str, Any]:
@@ -241,7 +237,6 @@ def test_a_training_that_diverges_is_one_line(shell: Shell) -> None:
 
 
 def limited(program: str, words: tuple[str, ...]) -> str:
-    """Run a command in a process after a program that limits it; return its messages."""
     code = f"import resource, signal, sys\nfrom orchestrator.cli import main\n{program}\nmain(sys.argv[1:])"
     command = [sys.executable, "-c", code, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ONE_THREAD)
