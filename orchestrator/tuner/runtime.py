@@ -2,9 +2,8 @@
 
 When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute, cannot be
 interrupted, and then Ray ends this process without a message of ours. Calls of Ray therefore run in a thread of their
-own (``run_watched``), while the main thread watches the processes of Ray, handles signals, and can end the search in
-order. The head of a cluster is watched by a connection of its own (``JoinedRay``), which closes at once when the
-control store ends.
+own (``run_watched``), while the main thread watches the processes of Ray (``OwnRay``) or the head of a cluster
+(``JoinedRay``), handles signals, and can end the search in order.
 """
 
 import logging

@@ -277,15 +277,12 @@ def lay_out(name: str, text: str, kind: str, entry: str) -> None:
     (Path("site") / f"{module}.py").write_text(text)
 
 
-def test_a_training_finds_loss_and_model(tmp_path: Path) -> None:
+def test_a_training_and_python_find_loss_and_model(tmp_path: Path) -> None:
     lay_out_package(tmp_path / "site")
     config = read_config(None, ["dataset=pets", "loss=pair_hinge", "model=bag_of_words"], [])
     (plugin,) = in_use().values()
     assert config.plugins == (plugin.reference,) and plugin.name == "icr-pair-losses"
-
-
-def test_python_finds_them_without_a_word(tmp_path: Path) -> None:
-    lay_out_package(tmp_path / "site")
+    forget()
     assert build_loss("pair_hinge", margin=0.3).margin == 0.3  # type: ignore[attr-defined]
     assert TrialConfig(dataset="pets", model="bag_of_words", loss="pair_hinge").features == "global"
     forget()
