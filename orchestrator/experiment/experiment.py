@@ -44,11 +44,8 @@ class Cell:
     Attributes:
         name: The name of the study, with which the ids of its trials begin.
         loss: The loss of its trials; ``any`` if the loss is searched as well.
-        space: The hyper-parameters that are searched, with their bounds.
-        training: The settings of ``training`` that its trials share; searched settings take their place.
-        model_parameters: The parameters of the model that its trials share; searched parameters take their place.
+        training, model_parameters: The settings that its trials share; searched settings take their place.
         metric: The metric that selects the best epoch of a trial.
-        scheduler: Decides which trials of the study end early.
         enqueued: Points that are tried right after the published points.
         seed: The seeds of the study's suggestions are made from this seed.
     """
@@ -254,10 +251,7 @@ class Experiment(BaseModel):
 def load_experiment(source: str, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Experiment:
     """Read an experiment from a YAML file, or a shipped one by its bare name; apply ``--set`` and check it whole.
 
-    Args:
-        source: The file, or the name.
-        overrides: ``--set``.
-        plugins: ``--plugin``: files or distributions beside the plug-ins that the experiment names.
+    ``plugins``, from ``--plugin``, are files or distributions beside the plug-ins that the experiment names.
 
     Raises:
         ConfigError: If any key is refused.

@@ -15,13 +15,9 @@ from trainables.plugins.plugin import Plugin
 
 @dataclass(frozen=True)
 class BegunConfirm:
-    """The confirmation that an experiment was begun with.
+    """The confirmation that an experiment was begun with, see ``experiment.sections.Confirm``.
 
-    Attributes:
-        baseline: Loss with which the winner is compared; ``None`` for the published settings.
-        verdict: What varies in the test that decides; ``None`` in journals that are older than the key.
-        smallest_difference: The smallest lead that matters, in the unit of the metric.
-        each_of: The searched parameter of which each value has candidates; ``None`` for candidates of each study.
+    ``verdict`` is ``None`` in journals that are older than the key.
     """
 
     baseline: str | None = None
@@ -36,21 +32,15 @@ class BegunExperiment:
 
     Attributes:
         values: The resolved experiment with the keys of an experiment file; empty before the first start.
-        name: Name of the experiment; ``None`` where the record lacks it, as with the attributes below.
+        name, metric, seed, sampler: As in the file; ``None`` where the record lacks them.
         description: Text of the experiment's author; may be empty.
         datasets: Names or paths of the datasets.
-        models: Names of the models.
-        metric: Name of the metric that the experiment maximises.
-        seed: Seed of the search.
-        sampler: Name of the sampler.
         space_version: Version of the default bounds; 1 in journals of version 0.1, which lack the key.
         chooses_loss: Whether the sampler chooses the loss of a trial.
-        searched_training: Settings of ``training`` that are searched.
-        searched_model: Parameters of the models that are searched.
+        searched_training, searched_model: Settings of ``training``, and parameters of models, that are searched.
         gpus: GPUs of a trial, > 0; ``None`` where a trial has none, or where the share is measured (``auto``).
         limits: Limit of the budget -> its value; ``None`` is no limit.
         confirm: The confirmation; ``None`` where there is to be none.
-        plugins: The plug-ins with which the experiment was begun.
     """
 
     values: Mapping[str, Any]

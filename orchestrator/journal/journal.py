@@ -50,8 +50,7 @@ class JournalReader:
 
     The reader leaves an incomplete last record, which is being written or was torn by a kill, for the next reading.
 
-    Args:
-        path: Path of the journal, which may not exist yet.
+    The journal may not exist yet.
 
     Attributes:
         count: Records read so far.

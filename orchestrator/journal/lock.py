@@ -114,7 +114,6 @@ class Holder(msgspec.Struct, frozen=True):
     """The process that holds a lock, as the process describes itself in the lock file.
 
     Attributes:
-        pid: Number of the process on its host.
         boot_id: Id of the host's boot; empty where the system has none.
         started: The date at which the process took the lock, in ISO format.
         scratch: Path of the process's temporary directory; ``None`` where it has none.

@@ -16,11 +16,7 @@ FEWEST_EPOCHS = 2
 
 @dataclass(frozen=True)
 class Point:
-    """A setting of a study.
-
-    Attributes:
-        trainings: All trials of the search with this setting, in the order of their numbers; at least one.
-    """
+    """A setting of a study, with all trials of the search that have it, in the order of their numbers; at least one."""
 
     trainings: tuple[Trial, ...]
 

@@ -45,18 +45,13 @@ class Trial:
     Attributes:
         id: ``<study>-<number>`` in a search; restarts do not change the id.
         study, number, params, config, stage, candidate: See ``TrialCreated``.
-        state: State of the trial.
         epochs: Epoch, from 1 -> metrics; each epoch once.
-        times: The date at which each epoch was recorded, in seconds since the Unix epoch.
-        created: The date at which the trial was created, in seconds since the Unix epoch.
-        ended: The date at which the state became final; ``None`` before.
-        created_after: The experiment's running time in seconds when the trial was created, see ``Spending``.
+        times, created, ended: The dates at which each epoch was recorded, the trial was created, and its state became
+            final (``None`` before), in seconds since the Unix epoch.
+        created_after, ended_after: The experiment's running time in seconds at the same moments, see ``Spending``.
             Dates are for people and for MLflow; durations and orders come from the running time.
-        ended_after: The running time when the state became final; ``None`` before.
-        retries: How often the trial was started again after a failure.
-        setbacks: How often the trial was started again since its newest epoch, not counting starts after lack of memory
-            or the loss of a machine.
-        memory_retries: How often the trial was started again after lack of memory.
+        retries, memory_retries: How often the trial was started again after a failure, and after lack of memory.
+        setbacks: How often since its newest epoch, not counting starts after lack of memory or the loss of a machine.
         error: What ended the trial, where it diverged or failed.
         damage: A line about each checkpoint that was skipped as damaged.
         environments: Environments of the starts that trained the trial, oldest first, see ``ExperimentStarted``.
@@ -200,12 +195,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class WarmTrial:
-    """A trial of another experiment that a sampler starts from.
+    """A trial of another experiment that a sampler starts from, with params by the names of the study's space.
 
-    Attributes:
-        params: Hyper-parameters by the names of the study's space.
-        state: How the trial ended.
-        values: Values of the objectives, in their order; empty where the trial did not finish.
+    The values are those of the objectives, in their order; empty where the trial did not finish.
     """
 
     params: Mapping[str, Any]
@@ -215,11 +207,9 @@ class WarmTrial:
 
 @dataclass(frozen=True)
 class PriorPoint:
-    """A setting of another dataset that a study tries before its sampler suggests any.
+    """A setting, by the names of the study's space, that a study tries before its sampler suggests any.
 
-    Attributes:
-        params: Hyper-parameters by the names of the study's space.
-        source: The study of another dataset whose best setting it was.
+    It was the best setting of the study of another dataset, its source.
     """
 
     params: Mapping[str, Any]

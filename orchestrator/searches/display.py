@@ -75,14 +75,12 @@ WIDEST = 1000
 class Progress:
     """Progress of a stage of ``total`` trials, and how long the rest of the experiment may take.
 
-    A whole trial has ``epochs``. ``work`` is what the whole experiment trains; ``None`` where this stage is all.
+    ``work`` is what the whole experiment trains or, where this stage is all, the epochs of a whole trial.
     """
 
-    def __init__(
-        self, history: History, total: int, epochs: int, stage: Stage = Stage.SEARCH, work: PlannedWork | None = None
-    ) -> None:
+    def __init__(self, history: History, total: int, work: PlannedWork | int, stage: Stage = Stage.SEARCH) -> None:
         self.history, self.stage, self.pace = history, stage, TrainingRate(history)
-        self._total, self._epochs, self._work = total, epochs, work
+        self._total, self._work = total, work
 
     def counts(self) -> list[str]:
         """Return how many trials have ended, by state, the best so far, and the time left of the whole, where known."""
@@ -112,10 +110,10 @@ class Progress:
         rate = self.pace.rate
         if rate is None:
             return None
-        if self._work is not None:
+        if isinstance(self._work, PlannedWork):
             trainings = self._total if self.stage is Stage.CONFIRM else None
             return self._work.left(self.history, rate, trainings=trainings)
-        whole = self._epochs * epoch_lengths(self.history)[""]
+        whole = self._work * epoch_lengths(self.history)[""]
         return TimeLeft({self.stage: work_left(self.history.stage(self.stage), self._total, whole) / rate})
 
 

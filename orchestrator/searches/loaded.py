@@ -68,11 +68,7 @@ class Best:
 
 @dataclass(frozen=True)
 class LoadedExperiment:
-    """The results of an experiment so far; each access reads the journal anew.
-
-    Attributes:
-        directory: Directory of the experiment.
-    """
+    """The results of the experiment in a directory so far; each access reads the journal anew."""
 
     directory: Path
 

@@ -36,10 +36,8 @@ class Opened:
     """An experiment's directory that this process holds, after all checks that need no journal.
 
     Attributes:
-        uri: MLflow's store.
         cluster: Where trials run; a named cluster has answered.
-        digests: Dataset -> digest of its data.
-        tokenizers: Dataset -> what cuts its captions into tokens.
+        digests, tokenizers: Dataset -> digest of its data, and what cuts its captions into tokens.
         scratch: A temporary directory of this process, which is removed in the end.
     """
 

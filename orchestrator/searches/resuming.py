@@ -83,11 +83,8 @@ def _verb(history: History) -> list[str]:
     reached = None if limit is None else history.experiment.limits.get(limit)
     if history.outcome != "budget_spent" or reached is None:
         return ["resume"]
-    return (
-        ["extend", "--hours", f"{reached:g}"]
-        if limit == "hours"
-        else ["extend", "--set", f"budget.{limit}={2 * reached:g}"]
-    )
+    larger = ["--hours", f"{reached:g}"] if limit == "hours" else ["--set", f"budget.{limit}={2 * reached:g}"]
+    return ["extend", *larger]
 
 
 def extend_experiment(directory: Path, trials: int | None, hours: float | None, overrides: Sequence[str]) -> Experiment:

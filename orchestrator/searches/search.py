@@ -235,6 +235,5 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
 def stage_displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> AbstractContextManager["Session"]:
     """Show a stage with ``total`` trials during a ``with`` block, which gets the session that draws the stage."""
     experiment = session.experiment
-    epochs = max(cell.training.total_epochs for cell in experiment.cells())
-    progress = Progress(session.ledger.history, total, epochs, stage, PlannedWork(experiment))
+    progress = Progress(session.ledger.history, total, PlannedWork(experiment), stage)
     return displayed(session, f"{experiment.name}: {stage}", progress, quiet=quiet)

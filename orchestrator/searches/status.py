@@ -20,13 +20,9 @@ from orchestrator.storage.set_aside import NOTHING_UNKNOWN, find_unknown
 
 
 class Followed:
-    """The state of an experiment according to its journal so far.
-
-    Args:
-        directory: The experiment's directory; its journal may not exist yet.
+    """The state of an experiment according to its journal so far, which may not exist yet.
 
     Attributes:
-        history: History up to the newest record that was read.
         version: Records read, over all journals that this directory had; it only grows.
         generation: How often the journal was replaced by another.
         pace: How fast it trains.

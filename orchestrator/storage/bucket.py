@@ -105,7 +105,6 @@ class ObjectStore:
     """A prefix in a bucket; pickled as its address, and opened again where it is used.
 
     Attributes:
-        bucket: Name of the bucket.
         prefix: Beginning of all keys, without slashes at its ends.
         endpoint: ``http://host:port`` of a server other than Amazon's; empty for Amazon's servers.
         region: Region of the bucket; empty for the region that the environment names.

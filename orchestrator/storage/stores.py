@@ -72,10 +72,9 @@ class FolderStore(Checkpoints):
 
     def entries(self, trial: str | None = None) -> list[Entry]:
         """List the folder of a trial, or of each trial."""
-        folders = sorted(self.trials.glob("*/")) if trial is None else [self.trials / trial]
         return [
             Entry(folder.name, path.name, epoch_of(path.name) or 0, str(path))
-            for folder in folders
+            for folder in self._folders(trial)
             for path in list_epochs(folder)
         ]
 
@@ -115,18 +114,20 @@ class FolderStore(Checkpoints):
     def prune(self, trial: str) -> None:
         """Keep the newest checkpoint of an ended trial; what a process was writing when its machine died goes, too."""
         super().prune(trial)
-        for path in list_partial(self.trials / trial):
-            shutil.rmtree(path, ignore_errors=True)
+        self.remove_partial(trial)
 
-    def partial(self) -> list[Path]:
-        """Return the directories of checkpoints that are half written."""
-        return [path for folder in sorted(self.trials.glob("*/")) for path in list_partial(folder)]
+    def partial(self, trial: str | None = None) -> list[Path]:
+        """Return the directories of checkpoints that are half written, of a trial or of all."""
+        return [path for folder in self._folders(trial) for path in list_partial(folder)]
 
-    def remove_partial(self) -> None:
+    def remove_partial(self, trial: str | None = None) -> None:
         """Remove the directories that ``partial`` lists."""
-        for path in self.partial():
+        for path in self.partial(trial):
             # A directory to which a living process writes may resist.
             shutil.rmtree(path, ignore_errors=True)
+
+    def _folders(self, trial: str | None) -> list[Path]:
+        return sorted(self.trials.glob("*/")) if trial is None else [self.trials / trial]
 
     def keep(self, trial: str, file: Path) -> None:
         """Copy a file into the folder of a trial, unless the file was made there."""

@@ -162,10 +162,7 @@ class Drawn(NamedTuple):
 class Study:
     """The trials of one cell, as Optuna sees them: one Optuna trial per point, however often the point was trained.
 
-    Attributes:
-        cell: Dataset, model, loss and search space.
-        size: Number of trials that the study has in the end.
-        asked: Number of trials that the study has so far.
+    The study has ``asked`` trials so far, and ``size`` in the end.
     """
 
     def __init__(

@@ -138,13 +138,7 @@ class RegistryError(UserError):
 
 @dataclass(frozen=True)
 class Registered:
-    """A version in the registry.
-
-    Attributes:
-        name: ``icr-<dataset>``.
-        version: Number of the version, from 1.
-        is_champion: Whether the alias points to this version.
-    """
+    """A version, from 1, of a model ``icr-<dataset>`` in the registry; the alias points to it if it is the champion."""
 
     name: str
     version: int

@@ -86,7 +86,6 @@ class Run:
     """One run as the store holds it.
 
     Attributes:
-        id: MLflow's id of the run.
         artifacts: URI of the place of the run's files: a folder, a bucket or MLflow's server.
         status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
         step: The newest step, 0 for none: the newest epoch of a trial, the number of ended trials of a study, the
@@ -233,9 +232,7 @@ class Store:
     """The runs of one experiment in MLflow, which are made to agree with the experiment's journal.
 
     Its user has taken a turn (``connection.take_turn``): another store of the same experiment would make runs twice.
-
-    Attributes:
-        duplicates: Runs that had been made twice, and are in MLflow's trash now.
+    ``duplicates`` counts the runs that had been made twice, and are in MLflow's trash now.
     """
 
     def __init__(

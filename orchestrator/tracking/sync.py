@@ -70,7 +70,6 @@ class Delivery:
     """The result of the delivery of one experiment.
 
     Attributes:
-        experiment: The experiment's name.
         runs: The number of trials whose runs now agree with the journal.
         running: Whether a search of the experiment is running, which continues to deliver by itself.
         duplicates: The number of runs that had been made twice, and are in MLflow's trash now.

@@ -53,8 +53,7 @@ LONGEST_PAUSE = 30.0
 class TrackingProcess:
     """Keeps a store in step with a journal, in a process of its own, which ends when this process ends.
 
-    Attributes:
-        problem: After ``close``, what was not delivered, and why; ``None`` if all was delivered.
+    After ``close``, ``problem`` is what was not delivered, and why; ``None`` if all was delivered.
     """
 
     def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
@@ -146,8 +145,7 @@ def _tell(process: "subprocess.Popen[bytes]", line: bytes) -> None:
 class Tracker:
     """Keeps a store in step with a journal, in a thread of its own.
 
-    Attributes:
-        problem: Why the last attempt failed or, after ``close``, what was not delivered; ``None`` if all was delivered.
+    ``problem`` is why the last attempt failed or, after ``close``, what was not delivered; ``None`` if all was.
     """
 
     def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:

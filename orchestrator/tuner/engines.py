@@ -59,9 +59,7 @@ class FusedEngine(EpochBarrier):
 class EngineDirectory:
     """Knows the engines and starts them; a Ray actor, one per experiment.
 
-    Args:
-        fuse: The number of trials in an engine, >= 2.
-        share: The CPUs (``cpu``) and GPUs (``gpu``) that an engine with all its trials takes.
+    An engine has ``fuse`` trials, >= 2, and takes a ``share`` of CPUs (``cpu``) and GPUs (``gpu``) with all of them.
     """
 
     def __init__(self, workload: Workload, fuse: int, share: Mapping[str, float]) -> None:

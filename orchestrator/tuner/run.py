@@ -36,10 +36,8 @@ class Interruption(NotPickled, tune.Stopper):
     The first signal is noted and answered, and the search ends in order. A second signal raises ``KeyboardInterrupt``
     at once.
 
-    ``is_over`` returns whether a limit is reached. ``answer`` is called in the handler of the first signal.
-
-    Attributes:
-        signal: The number of the first signal; ``None`` before a signal.
+    ``is_over`` returns whether a limit is reached. ``answer`` is called in the handler of the first signal, whose
+    number is ``signal`` from then on.
     """
 
     def __init__(self, is_over: Callable[[], bool], answer: Callable[[], None] = lambda: None) -> None:

@@ -2,9 +2,8 @@
 
 When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute, cannot be
 interrupted, and then Ray ends this process without a message of ours. Calls of Ray therefore run in a thread of their
-own (``run_watched``), while the main thread watches the processes of Ray, handles signals, and can end the search in
-order. The head of a cluster is watched by a connection of its own (``JoinedRay``), which closes at once when the
-control store ends.
+own (``run_watched``), while the main thread watches the processes of Ray (``OwnRay``) or the head of a cluster
+(``JoinedRay``), handles signals, and can end the search in order.
 """
 
 import logging
@@ -54,10 +53,7 @@ GRACE_SECONDS = 1.0
 class RayLostError(UserError):
     """A process of Ray died; the journal and the checkpoints are whole.
 
-    Args:
-        place: The folder that was being written.
-        lost: The parts of Ray that are gone, in words for people.
-        cost: What the user loses, in words for people.
+    ``place`` was being written; ``lost`` parts of Ray are gone, at some ``cost`` to the user, in words for people.
     """
 
     exit_code = 1
@@ -81,8 +77,7 @@ class JoinedRay:
     A head whose control store ends and refuses connections is gone for good: a head that is started again is another
     cluster, and Ray's driver library ends this process, without a message of ours, as soon as it meets that cluster.
 
-    Args:
-        address: ``host:port`` of the head; ``None`` if the caller watches over Ray.
+    ``address`` is ``host:port`` of the head; ``None`` if the caller watches over Ray.
     """
 
     is_ours = False
@@ -197,8 +192,8 @@ def run_watched(
     Args:
         work: The work; its thread does not keep the process from ending.
         ray: The Ray that the work calls.
-        abandon: Called if this function ends while the thread still works; a thread cannot be stopped, so ``abandon``
-            has to keep it from writing anything more.
+        abandon: Called if this function ends while the thread, which cannot be stopped, still works; has to keep it
+            from writing anything more.
         is_told: Returns whether a signal has told this process to end.
 
     Returns:

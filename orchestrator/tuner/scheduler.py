@@ -90,11 +90,7 @@ def make_rule(rules: Scheduler, epochs: int) -> Halving | Median | None:
 
 
 class RecordingScheduler(NotPickled, FIFOScheduler):
-    """Records every epoch of every trial with the verdict on the trial; ends no trial before the trial's last epoch.
-
-    Attributes:
-        places: The resources that are free for trials.
-    """
+    """Records every epoch of every trial with the verdict on the trial; ends no trial before the trial's last epoch."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

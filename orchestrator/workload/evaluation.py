@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from trainables.cocos import Convention, Spread
     from trainables.data.dataset import Split
-    from trainables.judgements import Judgements
-    from trainables.judgements.judged_metrics import JudgedRanks
 
 
 SPLITS = ("val", "test")
@@ -217,7 +215,8 @@ def evaluate(
         metrics: Mapping[str, float] = evaluate_checkpoint(directory, data, split, device=device, folds=folds)
     else:
         found = rank_checkpoint(directory, data, [split], judgements=judgements, device=device)[split]
-        metrics, judged = found.metrics, _judged(judgements.get(split, ()), found.judged)
+        metrics, pairs = found.metrics, zip(judgements.get(split, ()), found.judged, strict=True)
+        judged = [JudgedEvaluation(each.counts(), judged_metrics(ranked)) for each, ranked in pairs]
         if ranks_file is not None:
             write_ranks(ranks_file, found.ranks)
     image_of_caption = data.splits[split].image_of_caption
@@ -237,12 +236,6 @@ def evaluate(
         ranks=ranks_file,
         judged=judged,
     )
-
-
-def _judged(judgements: Sequence["Judgements"], ranks: Sequence["JudgedRanks"]) -> list[JudgedEvaluation]:
-    return [
-        JudgedEvaluation(each.counts(), judged_metrics(found)) for each, found in zip(judgements, ranks, strict=True)
-    ]
 
 
 def _checked_ranks_file(path: Path, folds: int) -> Path:

@@ -18,7 +18,7 @@ from orchestrator.tracking.registry import RegistryError, fetch_champion, model_
 from orchestrator.tracking.store import Store
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
 from tests.support.commands import run_command
-from tests.support.experiments import add_repeat, add_trial, begun, open_test
+from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.config import TrialConfig
@@ -68,7 +68,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def directory(output: Path, checkpoint: Path) -> Path:
     """A confirmed experiment whose winner has a real checkpoint, delivered to the store."""
     folder = output / "tiny"
-    with begun(folder, confirm={"top": 1, "seeds": 2}) as ledger:
+    with begun(folder, make_experiment(confirm={"top": 1, "seeds": 2})) as ledger:
         trial = add_trial(ledger, [20.0])
         repeats = [add_repeat(ledger, trial, seed, seed, 20.0 + seed) for seed in range(2)]
         open_test(ledger, repeats)

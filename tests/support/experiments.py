@@ -37,6 +37,23 @@ def start(ledger: Ledger, experiment: Experiment, **changes: Any) -> None:
     append(ledger, "experiment_started", experiment=experiment.to_dict(), **fields)
 
 
+@contextmanager
+def begun(folder: Path, experiment: Experiment | None = None, **changes: Any) -> Iterator[Ledger]:
+    """Begin an experiment in a folder, which is made, and close its ledger in the end; see ``start``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(Ledger(folder / "journal.jsonl")) as ledger:
+        start(ledger, experiment or make_experiment(), **changes)
+        yield ledger
+
+
+@contextmanager
+def reopened(ledger: Ledger) -> Iterator[Ledger]:
+    """Close a ledger, and open its journal again, as the next process does."""
+    ledger.close()
+    with closing(Ledger(ledger.path)) as again:
+        yield again
+
+
 def add_trial(
     ledger: Ledger,
     values: list[float],
@@ -71,15 +88,6 @@ def add_trial(
     if state in (TrialState.DIVERGED, TrialState.FAILED):
         ledger.end(trial, state, error)
     return trial
-
-
-@contextmanager
-def begun(folder: Path, **changes: Any) -> Iterator[Ledger]:
-    """Give the journal of an experiment that starts in a folder; it is closed in the end."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with closing(Ledger(folder / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment(**changes))
-        yield ledger
 
 
 def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: float | None) -> Trial:

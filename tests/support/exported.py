@@ -5,12 +5,12 @@ from pathlib import Path
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.searches.loaded import LoadedExperiment, load
-from tests.support.experiments import add_repeat, add_trial, begun, open_test
+from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test
 
 
 def write_experiment(folder: Path) -> LoadedExperiment:
     """Write six trials: one in each state, and a confirmation of the best with two seeds, evaluated on test."""
-    with begun(folder, confirm={"top": 1, "seeds": 2}) as ledger:
+    with begun(folder, make_experiment(confirm={"top": 1, "seeds": 2})) as ledger:
         good, *_ = add_one_in_each_state(ledger)
         open_test(ledger, [add_repeat(ledger, good, index, 10 + index, 5.0 + index) for index in range(2)])
     return load(folder)

@@ -13,7 +13,7 @@ from orchestrator.claims.claims import load_claims
 from orchestrator.claims.engine import decide
 from orchestrator.views.terminal import lines_of
 from tests.support.commands import run_command
-from tests.support.experiments import add_repeat, add_trial, begun, open_test
+from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test
 from trainables.errors import ConfigError
 
 
@@ -109,7 +109,7 @@ def test_the_cells_are_trained_at_the_published_settings_with_fresh_seeds() -> N
 
 
 def test_cells_are_means_over_the_seeds_of_the_published_setting(tmp_path: Path) -> None:
-    with begun(tmp_path, losses=["nt_xent"], confirm={"top": 2, "seeds": 3}) as ledger:
+    with begun(tmp_path, make_experiment(losses=["nt_xent"], confirm={"top": 2, "seeds": 3})) as ledger:
         searched = add_trial(ledger, [20.0], params={"temperature": 0.05})
         published = add_trial(ledger, [10.0], params={"temperature": 0.1})
         for candidate, values in ((searched, [80.0, 81.0, 82.0]), (published, [50.0, 52.0, 57.0])):

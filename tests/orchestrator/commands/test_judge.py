@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.commands import what_a_command_says
-from tests.support.experiments import add_repeat, add_trial, begun
+from tests.support.experiments import add_repeat, add_trial, begun, make_experiment
 from tests.support.ranked import metrics_of
 from tests.support.records import append
 from tests.trainables.judgements.folders import write_flickr
@@ -26,7 +26,8 @@ def confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Spli
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_flickr(tmp_path / "data")
     splits = dict(load_dataset("small", tmp_path / "data", features=None).splits)
-    with begun(tmp_path / "runs" / "tiny", datasets=["small"], confirm={"top": 1, "seeds": 3}) as ledger:
+    experiment = make_experiment(datasets=["small"], confirm={"top": 1, "seeds": 3})
+    with begun(tmp_path / "runs" / "tiny", experiment) as ledger:
         losses = {"nt_xent": 300.0, "triplet_sh": 200.0}
         trials = [add_trial(ledger, [value], loss=loss, dataset="small") for loss, value in losses.items()]
         repeats = [

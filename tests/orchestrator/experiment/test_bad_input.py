@@ -46,7 +46,6 @@ COMMANDS = {
 
 
 def run(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Run a command on the photos and return its exit code and what it says."""
     arguments = list(COMMANDS[command])
     if command == "extract":
         arguments.append(str(tmp_path / "features"))

@@ -29,6 +29,19 @@ from trainables.errors import ConfigError
 from trainables.metrics import embedding_metrics
 from trainables.trial import run_trial
 
+LISTED = "search.space.nt_xent.temperature={values: [0.1, 0.2]}"
+CHOICE = "losses=[nt_xent, triplet] & search.loss=choose"
+NOT_CONDITIONAL = ("cmaes", "gp", "qmc")
+OVERRIDES = [
+    ("[{losses: [nope]}]", ".losses.0: unknown name 'nope'"),
+    ("[{training: {epoch: 3}}]", ".training: epoch: unknown key; did you mean 'epochs'"),
+    ("[{training: {epochs: 0}}]", ".training: epochs: must be at least 1, got 0"),
+    ("[{losses: [nt_xent], tokenizer: words}]", ".tokenizer: belongs to datasets"),
+    ("[{metric: val/x}]", ".metric: unknown name"),
+    ("[{model_parameters: {a: 1}}]", ": model_parameters.a: vsepp has no such parameter"),
+    ("[{grace_epochs: 2}]", ".grace_epochs: a setting of asha, hyperband, median, but"),
+]
+
 REFUSED = [
     ("confirm.training=30", "confirm.training: unknown key; did you mean 'trainings'? As 'training', it belongs under"),
     ("training.epochs=ten", 'training.epochs: should be a valid integer, got "ten"'),
@@ -62,13 +75,25 @@ REFUSED = [
     ("budget.hours=0", "budget.hours: should be greater than 0, got 0"),
     ("budget.hours=.inf", "budget.hours: should be a finite number, got Infinity"),
     ("budget.target=.nan", "budget.target: should be a finite number, got NaN"),
+    (f"search.sampler=cmaes & {LISTED}", "search.sampler: cmaes needs a range to search"),
+    ("search.sampler=cmaes & search.objectives=[cocos/i2t_queries_without_gradient]", "cmaes has one objective"),
+    *((f"{CHOICE} & search.sampler={name}", f"{name} needs a space without conditions") for name in NOT_CONDITIONAL),
+    ("search.objectives=[val/medr]", "search.objectives.0: unknown name"),
+    ("search.objectives=[cocos/i2t_negative]", "did you mean"),
+    ("search.enqueue.nt_xent=[{temperatur: 0.1}]", "search.enqueue.nt_xent.0: unknown name"),
+    ("search.enqueue.nt_xent=[{temperature: 3.0}]", "search.enqueue.nt_xent.0.temperature: 3.0 lies outside"),
+    ("search.enqueue.triplet=[{margin: 0.1}]", "search.enqueue: unknown name"),
+    (f"{CHOICE} & search.prior=auto", "search.prior: needs search.loss: each"),
+    (f"search.sampler=grid & {LISTED} & search.prior=auto", "search.prior: a grid tries its own values alone"),
+    (f"{CHOICE} & overrides=[{{losses: [nt_xent], training: {{epochs: 3}}}}]", "overrides: those of some losses"),
+    *((f"scheduler={{name: none}} & overrides={change}", f"{change}: overrides.0{end}") for change, end in OVERRIDES),
 ]
 
 
-@pytest.mark.parametrize(("setting", "message"), [pytest.param(*row, id=row[0]) for row in REFUSED])
-def test_a_wrong_setting_is_refused_in_one_line(setting: str, message: str) -> None:
+@pytest.mark.parametrize(("settings", "message"), [pytest.param(*row, id=row[0]) for row in REFUSED])
+def test_a_wrong_setting_is_refused_in_one_line(settings: str, message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        load_experiment("flickr8k-temperature", [setting])
+        load_experiment("flickr8k-temperature", settings.split(" & "))
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -262,22 +287,3 @@ def test_later_overrides_win_over_earlier_ones() -> None:
     cells = {cell.loss: cell.training for cell in load_experiment("scenes-smoke", [change]).cells()}
     assert (cells["nt_xent"].epochs, cells["nt_xent"].batch_size) == (9, 8)
     assert (cells["triplet_sh"].epochs, cells["triplet_sh"].batch_size) == (9, 32)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("[{losses: [nope]}]", "overrides.0.losses.0: unknown name 'nope'"),
-        ("[{training: {epoch: 3}}]", "overrides.0.training: epoch: unknown key; did you mean 'epochs'"),
-        ("[{training: {epochs: 0}}]", "overrides.0.training: epochs: must be at least 1, got 0"),
-        ("[{losses: [nt_xent], tokenizer: words}]", "overrides.0.tokenizer: belongs to datasets"),
-        ("[{metric: val/x}]", "overrides.0.metric: unknown name"),
-        ("[{model_parameters: {a: 1}}]", "vsepp has no such parameter"),
-        ("[{grace_epochs: 2}]", "overrides.0.grace_epochs: a setting of asha, hyperband, median, but"),
-    ],
-)
-def test_a_wrong_override_is_refused_with_its_place(change: str, message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        load_experiment("scenes-smoke", ["scheduler={name: none}", f"overrides={change}"])
-    assert message in str(refused.value)
-    assert str(refused.value).startswith(f"--set overrides={change}: overrides.0")

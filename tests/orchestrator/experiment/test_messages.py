@@ -1,19 +1,15 @@
 """What people write in configurations, and what they are told: place, key, rule, value got and way out."""
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from orchestrator.experiment.experiment import load_experiment
-from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
-from orchestrator.journal.ledger import Ledger
 from orchestrator.regression.suite import load_suite
 from orchestrator.searches.preparation import check_unchanged
 from orchestrator.workload.single import read_config
 from tests.support.commands import run_command
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun, make_experiment
 from trainables.errors import ConfigError
 
 HEAD = "name: mine\ndatasets: [flickr8k]\nlosses: [nt_xent]\n"
@@ -172,10 +168,19 @@ TRAININGS = [
         "2 mistakes:\n  --set training.epochs=0: training.epochs: must be at least 1, got 0\n"
         "  --set training.batch_size=1: training.batch_size: must be at least 2, got 1",
     ),
+    *(
+        (
+            f"loss=nt_xent loss_parameters.temperature={value}",
+            f"--set loss_parameters.temperature={value}: loss_parameters: temperature must be a number above 0, or "
+            f"'learned', got {shown} (loss nt_xent)",
+        )
+        for value, shown in (("0", "0"), ("learnd", "'learnd'"))
+    ),
+    ("training.epochs=many", '--set training.epochs=many: training.epochs: should be a valid integer, got "many"'),
+    ("val_images=0", "--set val_images=0: val_images must be at least 1, or null for all, got 0"),
     (
-        "loss=nt_xent loss_parameters.temperature=0",
-        "--set loss_parameters.temperature=0: loss_parameters: temperature must be a number above 0, or 'learned', "
-        "got 0 (loss nt_xent)",
+        "loss=polynomial_relative loss_parameters.coefficients=[0.5]",
+        "--set loss_parameters.coefficients=[0.5]: loss_parameters: coefficients must hold a coefficient of power 1 or",
     ),
 ]
 
@@ -218,10 +223,8 @@ def test_a_file_of_another_kind_names_its_command(
 def test_a_change_of_an_experiment_is_told_from_what_to_what(tmp_path: Path) -> None:
     before = make_experiment(training={"epochs": 3})
     after = make_experiment(training={"epochs": 4, "batch_size": 64})
-    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
-        start(ledger, before)
+    with begun(tmp_path, before) as ledger:
         add_trial(ledger, [30.0])
-    history = History.of(read_journal(tmp_path / "journal.jsonl"))
     with pytest.raises(ConfigError) as refusal:
-        check_unchanged(after, {}, history, tmp_path)
+        check_unchanged(after, {}, ledger.history, tmp_path)
     assert "now: training.epochs (3 -> 4), training.batch_size (128 -> 64); give the" in str(refusal.value)

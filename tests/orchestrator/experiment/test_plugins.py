@@ -18,15 +18,14 @@ import orchestrator as icr
 from orchestrator.experiment.experiment import Experiment, load_experiment
 from orchestrator.experiment.plugins import changed_plugins, load_plugins
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.directory import read_history
 from orchestrator.searches.begin import with_formats
 from orchestrator.searches.preparation import check_unchanged
 from orchestrator.workload.single import read_config
 from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import SPACES
 from tests.support.commands import run_command, what_a_command_says
-from tests.support.experiments import start
+from tests.support.experiments import begun
 from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_metadata, write_plugin
 from trainables.config import TrialConfig
 from trainables.data.source import find_source
@@ -114,12 +113,10 @@ def test_another_process_gets_the_text_with_the_workload_and_then_builds_the_los
 
 def test_a_resumed_search_refuses_another_text_and_says_the_way_out(tmp_path: Path) -> None:
     experiment = load_experiment(str(write(tmp_path)))
-    ledger = Ledger(tmp_path / "journal.jsonl")
-    start(ledger, experiment)
-    cell = experiment.cells()[0]
-    ledger.create(cell.name, 0, {"scale": 1.0}, experiment.trial_config(cell, {"scale": 1.0}))
-    ledger.close()
-    history = History.of(Ledger(tmp_path / "journal.jsonl").past)
+    with begun(tmp_path, experiment) as ledger:
+        cell = experiment.cells()[0]
+        ledger.create(cell.name, 0, {"scale": 1.0}, experiment.trial_config(cell, {"scale": 1.0}))
+    history = read_history(tmp_path)
     check_unchanged(experiment, dict(history.data), history, tmp_path)
     changed = load_experiment(str(write(tmp_path, MEAN.replace("scale=1.0", "scale=2.0"))))
     with pytest.raises(ConfigError) as raised:
@@ -280,15 +277,12 @@ def lay_out(name: str, text: str, kind: str, entry: str) -> None:
     (Path("site") / f"{module}.py").write_text(text)
 
 
-def test_a_training_finds_loss_and_model(tmp_path: Path) -> None:
+def test_a_training_and_python_find_loss_and_model(tmp_path: Path) -> None:
     lay_out_package(tmp_path / "site")
     config = read_config(None, ["dataset=pets", "loss=pair_hinge", "model=bag_of_words"], [])
     (plugin,) = in_use().values()
     assert config.plugins == (plugin.reference,) and plugin.name == "icr-pair-losses"
-
-
-def test_python_finds_them_without_a_word(tmp_path: Path) -> None:
-    lay_out_package(tmp_path / "site")
+    forget()
     assert build_loss("pair_hinge", margin=0.3).margin == 0.3  # type: ignore[attr-defined]
     assert TrialConfig(dataset="pets", model="bag_of_words", loss="pair_hinge").features == "global"
     forget()

@@ -149,12 +149,3 @@ def test_a_bank_is_searched_where_asked_for_and_not_of_a_model_of_sets(search: d
     assert len(cell.space.published_points()) == 1
     with pytest.raises(ConfigError, match=r"warp\.bank: scan compares sets"):
         experiment(models=["scan"], losses=["warp"], search=search)
-
-
-def test_overrides_of_single_losses_do_not_go_with_a_choice() -> None:
-    with pytest.raises(ConfigError, match="search.loss: choose"):
-        experiment(
-            losses=["nt_xent", "triplet"],
-            search={"loss": "choose"},
-            overrides=[{"losses": ["nt_xent"], "training": {"epochs": 3}}],
-        )

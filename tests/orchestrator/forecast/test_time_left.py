@@ -42,7 +42,7 @@ class Run:
         clock[0] += START
 
     def stage(self, stage: Stage, total: int) -> None:
-        self.progress = Progress(self.ledger.history, total, EPOCHS, stage, PlannedWork(EXPERIMENT))
+        self.progress = Progress(self.ledger.history, total, PlannedWork(EXPERIMENT), stage)
         self.ledger.listeners.append(self.progress.pace.listen)
 
     def search(self, number: int, epochs: int = EPOCHS) -> Trial:

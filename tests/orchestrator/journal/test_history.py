@@ -1,7 +1,5 @@
 """What the journal says of the machines, whose measurements are forgotten where they need not hold, and of trials."""
 
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.records import Footprint, Record
 from orchestrator.journal.trial import Trial
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test
 from tests.support.records import event
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import UserError
@@ -88,15 +86,13 @@ def test_a_new_start_has_no_outcome_until_it_ends() -> None:
     assert (history.outcome, history.ended_by) == (None, None)
 
 
-def test_an_opening_of_the_test_split_for_a_repeat_is_a_look_whatever_else_it_is_for(tmp_path: Path) -> None:
-    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment())
-        searched = add_trial(ledger, [1.0])
-        repeat = add_repeat(ledger, searched, 1, 7, 1.0)
-        open_test(ledger, [searched])
-        assert (ledger.history.test_openings, ledger.history.confirm_looks) == ({"pets": 1}, {})
-        open_test(ledger, [searched, repeat])
-        assert (ledger.history.test_openings, ledger.history.confirm_looks) == ({"pets": 2}, {"pets": 1})
+def test_an_opening_of_the_test_split_for_a_repeat_is_a_look_whatever_else_it_is_for(ledger: Ledger) -> None:
+    searched = add_trial(ledger, [1.0])
+    repeat = add_repeat(ledger, searched, 1, 7, 1.0)
+    open_test(ledger, [searched])
+    assert (ledger.history.test_openings, ledger.history.confirm_looks) == ({"pets": 1}, {})
+    open_test(ledger, [searched, repeat])
+    assert (ledger.history.test_openings, ledger.history.confirm_looks) == ({"pets": 2}, {"pets": 1})
 
 
 def test_an_experiment_of_version_0_1_has_the_search_space_of_then() -> None:

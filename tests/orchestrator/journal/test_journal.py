@@ -39,7 +39,6 @@ def path(tmp_path: Path) -> Path:
 
 
 def write(path: Path, *messages: object) -> list[bytes]:
-    """Append a record for each message, and return all lines."""
     with closing(Ledger(path)) as ledger:
         for message in messages:
             append(ledger, "limit_noted", message=str(message))

@@ -28,7 +28,7 @@ from orchestrator.journal.records import (
 )
 from orchestrator.journal.salvage import rewrite, salvage
 from orchestrator.journal.trial import Stage, TrialState, WarmTrial
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial
 from tests.support.record_kinds import written_kinds
 from tests.support.records import append
 
@@ -157,11 +157,8 @@ def test_every_field_is_described(record: type[Record]) -> None:
     assert set(SHARED) == set(describe_fields(Record))
 
 
-def test_a_journal_has_a_format_in_its_first_line_alone_or_stays_without(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "journal.jsonl")
-    start(ledger, make_experiment())
+def test_a_journal_has_a_format_in_its_first_line_alone_or_stays_without(ledger: Ledger, tmp_path: Path) -> None:
     add_trial(ledger, [1.0])
-    ledger.close()
     lines = [json.loads(text) for text in ledger.path.read_text().splitlines()]
     assert [values.get("format") for values in lines] == [FORMAT] + [None] * (len(lines) - 1)
     assert read_journal(ledger.path)[0].format == FORMAT

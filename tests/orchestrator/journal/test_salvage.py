@@ -1,6 +1,7 @@
 """A journal without some line: what is kept holds together, was there before, and a search resumes with it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,24 +15,21 @@ from orchestrator.journal.records import OpenedTest, Record, has_ended
 from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import TrialState
 from orchestrator.studies.study import Studies
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test, start
 from tests.support.records import append, event
 
 
 def write(path: Path) -> list[bytes]:
     """Write the journal of a search of two starts with trials of every fate, a confirmation and a test."""
-    ledger = Ledger(path)
-    start(ledger, make_experiment())
-    winner = add_trial(ledger, [10.0, 20.0])
-    add_trial(ledger, [1.0], state=TrialState.FAILED)
-    add_trial(ledger, [5.0, 6.0], loss="triplet_sh")
-    start(ledger, make_experiment())
-    add_trial(ledger, [9.0], state=TrialState.STOPPED_EARLY)
-    add_trial(ledger, [7.0, 8.0], loss="triplet_sh", state=TrialState.DIVERGED)
-    repeat = add_repeat(ledger, winner, 0, 7, 19.0)
-    open_test(ledger, [repeat])
-    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
-    ledger.close()
+    with begun(path.parent) as ledger:
+        winner = add_trial(ledger, [10.0, 20.0])
+        add_trial(ledger, [1.0], state=TrialState.FAILED)
+        add_trial(ledger, [5.0, 6.0], loss="triplet_sh")
+        start(ledger, make_experiment())
+        add_trial(ledger, [9.0], state=TrialState.STOPPED_EARLY)
+        add_trial(ledger, [7.0, 8.0], loss="triplet_sh", state=TrialState.DIVERGED)
+        open_test(ledger, [add_repeat(ledger, winner, 0, 7, 19.0)])
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     return path.read_bytes().splitlines(keepends=True)
 
 
@@ -78,15 +76,13 @@ def judge(path: Path, before: list[Record], number: int, lost: int, *, is_twice:
     rest = [record for record in before if is_twice or record is not before[number]]
     assert openings(kept) == openings(rest)
     # The search resumes: each study has its numbers without a gap, and whoever has not ended comes first.
-    ledger = Ledger(path)
-    studies = Studies(make_experiment(), ledger)
-    running = [trial.id for trial in history.running() if trial.candidate is None]
-    for expected in running:
-        trial = studies.next()
-        assert trial is not None and trial.id == expected
-    created = studies.next()
-    assert created is not None and created.id not in history.trials
-    ledger.close()
+    with closing(Ledger(path)) as ledger:
+        studies = Studies(make_experiment(), ledger)
+        for expected in (trial.id for trial in history.running() if trial.candidate is None):
+            trial = studies.next()
+            assert trial is not None and trial.id == expected
+        created = studies.next()
+        assert created is not None and created.id not in history.trials
 
 
 def openings(records: list[Record]) -> list[Sequence[str]]:
@@ -106,7 +102,6 @@ def test_one_lost_epoch_costs_its_trial_what_came_after_and_no_other_trial_anyth
 
 def test_without_its_description_nothing_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    lines = write(path)
-    path.write_bytes(b"".join([b"?\n", *lines[1:3]]))
+    path.write_bytes(b"".join([b"?\n", *write(path)[1:3]]))
     with pytest.raises(JournalError, match="the damaged lines are those of the experiment"):
         salvage(path)

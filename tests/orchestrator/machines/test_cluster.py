@@ -29,7 +29,6 @@ from trainables.errors import ConfigError
 
 @pytest.fixture
 def head() -> Iterator[str]:
-    """Something that listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 

@@ -1,15 +1,18 @@
-"""A process that is bound to another ends with it, and takes along what it has started itself."""
+"""Processes that end with their starter; SIGTERM is handled like Ctrl-C, and Ray's own handler does not stay."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-pytestmark = pytest.mark.proof
+from orchestrator.machines.processes import kept_sigterm_handler, sigterm_as_ctrl_c
 
 ROOT = Path(__file__).parents[3]
 SLEEP = "import time; time.sleep(3600)"
@@ -23,6 +26,7 @@ with bound_process([sys.executable, "-c", nested], os.environ) as process:
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_it_ends_with_its_starter_and_its_own_children_do(how: signal.Signals) -> None:
     command = [sys.executable, "-c", STARTER, "wait"]
@@ -38,6 +42,7 @@ def test_it_ends_with_its_starter_and_its_own_children_do(how: signal.Signals) -
         assert survivors(children) == []
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("which", ["the first process in between", "the second process in between"])
 def test_it_ends_where_its_starter_and_a_process_in_between_are_killed(which: str) -> None:
     command = [sys.executable, "-c", STARTER, "wait"]
@@ -62,11 +67,13 @@ def survivors(children: list[psutil.Process]) -> list[psutil.Process]:
     return alive
 
 
+@pytest.mark.proof
 def test_it_ends_with_the_block() -> None:
     done = subprocess.run([sys.executable, "-c", STARTER, "leave"], cwd=ROOT, timeout=120)
     assert done.returncode == 0
 
 
+@pytest.mark.proof
 def test_its_exit_code_is_that_of_the_command() -> None:
     code = (
         "import os, sys; from orchestrator.machines.processes import bound_process\n"
@@ -79,3 +86,57 @@ def test_its_exit_code_is_that_of_the_command() -> None:
 def listen_to_interrupts() -> None:
     """Undo what a shell does to the jobs that it puts into the background: they ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def default_handler() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_sigterm_interrupts_and_afterwards_ends_the_process_again() -> None:
+    with pytest.raises(KeyboardInterrupt), sigterm_as_ctrl_c():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(3600)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_an_ignored_sigterm_stays_ignored() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with sigterm_as_ctrl_c():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+
+
+def test_a_replaced_handler_is_put_back() -> None:
+    with sigterm_as_ctrl_c():
+        with kept_sigterm_handler():
+            signal.signal(signal.SIGTERM, lambda number, frame: None)
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+
+
+def test_a_signal_that_the_other_handler_answers_with_an_exit_reaches_the_handler_put_back() -> None:
+    with pytest.raises(KeyboardInterrupt), sigterm_as_ctrl_c(), kept_sigterm_handler():
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(3600)
+
+
+def test_another_exit_stays_an_exit() -> None:
+    with pytest.raises(SystemExit, match="3"), sigterm_as_ctrl_c(), kept_sigterm_handler():
+        sys.exit(3)
+
+
+@pytest.mark.parametrize("block", [sigterm_as_ctrl_c, kept_sigterm_handler])
+def test_a_thread_leaves_the_handler_alone(block: object) -> None:
+    seen: list[object] = []
+
+    def look() -> None:
+        with block():  # type: ignore[operator]
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [signal.SIG_DFL]

@@ -77,23 +77,19 @@ def meter(history: History, **limits: float) -> BudgetMeter:
     return BudgetMeter(validate(Budget, limits, "budget"), history)
 
 
-def test_hours_count_between_records(clock: list[float]) -> None:
-    made = meter(History(spending=spent("0 starts, 1800 ends, 9000 starts")), hours=1)
-    assert made.limit() is None
-    clock[0] += 1799
-    assert made.limit() is None
-    clock[0] += 1
-    assert made.limit() == "hours"
-
-
-def test_gpu_hours_count_each_trial_that_runs(clock: list[float]) -> None:
-    history = History(spending=spent("0 starts, 0 runs a, 0 runs b"))
-    made = meter(history, gpu_hours=1)
-    clock[0] += 3600 / 2.5 - 1
-    assert made.limit() is None
-    clock[0] += 1
-    assert made.limit() == "gpu_hours"
-    assert meter(history, hours=1e6).limit() is None
+@pytest.mark.parametrize(
+    ("story", "limit", "seconds"),
+    [
+        pytest.param("0 starts, 1800 ends, 9000 starts", "hours", 1800, id="hours"),
+        pytest.param("0 starts, 0 runs a, 0 runs b", "gpu_hours", 3600 / 2.5, id="GPU hours of each trial that runs"),
+    ],
+)
+def test_time_counts_between_records(clock: list[float], story: str, limit: str, seconds: float) -> None:
+    history = History(spending=spent(story))
+    made, without = meter(history, **{limit: 1}), meter(history, target=1e6)
+    for passed, reached in ((0, None), (seconds - 1, None), (1, limit)):
+        clock[0] += passed
+        assert (made.limit(), without.limit()) == (reached, None)
 
 
 def of_journal(ledger: Ledger, **limits: float) -> BudgetMeter:

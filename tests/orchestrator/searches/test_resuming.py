@@ -1,9 +1,9 @@
-"""Resuming without the YAML file: the journal says what it was, and larger limits are larger than what was spent."""
+"""The folder of a search: several starts at once, a cut journal, and resuming without the YAML file."""
 
 import os
 import signal
+import threading
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,23 @@ import pytest
 
 from orchestrator.journal.directory import read_history
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.trial import Stage
+from orchestrator.journal.trial import Stage, TrialState
+from orchestrator.machines.cluster import Cluster
+from orchestrator.searches.preparation import open_checkpoints, open_directory
 from orchestrator.searches.resuming import answered, check_folder, extend_experiment, how_to_resume, read_experiment
 from tests.support.commands import what_a_command_says
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun, make_experiment
+from tests.support.fake_workload import report
 from tests.support.records import append
+from trainables.checkpoint import find_damage, save_epoch
 from trainables.errors import UserError
 
 GRID = {"sampler": "grid", "trials": 9, "space": {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}}
 
 
-def begun(folder: Path, **changes: Any) -> Path:
-    folder.mkdir(parents=True)
-    with closing(Ledger(folder / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment(**changes))
-    return folder
+def begin(folder: Path, **changes: Any) -> Path:
+    with begun(folder, make_experiment(**changes)):
+        return folder
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def begun(folder: Path, **changes: Any) -> Path:
 def test_an_interrupted_experiment_is_resumed_by_the_command_that_began_its_stages(
     tmp_path: Path, stages: tuple[Stage, ...], verb: str
 ) -> None:
-    folder = begun(tmp_path / "tiny")
+    folder = begin(tmp_path / "tiny")
     text = how_to_resume(folder, read_history(folder), stages)
     assert text.startswith(f"{folder}: resume with: orchestrator {verb} tiny --output ")
 
@@ -45,13 +46,12 @@ def test_without_a_record_of_a_start_the_same_command_resumes(tmp_path: Path) ->
 
 
 def test_an_experiment_is_read_back_from_its_journal(tmp_path: Path) -> None:
-    folder = begun(tmp_path / "tiny", budget={"hours": 2})
+    folder = begin(tmp_path / "tiny", budget={"hours": 2})
     assert read_experiment(folder) == make_experiment(budget={"hours": 2})
 
 
 def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, clock: list[float]) -> None:
-    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment(budget={"hours": 0.5}))
+    with begun(tmp_path, make_experiment(budget={"hours": 0.5})) as ledger:
         clock[0] += 1800
         append(ledger, "experiment_ended", outcome="budget_spent", ended_by="hours")
     extended = extend_experiment(tmp_path, 3, 2.0, ["budget.plateau=7"])
@@ -73,7 +73,7 @@ def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, clock
 def test_what_is_no_extension_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict, arguments: list[str], message: str
 ) -> None:
-    code, _, said = what_a_command_says(capsys, ["extend", str(begun(tmp_path / "tiny", **changes)), *arguments])
+    code, _, said = what_a_command_says(capsys, ["extend", str(begin(tmp_path / "tiny", **changes)), *arguments])
     assert code == 2
     assert message in said
     assert "Traceback" not in said
@@ -83,7 +83,7 @@ def test_what_is_no_extension_is_refused(
 def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    with closing(Ledger(begun(tmp_path / "copy") / "journal.jsonl")) as ledger:
+    with begun(tmp_path / "copy") as ledger:
         add_trial(ledger, [1.0])
     before = (tmp_path / "copy" / "journal.jsonl").read_bytes()
     code, _, said = what_a_command_says(capsys, [*arguments, "copy", "--output", str(tmp_path)])
@@ -94,7 +94,7 @@ def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_chan
 
 
 def test_a_link_to_a_folder_may_have_any_name(tmp_path: Path) -> None:
-    (tmp_path / "newest").symlink_to(begun(tmp_path / "tiny"))
+    (tmp_path / "newest").symlink_to(begin(tmp_path / "tiny"))
     check_folder(tmp_path / "newest", read_experiment(tmp_path / "newest"))
 
 
@@ -112,3 +112,62 @@ def test_a_signal_while_no_trial_runs_is_answered_at_once(capsys: pytest.Capture
     finally:
         signal.signal(signal.SIGINT, former)
     assert capsys.readouterr().err == "stopping; all records of the journal are kept\n"
+
+
+def test_many_starts_at_once_share_an_output_folder(tmp_path: Path) -> None:
+    at_once = threading.Barrier(8)
+    problems: list[Exception] = []
+
+    def begin(name: str) -> None:
+        at_once.wait()
+        try:
+            for _ in range(60):
+                open_directory(tmp_path / "runs", name)
+        except UserError as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=begin, args=(f"search{number % 2}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert {path.name for path in (tmp_path / "runs").rglob("*")} == {"search0", "search1", "trials"}
+
+
+def test_a_folder_that_others_could_write_is_closed_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny").chmod(0o777)
+    open_directory(tmp_path, "tiny")
+    assert f"warning: {tmp_path / 'tiny'}: others could enter it (rwxrwxrwx); now only you" in capsys.readouterr().err
+    assert (tmp_path / "tiny").stat().st_mode & 0o777 == 0o700
+    open_directory(tmp_path, "tiny")
+    open_directory(tmp_path, "new")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_start_with_a_cut_journal_moves_what_the_journal_does_not_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = open_directory(tmp_path, "tiny")
+    with begun(directory) as ledger:
+        known = add_trial(ledger, [1.0], state=TrialState.RUNNING)
+        for trial, epoch in ((known.id, 1), (known.id, 7), ("lost", 1), ("lost", 2)):
+            save_epoch(directory / "trials" / trial, report(0.1, epoch))
+        (directory / "trials" / "lost" / "ranks_val.npz").write_bytes(b"ranks")
+        (directory / "summary.json").write_text('{"trials": [{"trial": "lost"}]}')
+        open_checkpoints(Cluster(), ledger.history, directory).close()
+    said = capsys.readouterr().err
+    assert said.count("warning: ") == said.count("moved here, because the journal does not know it") == 3
+    aside = {
+        f"{path.relative_to(directory / 'set_aside')}".partition("/")[2] for path in directory.rglob("set_aside/*/**")
+    }
+    expected = {f"trials/{known.id}/epoch_0007", "trials/lost/epoch_0001", "trials/lost/epoch_0002"}
+    assert expected < aside
+    for path in (directory / "set_aside").glob("*/trials/*/epoch_*"):
+        assert find_damage(path) is None
+    assert next((directory / "set_aside").glob("*/trials/lost/ranks_val.npz")).read_bytes() == b"ranks"
+    assert next((directory / "set_aside").glob("*/summary.json")).is_file()
+    assert [path.name for path in (directory / "trials").glob("*/")] == [known.id]

@@ -45,7 +45,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def command(root: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command and returns what it prints, or the line with which it refuses."""
 
     def run(*arguments: str, code: int = 0) -> str:
         ended, said, message = what_a_command_says(capsys, arguments)
@@ -221,15 +220,15 @@ def test_a_second_start_is_refused_with_exit_code_3(begun: Path, command: Comman
     assert not (begun / "journal.jsonl").exists()
 
 
-def test_a_damaged_journal_is_named(begun: Path, command: Command) -> None:
-    (begun / "journal.jsonl").write_text("{}\n{}\n")
-    assert "journal.jsonl: line 1: damaged" in command(*ON_CPU, code=2)
-
-
-def test_checkpoints_whose_journal_was_cut_to_nothing_are_not_touched(begun: Path, command: Command) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"), [("{}\n{}\n", "journal.jsonl: line 1: damaged"), ("", "has no journal of it")]
+)
+def test_a_damaged_journal_is_named_and_no_checkpoint_is_touched(
+    begun: Path, command: Command, content: str, message: str
+) -> None:
     kept = save_epoch(begun / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
-    (begun / "journal.jsonl").write_bytes(b"")
-    assert "has no journal of it" in command(*ON_CPU, code=2)
+    (begun / "journal.jsonl").write_text(content)
+    assert message in command(*ON_CPU, code=2)
     assert find_damage(kept) is None
 
 

@@ -1,7 +1,7 @@
 """The state of an experiment, from another terminal: both stages, the budget, and what came of it in the end."""
 
 import json
-from contextlib import closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,49 +12,52 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.searches.resuming import extend_experiment
 from orchestrator.searches.status import Followed, read_status
 from tests.support.commands import what_a_command_says
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, begun, make_experiment, open_test
 from tests.support.records import append
 
 BUDGET = {"hours": 2, "gpu_hours": 1, "target": 60, "plateau": 5}
 
 
-def begin(folder: Path, *, options: dict[str, str] | None = None, **changes: object) -> Ledger:
-    ledger = Ledger(folder / "journal.jsonl")
+def begin(folder: Path, *, options: dict[str, str] | None = None, **changes: object) -> AbstractContextManager[Ledger]:
     search = {"sampler": "random", "trials": 3}
-    start(ledger, make_experiment(losses=["nt_xent"], search=search, **changes), options=options or {})
-    return ledger
+    return begun(folder, make_experiment(losses=["nt_xent"], search=search, **changes), options=options or {})
 
 
 def test_a_search_tells_what_is_done_and_to_come_and_what_of_its_budget_is_used(tmp_path: Path) -> None:
-    ledger = begin(tmp_path, budget=BUDGET, confirm={"top": 1, "seeds": 2})
-    add_trial(ledger, [30.0])
-    add_trial(ledger, [20.0], state=TrialState.STOPPED_EARLY)
-    (search,) = read_status(Followed(tmp_path)).stages
-    assert (search.stage, search.total, search.waiting) == ("search", 3, 1)
-    assert search.to_dict() == {"total": 3, "ended": 2, "waiting": 1, "finished": 1, "stopped_early": 1, "not_begun": 1}
-    budget = read_status(Followed(tmp_path)).budget
-    assert budget.keys() == BUDGET.keys()
-    assert (budget["target"], budget["plateau"]) == ((30.0, 60.0), (1.0, 5.0))
-    assert 0 <= budget["hours"][0] < 0.1
-    ledger.close()
+    with begin(tmp_path, budget=BUDGET, confirm={"top": 1, "seeds": 2}) as ledger:
+        add_trial(ledger, [30.0])
+        add_trial(ledger, [20.0], state=TrialState.STOPPED_EARLY)
+        (search,) = read_status(Followed(tmp_path)).stages
+        assert (search.stage, search.total, search.waiting) == ("search", 3, 1)
+        assert search.to_dict() == {
+            "total": 3,
+            "ended": 2,
+            "waiting": 1,
+            "finished": 1,
+            "stopped_early": 1,
+            "not_begun": 1,
+        }
+        budget = read_status(Followed(tmp_path)).budget
+        assert budget.keys() == BUDGET.keys()
+        assert (budget["target"], budget["plateau"]) == ((30.0, 60.0), (1.0, 5.0))
+        assert 0 <= budget["hours"][0] < 0.1
 
 
 def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) -> None:
-    ledger = begin(tmp_path)
-    add_trial(ledger, [30.0], state=TrialState.RUNNING)
-    waits = add_trial(ledger, [20.0], state=TrialState.RUNNING)
-    append(ledger, "trial_retried", trial=waits.id, error="RuntimeError: no luck")
-    with hold(tmp_path):
-        (search,) = read_status(Followed(tmp_path)).stages
-        assert (search.states, search.waiting) == ({"running": 1, "half_trained": 1, "not_begun": 1}, 2)
-        assert read_status(Followed(tmp_path)).command is None
-    followed = Followed(tmp_path)
-    killed = read_status(followed)
-    assert (killed.words, killed.stages[0].states) == ("killed", {"half_trained": 2, "not_begun": 1})
-    assert followed.history.spending.actors == ledger.history.spending.actors != {}, (
-        "the history is the journal's, as before"
-    )
-    ledger.close()
+    with begin(tmp_path) as ledger:
+        add_trial(ledger, [30.0], state=TrialState.RUNNING)
+        waits = add_trial(ledger, [20.0], state=TrialState.RUNNING)
+        append(ledger, "trial_retried", trial=waits.id, error="RuntimeError: no luck")
+        with hold(tmp_path):
+            (search,) = read_status(Followed(tmp_path)).stages
+            assert (search.states, search.waiting) == ({"running": 1, "half_trained": 1, "not_begun": 1}, 2)
+            assert read_status(Followed(tmp_path)).command is None
+        followed = Followed(tmp_path)
+        killed = read_status(followed)
+        assert (killed.words, killed.stages[0].states) == ("killed", {"half_trained": 2, "not_begun": 1})
+        assert followed.history.spending.actors == ledger.history.spending.actors != {}, (
+            "the history is the journal's, as before"
+        )
 
 
 @pytest.mark.parametrize(
@@ -64,8 +67,7 @@ def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ends: list[dict[str, str]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my runs" / "tiny").mkdir(parents=True)
-    with closing(begin(tmp_path / "my runs" / "tiny", options={"data-root": "/data"})) as ledger:
+    with begin(tmp_path / "my runs" / "tiny", options={"data-root": "/data"}) as ledger:
         add_trial(ledger, [30.0])
         add_trial(ledger, [20.0], state=TrialState.RUNNING)
         for end in ends:
@@ -95,8 +97,7 @@ def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
     ids=lambda given: "" if isinstance(given, str) else next(iter(given)),
 )
 def test_what_reached_a_limit_goes_on_with_a_larger_one(tmp_path: Path, limit: dict[str, float], command: str) -> None:
-    (tmp_path / "tiny").mkdir()
-    with closing(begin(tmp_path / "tiny", budget=limit)) as ledger:
+    with begin(tmp_path / "tiny", budget=limit) as ledger:
         add_trial(ledger, [20.0], state=TrialState.RUNNING)
         append(ledger, "experiment_ended", outcome="budget_spent", ended_by=next(iter(limit)))
         assert str(read_status(Followed(tmp_path / "tiny")).command).startswith(command)
@@ -105,15 +106,17 @@ def test_what_reached_a_limit_goes_on_with_a_larger_one(tmp_path: Path, limit: d
 
 
 def test_a_confirmation_is_a_stage_of_its_own(tmp_path: Path) -> None:
-    ledger = begin(tmp_path, confirm={"top": 1, "seeds": 2})
-    trials = [add_trial(ledger, [value]) for value in (30.0, 40.0, 50.0)]
-    assert [(one.stage, one.total) for one in read_status(Followed(tmp_path)).stages] == [("search", 3), ("confirm", 2)]
-    add_repeat(ledger, trials[2], 0, 7, None)
-    confirm = read_status(Followed(tmp_path)).stages[1]
-    assert (confirm.total, confirm.waiting, confirm.states) == (2, 1, {"diverged": 1, "not_begun": 1})
-    with hold(tmp_path):
-        assert read_status(Followed(tmp_path)).words.startswith("running as process")
-    ledger.close()
+    with begin(tmp_path, confirm={"top": 1, "seeds": 2}) as ledger:
+        trials = [add_trial(ledger, [value]) for value in (30.0, 40.0, 50.0)]
+        assert [(one.stage, one.total) for one in read_status(Followed(tmp_path)).stages] == [
+            ("search", 3),
+            ("confirm", 2),
+        ]
+        add_repeat(ledger, trials[2], 0, 7, None)
+        confirm = read_status(Followed(tmp_path)).stages[1]
+        assert (confirm.total, confirm.waiting, confirm.states) == (2, 1, {"diverged": 1, "not_begun": 1})
+        with hold(tmp_path):
+            assert read_status(Followed(tmp_path)).words.startswith("running as process")
 
 
 def test_an_experiment_that_has_only_begun_has_a_status(tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ def test_an_experiment_that_has_only_begun_has_a_status(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("watch", [[], ["--watch"]], ids=["once", "watch what has ended"])
 def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[str], watch: list[str]) -> None:
-    with closing(begin(tmp_path, budget={"hours": 2}, confirm={"top": 1, "seeds": 2})) as ledger:
+    with begin(tmp_path, budget={"hours": 2}, confirm={"top": 1, "seeds": 2}) as ledger:
         trials = [add_trial(ledger, [value]) for value in (30.0, 20.0, 10.0)]
         open_test(ledger, [add_repeat(ledger, trials[0], index, index + 1, 21.0 + index) for index in (0, 1)])
         append(ledger, "experiment_ended", outcome="finished", ended_by="trials")

@@ -12,7 +12,6 @@ WIDTHS = (80, 100, 160)
 
 
 def add_long(ledger: Ledger, value: float, count: int = 12) -> None:
-    """Write down a trial of a polynomial whose hyper-parameters fill more than a line."""
     params = {f"e{power}": power / 7 for power in range(count)}
     experiment = make_experiment(losses=["polynomial_relative"])
     cell = experiment.cells()[0]

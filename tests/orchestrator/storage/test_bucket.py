@@ -129,7 +129,6 @@ def checkpoints(request: pytest.FixtureRequest, tmp_path: Path) -> FolderStore |
 
 
 def latest(checkpoints: Checkpoints, *trials: str) -> list[int | None]:
-    """Return the epochs from which trials would resume."""
     found = map(checkpoints.latest, trials)
     return [None if path is None else json.loads((path / "state.pt").read_text())["epoch"] for path in found]
 
@@ -239,7 +238,6 @@ def test_a_small_file_is_kept_beside_the_checkpoints_of_its_trial(
 
 
 def claim_of(store: ObjectStore, **changes: object) -> None:
-    """Change what the claim says of its driver."""
     store.write(CLAIM_FILE, json.dumps({**json.loads(store.read(CLAIM_FILE)), **changes}).encode())
 
 

@@ -16,7 +16,6 @@ from orchestrator.results.caveats import comparability
 from orchestrator.studies.prior import read_prior, start_from_prior
 from orchestrator.studies.study import Studies
 from tests.support.experiments import start
-from trainables.errors import ConfigError
 
 PUBLISHED = {"temperature": 0.1, "training.learning_rate": 2e-4}
 
@@ -35,7 +34,6 @@ def make(name: str, dataset: str, epochs: int = 1, **search: Any) -> Experiment:
 
 
 def search(experiment: Experiment, output: Path, count: int, best: float = 0.05) -> list[Trial]:
-    """Begin or resume a search for some trials, whose value is highest at a temperature."""
     directory = output / experiment.name
     directory.mkdir(parents=True, exist_ok=True)
     prior = read_prior(experiment, output)
@@ -111,14 +109,3 @@ def test_a_setting_that_does_not_fit_is_left_out_and_a_quarter_of_the_trials_is_
     assert [point.get("source") for point in shown] == [None, "dogs-vsepp-nt_xent", None, None]
     assert shown[0]["params"] == PUBLISHED
     assert read_prior(make("none", "pets"), tmp_path) == {}
-
-
-def test_a_study_that_chooses_its_loss_refuses_a_prior() -> None:
-    with pytest.raises(ConfigError, match=r"search.prior: needs search.loss: each"):
-        make("new", "pets", prior="auto", loss="choose")
-
-
-def test_a_grid_refuses_a_prior() -> None:
-    listed: dict[str, Any] = {"space": {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}, "training": {}}
-    with pytest.raises(ConfigError, match=r"search.prior: a grid tries its own values alone"):
-        make("new", "pets", prior="auto", sampler="grid", **listed)

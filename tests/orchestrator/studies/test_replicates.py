@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +56,15 @@ def run(ledger: Ledger, experiment: Experiment, records: int | None = None, conc
 
 
 def count(ledger: Ledger) -> int:
-    """Return how many records this process has written."""
     return len(read_journal(ledger.path)) - len(ledger.past)
 
 
 def search(path: Path, experiment: Experiment, records: int | None = None) -> History:
     """Begin or resume a search, and return what the journal says."""
-    ledger = Ledger(path)
-    if not ledger.past:
-        start(ledger, experiment)
-    run(ledger, experiment, records)
-    ledger.close()
+    with closing(Ledger(path)) as ledger:
+        if not ledger.past:
+            start(ledger, experiment)
+        run(ledger, experiment, records)
     return History.of(read_journal(path))
 
 
@@ -103,10 +102,9 @@ def test_a_replicate_names_the_first_trial_of_its_setting_and_has_a_seed_of_its_
 def test_optuna_sees_each_setting_once_with_the_mean_of_its_finished_trainings(tmp_path: Path) -> None:
     experiment = listed(12)
     history = search(tmp_path / "journal.jsonl", experiment)
-    ledger = Ledger(tmp_path / "journal.jsonl")
-    study = Studies(experiment, ledger)._studies[STUDY]
-    told = {trial.params["temperature"]: trial for trial in study.known().shown()}
-    ledger.close()
+    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
+        shown = Studies(experiment, ledger)._studies[STUDY].known().shown()
+    told = {trial.params["temperature"]: trial for trial in shown}
     assert len(told) == len(trainings(history)) < 12
     for setting, seen in told.items():
         own = [trial for trial in history.study(STUDY) if trial.params["temperature"] == setting]

@@ -23,7 +23,6 @@ from trainables.errors import ConfigError
 
 EVERY = ["tpe", "cmaes", "gp", "random", "qmc"]
 SPACE = {"nt_xent": {"temperature": [0.01, 0.4]}}
-LISTED = {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}
 COUNT = "cocos/i2t_queries_without_gradient"
 
 
@@ -129,33 +128,6 @@ def test_a_sobol_sequence_fills_the_box(tmp_path: Path) -> None:
         assert abs(sum(half[index] for half in halves) - 16) <= 2
 
 
-@pytest.mark.parametrize(
-    ("search", "message"),
-    [
-        (
-            {"sampler": "cmaes", "space": {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}, "training": {}},
-            "a range",
-        ),
-        ({"sampler": "cmaes", "objectives": [COUNT]}, "one objective"),
-        ({"objectives": ["val/medr"]}, "search.objectives.0: unknown name"),
-        ({"objectives": ["cocos/i2t_negative"]}, "did you mean"),
-        ({"enqueue": {"nt_xent": [{"temperatur": 0.1}]}}, "search.enqueue.nt_xent.0: unknown name"),
-        ({"enqueue": {"nt_xent": [{"temperature": 3.0}]}}, "search.enqueue.nt_xent.0.temperature: 3.0 lies outside"),
-        ({"enqueue": {"triplet": [{"margin": 0.1}]}}, "search.enqueue: unknown name"),
-    ],
-)
-def test_what_is_refused(search: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make(**search)
-
-
-@pytest.mark.parametrize("sampler", ["cmaes", "gp", "qmc"])
-def test_a_conditional_space_is_refused_by_those_that_cannot_take_it(sampler: str) -> None:
-    values = {"name": "s", "datasets": ["pets"], "losses": ["nt_xent", "triplet"]}
-    with pytest.raises(ConfigError, match=f"{sampler} needs a space without conditions"):
-        validate(Experiment, {**values, "search": {"sampler": sampler, "loss": "choose"}}, "s.yaml")
-
-
 def test_known_points_come_right_after_the_published_ones(ledger: Ledger) -> None:
     studies = Studies(make(enqueue={"nt_xent": [{"temperature": 0.03}, {"temperature": 0.2}]}), ledger)
     first = [trial.params["temperature"] for trial in run(studies, ledger, 4)]
@@ -193,7 +165,6 @@ def test_several_objectives_and_trials_that_end_otherwise(ledger: Ledger) -> Non
 
 
 def write_past(output: Path, **search: Any) -> Experiment:
-    """Write the journal of a past experiment of eight trials under an output folder."""
     past = make(trials=8, sampler="random", seed=5, **search)
     (output / "past").mkdir(parents=True)
     ledger = Ledger(output / "past" / "journal.jsonl")

@@ -16,5 +16,4 @@ def output(tmp_path: Path, store_template: Path) -> Path:
 
 @pytest.fixture
 def client(output: Path) -> MlflowClient:
-    """A client of the database of ``output``."""
     return MlflowClient(tracking_uri=default_uri(output), registry_uri=default_uri(output))

@@ -1,17 +1,14 @@
 """Which store is used: a server with the password that everybody knows is refused, and no password is shown."""
 
 import os
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from orchestrator.doctor.machine import Check
-from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking.address import PASSWORD, USERNAME, choose_uri, default_uri, store_command
 from tests.support.commands import what_a_command_says
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun
 from trainables.errors import ConfigError
 
 OPEN = "http://admin:password1234@127.0.0.1:9"
@@ -19,9 +16,7 @@ OPEN = "http://admin:password1234@127.0.0.1:9"
 
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
-    (tmp_path / "tiny").mkdir()
-    with closing(Ledger(tmp_path / "tiny" / JOURNAL_FILE)) as ledger:
-        start(ledger, make_experiment())
+    with begun(tmp_path / "tiny") as ledger:
         add_trial(ledger, [100.0])
     return tmp_path
 

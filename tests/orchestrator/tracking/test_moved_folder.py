@@ -13,7 +13,6 @@ import pytest
 from mlflow import MlflowClient
 
 from orchestrator.doctor.machine import Check
-from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import connection, registry
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.registry import fetch_champion
@@ -21,7 +20,7 @@ from orchestrator.tracking.store import Store
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.winners import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.commands import run_command, what_a_command_says
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, begun, make_experiment
 from tests.support.records import append
 
 
@@ -39,9 +38,7 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Check("gpu", "ok", "none"))
     output = tmp_path / "my runs"
     for name in ("tiny", "more"):
-        (output / name).mkdir(parents=True)
-        with closing(Ledger(output / name / "journal.jsonl")) as ledger:
-            start(ledger, make_experiment(name=name))
+        with begun(output / name, make_experiment(name=name)) as ledger:
             trial = add_trial(ledger, [20.0])
             append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
     shutil.copy(store_template, output / "mlflow.db")
@@ -61,7 +58,6 @@ def run(*arguments: str, code: int = 0) -> None:
 
 
 def tracking(output: Path, capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, str]]:
-    """Return what the doctor says of an experiment's runs in the store."""
     capsys.readouterr()
     _, said, _ = what_a_command_says(capsys, ["doctor", "tiny", "--output", str(output), "--json", *more])
     return [found for found in json.loads(said) if found["check"] == "tracking"]
@@ -108,7 +104,6 @@ def test_a_database_from_elsewhere_is_left_alone_and_sync_makes_a_new_one(
 
 
 def undelivered(output: Path) -> str:
-    """Return what a search says in the end that is not in MLflow."""
     tracker = Tracker(default_uri(output), output, "tiny", output / "tiny" / "journal.jsonl")
     tracker.start()
     tracker.close(0.1)

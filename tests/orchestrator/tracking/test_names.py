@@ -11,7 +11,6 @@ from tests.support.experiments import add_repeat, add_trial, make_experiment, st
 
 
 def named(ledger: Ledger, *, parameters: dict[str, Any] | None = None, **settings: Any) -> str:
-    """Return the name of the run of a trial of an experiment with these settings."""
     start(ledger, make_experiment(**settings))
     trial = add_trial(ledger, [1.0])
     trial.config = replace(trial.config, loss_parameters={**trial.config.loss_parameters, **(parameters or {})})

@@ -95,7 +95,6 @@ SEARCH = "/ajax-api/2.0/mlflow/experiments/search"
 
 
 def ask(server: TrackingServer, method: str, path: str, query: str, *headers: tuple[str, str]) -> list[dict[str, Any]]:
-    """Return the messages with which a server answers a request."""
     sent: list[dict[str, Any]] = []
     received = [{"type": "http.request", "body": b"", "more_body": False}]
 

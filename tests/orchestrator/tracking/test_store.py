@@ -22,8 +22,6 @@ from tests.support.experiments import make_experiment, start
 
 
 class Requests:
-    """Stands for MLflow's client: keeps each request instead of sending it."""
-
     def __init__(self) -> None:
         self.sent: list[tuple[list[Metric], list[Param], list[RunTag]]] = []
 

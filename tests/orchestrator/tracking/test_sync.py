@@ -1,7 +1,6 @@
 """``sync``: one delivery at a time to a store and experiment, and runs of former times that went astray are mended."""
 
 import threading
-from contextlib import closing
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,7 +10,6 @@ from mlflow.entities import Run
 
 from orchestrator.journal.directory import RUNS_FILE, read_history, read_runs
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.connection import DeliveryBusyError, connect, take_turn
@@ -19,16 +17,13 @@ from orchestrator.tracking.store import Store
 from orchestrator.tracking.sync import deliver, find_differences
 from orchestrator.tracking.tracker import Tracker
 from tests.support.commands import what_a_command_says
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, begun, open_test
 from tests.support.records import append
 
 
 @pytest.fixture
 def directory(output: Path) -> Path:
-    """A finished experiment with a confirmed candidate, of which MLflow has nothing."""
-    (output / "tiny").mkdir()
-    with closing(Ledger(output / "tiny" / "journal.jsonl")) as ledger:
-        start(ledger, make_experiment())
+    with begun(output / "tiny") as ledger:
         first, _ = (add_trial(ledger, [value]) for value in (3.0, 2.0))
         open_test(ledger, [add_repeat(ledger, first, seed, seed, 20.0 + seed) for seed in (1, 2)])
         append(ledger, "experiment_ended", outcome="finished", ended_by="trials")

@@ -22,8 +22,6 @@ HEAD = told("head", 0)
 
 
 class Growing:
-    """A cluster to which machines come at certain seconds."""
-
     def __init__(self, comes: dict[float, dict[str, Any]]) -> None:
         self.comes, self.now = comes, 0.0
         self.asked: list[list[dict[str, float]]] = []

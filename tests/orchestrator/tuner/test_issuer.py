@@ -10,8 +10,6 @@ from tests.support.records import append
 
 
 class Listed:
-    """A source of given trials."""
-
     def __init__(self, trials: list[Trial]) -> None:
         self.left, self.seen = deque(trials), list[str]()
 

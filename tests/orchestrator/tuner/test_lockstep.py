@@ -1,4 +1,4 @@
-"""Rounds without a cluster: who trains with whom, who is waited for, and what goes wrong where."""
+"""Fused trials without a cluster: who trains with whom, who is waited for, and how many engines share a place."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.tuner.engines import engines_that_fit
 from orchestrator.tuner.lockstep import EpochBarrier
 from tests.support.fake_workload import FakeTogether, FakeWorkload
 from trainables.checkpoint import EpochReport
@@ -40,7 +41,6 @@ class Table:
         return self.pool.submit(self.rounds.next, name)
 
     def epochs(self, *names: str) -> list[int]:
-        """Let some ask, and return the epochs that they get."""
         return [asked.result(60).epoch for asked in [self.ask(name) for name in names]]
 
 
@@ -219,3 +219,22 @@ def test_a_checkpoint_is_that_of_the_newest_epoch_and_resumes(table: Callable[..
     assert report is not None and report.epoch == 2
     made.rounds.leave("a")
     assert made.epochs("b") == [3]
+
+
+ROOM = [
+    pytest.param({"cpu": 1, "gpu": 0.25}, 64, 1, 4, id="four to a GPU"),
+    pytest.param({"cpu": 1, "gpu": 16 * 0.0156}, 64, 1, 4, id="put together from rounded parts"),
+    pytest.param({"cpu": 1, "gpu": 0.3}, 64, 1, 3, id="no engine beyond the last whole one"),
+    pytest.param({"cpu": 1, "gpu": 10 * 0.1}, 64, 1, 1, id="a whole GPU"),
+    pytest.param({"cpu": 1, "gpu": 2.0}, 64, 2, 1, id="two GPUs to an engine"),
+    pytest.param({"cpu": 1, "gpu": 2.0}, 64, 1, 1, id="two GPUs to an engine, whose trials see one each"),
+    pytest.param({"cpu": 2, "gpu": 0.0}, 7, 0, 3, id="by CPUs where there is no GPU"),
+    pytest.param({"cpu": 3 * 0.3333, "gpu": 0.0}, 2, 0, 2, id="CPUs put together"),
+    pytest.param({"cpu": 4, "gpu": 0.0}, 2, 0, 1, id="one at least"),
+    pytest.param({"cpu": 0.0, "gpu": 0.0}, 2, 0, 1, id="parts that were rounded to nothing"),
+]
+
+
+@pytest.mark.parametrize(("share", "cpus", "gpus", "engines"), ROOM)
+def test_so_many_engines_share_a_place(share: dict[str, float], cpus: float, gpus: int, engines: int) -> None:
+    assert engines_that_fit(share, cpus, gpus) == engines

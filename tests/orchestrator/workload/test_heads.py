@@ -20,7 +20,6 @@ SPLITS = ("train", "train", "train", "val", "test", "test")
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Six images with two captions each, their features, and those of the captions."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "data" / "pets"
     folder.mkdir(parents=True)

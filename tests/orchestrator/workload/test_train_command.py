@@ -31,14 +31,11 @@ ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 
 
 class Shell:
-    """Commands on the data and in the folders of a test."""
-
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.root, self.data_root, self._capsys = root, root / "data", capsys
         self.directory = root / "runs" / "train" / "pets-vsepp-nt_xent-seed0"
 
     def words(self, *extra: str, settings: tuple[str, ...] = SMALL) -> tuple[str, ...]:
-        """Return the words of a command that trains."""
         sets = [part for setting in ("dataset=pets", "loss=nt_xent", *settings) for part in ("--set", setting)]
         places = ("--data-root", str(self.data_root), "--output", str(self.root / "runs"), "--device", "cpu")
         return ("train", *sets, *places, *extra)
@@ -53,7 +50,6 @@ class Shell:
         return json.loads(self.train("--json", *extra, settings=settings)[1])
 
     def read(self, command: str, checkpoint: str | Path, *options: str) -> tuple[int, str, str]:
-        """Run a command that reads a checkpoint."""
         return self.run(command, str(checkpoint), "--data-root", str(self.data_root), "--device", "cpu", *options)
 
     def answer(self, command: str, checkpoint: str | Path, *options: str) -> dict[str, Any]:
@@ -205,28 +201,15 @@ def test_resume_resumes_and_ends_like_an_undisturbed_training(shell: Shell) -> N
     ("extra", "named"),
     [
         pytest.param(("--set", "training.epoch=4"), "training.epoch", id="unknown key"),
-        pytest.param(("--set", "training.epochs=many"), "training.epochs", id="wrong type"),
-        pytest.param(("--set", "training.epochs=0"), "training.epochs: must be at least 1, got 0", id="out of range"),
         pytest.param(("--set", "loss=tripelt"), "triplet", id="unknown loss"),
         pytest.param(("--set", "model=vse"), "vsepp", id="unknown model"),
         pytest.param(("--set", "dataset=pest"), "pets", id="unknown dataset"),
         pytest.param(("--set", "loss_parameters.temperature=0"), "temperature", id="loss parameter"),
         pytest.param(
-            ("--set", "loss_parameters.temperature=learnd"),
-            "temperature must be a number above 0, or 'learned', got 'learnd' (loss nt_xent)",
-            id="misspelt learned",
-        ),
-        pytest.param(
             ("--set", "training.batch_size=100000"),
             "error: training.batch_size: 100000 is more than the 180 captions of pets's train split;",
             id="large batch",
         ),
-        pytest.param(
-            ("--set", "loss=polynomial_relative", "--set", "loss_parameters.coefficients=[0.5]"),
-            "coefficients must hold a coefficient of power 1 or above",
-            id="constant polynomial",
-        ),
-        pytest.param(("--set", "val_images=0"), "val_images must be at least 1, or null for all, got 0", id="no image"),
         pytest.param(
             ("--set", "val_images=19"),
             "val_images must be at most the 18 images of the val split of pets, got 19",
@@ -254,7 +237,6 @@ def test_a_training_that_diverges_is_one_line(shell: Shell) -> None:
 
 
 def limited(program: str, words: tuple[str, ...]) -> str:
-    """Run a command in a process after a program that limits it; return its messages."""
     code = f"import resource, signal, sys\nfrom orchestrator.cli import main\n{program}\nmain(sys.argv[1:])"
     command = [sys.executable, "-c", code, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ONE_THREAD)

@@ -1,18 +1,21 @@
-"""Work that calls Ray: it ends, fails, or is left behind when a process of Ray dies, and nothing of Ray stays then."""
+"""Ray starts; work that calls it ends, fails or is left behind when Ray dies, and nothing of Ray stays then."""
 
 import queue
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import ray
 
+from orchestrator.machines.cluster import ClusterError
 from orchestrator.tuner import runtime
 from orchestrator.tuner.runtime import CORE, JoinedRay, OwnRay, ray_runtime, run_watched
 
@@ -111,7 +114,6 @@ def test_the_workers_are_not_noted_at_every_look(
 
 
 def assert_all_end(processes: list[psutil.Process]) -> None:
-    """Wait until the processes have ended, whether somebody has waited for them or not."""
     deadline = time.monotonic() + 300
     while any(runtime.is_alive(process) for process in processes):
         assert time.monotonic() < deadline
@@ -154,7 +156,6 @@ def test_a_head_that_is_out_of_reach_for_a_while_is_waited_for(monkeypatch: pyte
 
 @pytest.fixture
 def head() -> Iterator[socket.socket]:
-    """What listens where a head would."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
 
@@ -233,3 +234,46 @@ def test_a_signal_lets_work_on_a_cluster_of_others_end_in_order() -> None:
     work = lambda: (time.sleep(0.2), done.append(1))[1]  # noqa: E731
     assert run_watched(work, JoinedRay(), lambda: pytest.fail("it has ended"), lambda: True) == []
     assert done == [1]
+
+
+SLOW = "The current node timed out during startup."
+ERRORS = [
+    RuntimeError("Timed out waiting for file gcs_server_port\nand more"),
+    TimeoutError("no port"),
+    Exception(SLOW),
+]
+
+
+@pytest.mark.parametrize("starts", [*([error] * 3 for error in ERRORS), [Exception(SLOW), None]])
+def test_a_start_that_a_busy_machine_makes_too_slow_is_tried_again_and_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, starts: list[Exception | None]
+) -> None:
+    left = list(starts)
+
+    def start(**ignored: Any) -> None:
+        if error := left.pop(0):
+            raise error
+
+    monkeypatch.setattr(runtime.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(runtime.ray, "init", start)
+    if starts[-1] is None:
+        with runtime.ray_runtime(tmp_path):
+            assert left == []
+    else:
+        told = "Ray did not start on this machine: (Timed out|no port|The current node).*same command again"
+        with pytest.raises(ClusterError, match=told), runtime.ray_runtime(tmp_path):
+            pytest.fail("there is no Ray to run on")
+
+
+SAYING = """
+from orchestrator.tuner import runtime
+from ray._private.worker import print_to_stdstream
+for line in ("WARNING: 8 PYTHON worker processes have been started on node: x", "a worker was killed"):
+    print_to_stdstream({"lines": [line], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+"""
+
+
+@pytest.mark.proof
+def test_of_what_ray_says_many_processes_are_no_news() -> None:
+    done = subprocess.run([sys.executable, "-c", SAYING], capture_output=True, text=True, check=True)
+    assert "a worker was killed" in done.stdout and "PYTHON" not in done.stdout + done.stderr

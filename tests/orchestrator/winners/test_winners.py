@@ -1,8 +1,9 @@
-"""The test split: opened in the journal before anybody looks at it, evaluated once, and never taken for val."""
+"""The test split: opened in the journal before anybody looks at it, evaluated once; and packed champions."""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,23 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
+from orchestrator.results.winner import find_champions
 from orchestrator.storage.stores import FolderStore
-from orchestrator.winners.winners import evaluate_on_test, ranks_file
+from orchestrator.winners.winners import (
+    CARD,
+    CHAMPIONS,
+    MODEL,
+    Champion,
+    describe_champion,
+    evaluate_on_test,
+    packed_champions,
+    ranks_file,
+)
 from orchestrator.workload.evaluation import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
 from orchestrator.workload.workload import TestEvaluation
 from tests.support.commands import run_command
-from tests.support.experiments import add_trial
+from tests.support.experiments import add_repeat, add_trial, open_test
 from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
 from trainables.config import Change, TrainingConfig, TrialConfig
@@ -28,8 +39,6 @@ from trainables.ranks import Ranks, read_ranks
 
 @dataclass
 class Folders:
-    """Checkpoints that are always there."""
-
     def bring(self, trial: str, folder: Path) -> Path:
         return folder
 
@@ -76,8 +85,6 @@ RANKS = Ranks(
 
 @dataclass
 class Ranking(Evaluations):
-    """A workload that ranks queries."""
-
     def test(self, config: TrialConfig, checkpoint: Path) -> TestEvaluation:
         return TestEvaluation({"rsum": 7.0}, {"val": replace(RANKS, split="val"), "test": RANKS})
 
@@ -192,13 +199,11 @@ def test_a_file_of_ranks_that_cannot_be_written_is_refused_before_any_work(
 
 
 def statistics_of(trained: Trained, checkpoint: Path) -> Mapping[str, Any]:
-    """Return what ``orchestrator cocos`` prints."""
     places = {"epsilon": 0.01, "convention": "paper", "device": "cpu"}
     return measure_checkpoint(checkpoint, trained.root / "data", **places).statistics  # type: ignore[arg-type]
 
 
 def counted(trained: Trained, model: Any, split: str, **loss_parameters: float) -> Mapping[str, Any]:
-    """Return the statistics of a model on a split, with NT-Xent."""
     import torch
 
     from trainables.data.batches import ResidentSplit, epoch_batches
@@ -245,3 +250,24 @@ def test_a_winner_is_packed_with_what_it_has_not_seen(trained: Trained, tmp_path
     about = json.loads((tmp_path / "packed" / "retriever.json").read_text())
     assert about["split"] == "test"
     assert about["images"] == list(trained.workload.open_data(trained.config).splits["test"].image_ids)
+
+
+def test_a_copy_of_a_packed_champion_is_not_registered_beside_it(tmp_path: Path) -> None:
+    values = {"dataset": "pets", "experiment": "e", "trial": "t", "metric": "val/rsum", "data_digest": "d"}
+    champion = Champion(**values, confirmed=True, value=1.0)
+    folder = tmp_path / CHAMPIONS / "pets"
+    folder.mkdir(parents=True)
+    (folder / CARD).write_text(json.dumps(asdict(champion)))
+    shutil.copytree(folder, folder.with_name("pets.bak"))
+    assert packed_champions(tmp_path) == {folder / MODEL: champion}
+
+
+def test_the_description_has_the_spread_over_the_seeds_of_a_confirmed_winner_alone(ledger: Ledger) -> None:
+    best = add_trial(ledger, [100.0, 140.0])
+    ((dataset, model),) = find_champions(ledger.history).items()
+    unconfirmed = describe_champion(ledger.history, dataset, model)
+    assert (unconfirmed.value, unconfirmed.std, unconfirmed.seeds) == (140.0, None, 1)
+    open_test(ledger, [add_repeat(ledger, best, index, 7 + index, value) for index, value in enumerate((138.0, 141.0))])
+    ((dataset, model),) = find_champions(ledger.history).items()
+    confirmed = describe_champion(ledger.history, dataset, model)
+    assert (confirmed.value, confirmed.std, confirmed.seeds) == (139.5, pytest.approx(1.5), 2)
