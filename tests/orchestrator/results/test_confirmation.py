@@ -194,12 +194,11 @@ def test_the_plan_goes_seed_by_seed_through_all_candidates(ledger: Ledger) -> No
     assert trainings_of(current_plans(make_experiment(), ledger.history), ledger.history) == []
 
 
-def confirmed(ledger: Ledger, values: dict[int, list[float | None]]) -> list[Trial]:
+def confirmed(ledger: Ledger, values: dict[int, list[float | None]]) -> None:
     """Repeat trials of nt_xent by their numbers, with seeds from 100, then open the test split."""
     trials = ledger.history.study("pets-vsepp-nt_xent")
     repeats = add_repeats(ledger, [(trials[number], each) for number, each in values.items()])
     open_test(ledger, [one for one in repeats if one.state is TrialState.FINISHED])
-    return repeats
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
 from tests.support.commands import what_a_command_says
 from tests.support.experiments import add_repeats, add_trial, make_experiment, open_test, start
+from tests.support.ranked import draw_ranks
 from tests.support.records import append
 from trainables.ranks import Ranks
 
@@ -192,8 +193,7 @@ OWNER = np.repeat(np.arange(30, dtype=np.int32), 2)
 
 
 def ranks_of(seed: int, typical: float = 4.0) -> Ranks:
-    drawn = np.random.default_rng(seed).geometric(1 / typical, (2, len(OWNER))).astype(np.int32)
-    return Ranks(drawn[0], drawn[1], OWNER, "ab" * 32, "test")
+    return draw_ranks(seed, typical, OWNER)
 
 
 def test_counts_and_leads_are_those_of_a_loop() -> None:
