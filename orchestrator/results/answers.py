@@ -31,7 +31,7 @@ from orchestrator.results.analyses import (
 )
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
 from orchestrator.results.bands import Band, band_answers, bands
-from orchestrator.results.candidates import Candidate, DatasetVerdict
+from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.caveats import caveats, comparability
 from orchestrator.results.confirmation import Confirmation, best_metrics, confirmations, race_names
 from orchestrator.results.crossed import Runs
@@ -307,26 +307,17 @@ def _kind(trial: Trial) -> tuple[str, str]:
 
 def over_datasets(summary: Summary) -> list[Answer]:
     """Return the winners of all datasets, and whether the order of losses is the same on all of them."""
-    confirmed = {dataset: verdict.candidates for dataset, verdict in summary.verdicts.items() if verdict.candidates}
-    runs = {
-        dataset: {loss: one.image_runs() for loss, one in _best_of_each(group, with_images=True).items()}
-        for dataset, group in confirmed.items()
-    }
-    scores = {
-        dataset: {loss: one.result.mean for loss, one in _best_of_each(group).items()}
-        for dataset, group in confirmed.items()
-    }
+    # Of each loss its best candidate counts, and in the test over images the best with their values.
+    runs: dict[str, dict[str, Runs]] = {}
+    scores: dict[str, dict[str, float]] = {}
+    for dataset, verdict in summary.verdicts.items():
+        for one in verdict.candidates:
+            scores.setdefault(dataset, {}).setdefault(one.loss, one.result.mean)
+            of_loss = runs.setdefault(dataset, {})
+            if one.images and one.loss not in of_loss:
+                of_loss[one.loss] = one.image_runs()
     found = (_winners(summary), _order(runs, scores), _mean_ranks(scores))
     return [answer for answer in found if answer is not None]
-
-
-def _best_of_each(candidates: Sequence[Candidate], *, with_images: bool = False) -> dict[str, Candidate]:
-    """Return loss -> its first candidate; with images, its first that has their values."""
-    best: dict[str, Candidate] = {}
-    for candidate in candidates:
-        if candidate.images or not with_images:
-            best.setdefault(candidate.loss, candidate)
-    return best
 
 
 def _winners(summary: Summary) -> Answer:

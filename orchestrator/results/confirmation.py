@@ -36,7 +36,7 @@ from orchestrator.results.confirmation_plan import (
 )
 from orchestrator.results.crossed import image_values
 from orchestrator.results.race import LEVEL as RACE_LEVEL
-from orchestrator.results.race import Race, most_seeds, run_race
+from orchestrator.results.race import Race, run_race
 from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import judge
 from orchestrator.text.wording import listed, parameter_names, printed, setting_text
@@ -78,26 +78,24 @@ class Confirmation:
     def race(self) -> Race:
         """The rounds of the design so far, of a confirmation that has a plan."""
         assert self.plan is not None
-        plan, count = self.plan, len(self.plan.candidates)
+        plan, history = self.plan, self.history
+        trials = {label: [one for one in self._trained if one.candidate == label] for label in plan.candidates}
         first = plan.seeds if plan.trainings is None else plan.first
         if first is None:
-            return self._older_race(plan)
-        trainings = first * count if plan.trainings is None else plan.trainings
-        seeds = fresh_seeds(self.history.seed, most_seeds(first, trainings, count))
-        return run_race({label: self._ended(label) for label in plan.candidates}, first, trainings, seeds)
-
-    def _older_race(self, plan: ConfirmationPlan) -> Race:
-        """Return a race that an older version ran, which is over where test was opened; its rounds are not known."""
-        trials = {name: [one for one in self._trained if one.candidate == name] for name in plan.candidates}
-        opened = any(trial.id in self.history.tests for repeats in trials.values() for trial in repeats)
-        seeds = {name: len(repeats) for name, repeats in trials.items()}
-        return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
-
-    def _ended(self, label: str) -> dict[int, float | None]:
-        """Return the ended trainings of a candidate of a race, with the metric on val alone."""
-        metric = self.history.metric
-        ended = [trial for trial in self._trained if trial.candidate == label and trial.has_ended]
-        return {trial.config.seed: trial.at_best[metric] if _has_finished(trial) else None for trial in ended}
+            # A race that an older version ran is over where test was opened; its rounds are not known.
+            opened = any(trial.id in history.tests for repeats in trials.values() for trial in repeats)
+            seeds = {label: len(repeats) for label, repeats in trials.items()}
+            return Race((), seeds, "an older version ended it" if opened else None, plan.trainings or 0, older=True)
+        most = plan.trainings or first * len(trials)
+        ended = {
+            label: {
+                trial.config.seed: trial.at_best[history.metric] if _has_finished(trial) else None
+                for trial in repeats
+                if trial.has_ended
+            }
+            for label, repeats in trials.items()
+        }
+        return run_race(ended, first, most, fresh_seeds(history.seed, most))
 
     @cached_property
     def trainings(self) -> list[tuple[int, TrialCreated]]:
@@ -160,7 +158,7 @@ class Confirmation:
             config, given = trials[0].config, self.race.seeds[label] if self.is_raced else None
             finished = {trial.config.seed: trial for trial in trials if _has_finished(trial)}
             has_images = all(trial.id in images for trial in finished.values())
-            one = Candidate(
+            candidate = Candidate(
                 dataset=self.dataset,
                 model=config.model,
                 loss=config.loss,
@@ -173,7 +171,7 @@ class Confirmation:
                 given=given,
                 images={seed: images[trial.id] for seed, trial in finished.items()} if has_images else {},
             )
-            candidates.append(one)
+            candidates.append(candidate)
         return candidates
 
     @cached_property

@@ -158,15 +158,12 @@ def published_default(history: History, dataset: str) -> Trial | None:
 
 def _published(history: History, dataset: str) -> list[list[Point]]:
     """Return, for each study on a dataset, the points of published settings of its loss."""
-    experiment = experiment_of(history)
     studies: list[list[Point]] = []
-    for cell in experiment.cells():
-        points = points_of(history.study(cell.name)) if cell.dataset == dataset else []
-        found: list[Point] = []
-        for published in cell.space.published_points():
-            same = (point for point in points if published.items() <= point.first.params.items())
-            found += [first] if (first := next(same, None)) else []
-        studies.append(found)
+    for cell in (cell for cell in experiment_of(history).cells() if cell.dataset == dataset):
+        points = points_of(history.study(cell.name))
+        published = [setting.items() for setting in cell.space.published_points()]
+        same = [[point for point in points if setting <= point.first.params.items()] for setting in published]
+        studies.append([alike[0] for alike in same if alike])
     return studies
 
 

@@ -11,7 +11,6 @@ over both directions with the weights of the metric. The mean of y_i is the metr
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -128,18 +127,16 @@ def judged_answer(verdict: DatasetVerdict, judged: Mapping[str, Mapping[str, Dat
         sentences.append(_sentence(before, headlines))
         share = "" if known is None else f"; {share_text(known)} of the winner's first ten are judged"
         notes.append(f"Judgements: {TITLES[source]}{share}.")
-        written = {metric: one.to_dict() for metric, one in verdicts.items()}
         about = {"name": source, "title": TITLES[source], "survives": survives, "known": known}
-        data.append({**about, "verdicts": written})
+        data.append({**about, "verdicts": {metric: one.to_dict() for metric, one in verdicts.items()}})
         for ending, words in (("", "all"), (CONDENSED, "without unjudged pairs")):
             shown = [headlines.get(name + ending) for name in names]
             if any(shown):
                 rows.append((TITLES[source], words, *(cell for headline in shown for cell in _cells(headline))))
     headline, *others = sentences
     question = "Does the verdict hold with the pairs that people judged correct?"
-    table = table_of(columns, rows)
-    about_judged: dict[str, Any] = {"table": table, "notes": (*others, *notes), "data": {"judged": data}}
-    return Answer("judged", verdict.dataset, question, headline, **about_judged)
+    table, said = table_of(columns, rows), (*others, *notes)
+    return Answer("judged", verdict.dataset, question, headline, table=table, notes=said, data={"judged": data})
 
 
 def _cells(headline: Answer | None) -> tuple[float | None, str]:

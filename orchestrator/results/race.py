@@ -107,11 +107,6 @@ def first_seeds(trainings: int, candidates: int) -> int:
     return max(min(LEAST, trainings // candidates), int(trainings * SHARE) // candidates)
 
 
-def most_seeds(first: int, trainings: int, candidates: int) -> int:
-    """Return how many seeds a candidate can get at most, where each gets ``first`` seeds in the first round."""
-    return first + max(0, trainings - first * candidates) // 2
-
-
 def run_race(entrants: Mapping[str, Ended], first: int, trainings: int, seeds: Sequence[int]) -> Race:
     """Run a race up to the first round with missing values.
 
@@ -121,7 +116,7 @@ def run_race(entrants: Mapping[str, Ended], first: int, trainings: int, seeds: S
         first: Seeds of each candidate in the first round, >= 1.
         trainings: Largest number of trainings in all, at least ``first`` for each candidate; a fixed design has no
             more than these.
-        seeds: Seeds in the order in which every candidate gets them; at least ``most_seeds``.
+        seeds: Seeds in the order in which every candidate gets them; ``trainings`` of them are always enough.
 
     Returns:
         The race; where it has not ended, ``seeds`` includes the round for which trainings are missing.

@@ -137,7 +137,8 @@ def which_is_better(first: Side, second: Side) -> str:
     unit = metric_words(one.metric)
     if reached == against:
         return f"the two have equal {unit}: {number_text(reached, one.metric)}"
-    name = _short(first, second) if reached > against else _short(second, first)
+    ahead = first if reached > against else second
+    name = ahead.trial.id if first.experiment == second.experiment else f"{ahead.experiment}/{ahead.trial.id}"
     high, low = max(reached, against), min(reached, against)
     lead, more, less = (number_text(value, one.metric) for value in (high - low, high, low))
     return (
@@ -165,11 +166,6 @@ def _confirmed(first: Side, second: Side) -> str:
     else:
         outcome = next((Verdict(one.verdict) for one in answers if one.closest == other.trial.id), comparison.verdict)
     return f"with fresh seeds {winner.trial.id} is {outcome}: {gap} {metric_words(metric)}{ends}"
-
-
-def _short(side: Side, other: Side) -> str:
-    """Return a trial's name, with its experiment if the two trials are of different experiments."""
-    return side.trial.id if side.experiment == other.experiment else f"{side.experiment}/{side.trial.id}"
 
 
 def _winner(history: History, name: str) -> tuple[Trial, str]:

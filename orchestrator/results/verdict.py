@@ -203,10 +203,10 @@ def _test(winner: Candidate, other: Candidate, metric: str, *, over_images: bool
     on_test_set = welch_test(first, second, (not winner.has_seeds, not other.has_seeds))
     crossed = crossed_test(winner.image_runs(), other.image_runs()) if over_images and not is_lone else None
     difference = float(first.mean() - second.mean())
-    verdict, reason = Verdict.UNTESTED, ""
+    verdict = Verdict.UNTESTED
     if on_test_set is not None or crossed is not None:
-        return Comparison(metric, other.label, difference, on_test_set, crossed, verdict, reason)
-    if not winner.has_seeds and not other.has_seeds and abs(difference) < 1e-9:
+        reason = ""
+    elif not winner.has_seeds and not other.has_seeds and abs(difference) < 1e-9:
         verdict, reason = Verdict.TIE, "neither candidate has seeds, and both have the same value"
     elif not winner.has_seeds and not other.has_seeds:
         verdict = decide(difference, 0.0, 0.0)
@@ -217,4 +217,4 @@ def _test(winner: Candidate, other: Candidate, metric: str, *, over_images: bool
         verdict, reason = Verdict.TIE, "all seeds of both candidates have the same value"
     else:
         reason = "no candidate varies over its seeds, so there is no spread to test against"
-    return Comparison(metric, other.label, difference, None, None, verdict, reason)
+    return Comparison(metric, other.label, difference, on_test_set, crossed, verdict, reason)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeats, add_trial, make_experiment, open_test, start
 
 
 def write(output: Path, name: str, *, confirmed: bool, data: str = "d1") -> Path:
@@ -17,11 +17,7 @@ def write(output: Path, name: str, *, confirmed: bool, data: str = "d1") -> Path
     trials = [add_trial(ledger, [value], loss=loss) for loss, value in (("nt_xent", 30.0), ("triplet_sh", 20.0))]
     add_trial(ledger, [40.0], state=TrialState.STOPPED_EARLY)
     if confirmed:
-        repeats = [
-            add_repeat(ledger, trial, seed, seed, base + seed)
-            for trial, base in zip(trials, (10.0, 20.0), strict=True)
-            for seed in range(3)
-        ]
-        open_test(ledger, repeats)
+        values = ([10.0, 11.0, 12.0], [20.0, 21.0, 22.0])
+        open_test(ledger, add_repeats(ledger, zip(trials, values, strict=True), 0))
     ledger.close()
     return folder

@@ -1,6 +1,6 @@
 """Small experiments and ledgers for tests that need no Ray."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -100,14 +100,19 @@ def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: f
     return trial
 
 
+def add_repeats(ledger: Ledger, of: Iterable[tuple[Trial, Sequence[float | None]]], first: int = 100) -> list[Trial]:
+    """Write down repetitions of trials, a value for each fresh seed from the first on, see ``add_repeat``."""
+    return [
+        add_repeat(ledger, trial, index, first + index, value)
+        for trial, values in of
+        for index, value in enumerate(values)
+    ]
+
+
 def confirm_two_losses(ledger: Ledger) -> list[Trial]:
     """Write down two losses with three repeats each, the first far ahead on val, and that the test split was opened."""
     trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((50.0, "nt_xent"), (40.0, "triplet_sh"))]
-    repeats = [
-        add_repeat(ledger, trial, index, 100 + index, 400.0 - number)
-        for number, trial in enumerate(trials)
-        for index in range(3)
-    ]
+    repeats = add_repeats(ledger, [(trials[0], [400.0] * 3), (trials[1], [399.0] * 3)])
     append(ledger, "test_opened", dataset="pets", trials=[one.id for one in repeats])
     return repeats
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.answers import summarise
@@ -16,7 +15,8 @@ from orchestrator.results.confirmation import confirmations, current_plans, trai
 from orchestrator.results.confirmation_plan import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.winner import find_champions
 from orchestrator.winners.winners import selected
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.commands import what_a_command_says
+from tests.support.experiments import add_repeat, add_repeats, add_trial, make_experiment, open_test, start
 
 CONFIRM = make_experiment(confirm={"top": 2, "seeds": 3})
 
@@ -133,14 +133,7 @@ def test_the_verdict_says_whose_runs_settings_share_and_the_baseline_may_share_r
     (plan,) = current_plans(CONFIRM, ledger.history)
     assert (plan.candidates, plan.baseline) == ((best.id, other.id), best.id)
     ledger.append(plan)
-    open_test(
-        ledger,
-        [
-            add_repeat(ledger, trial, seed, 100 + seed, value + seed)
-            for trial, value in ((best, 30.0), (other, 20.0))
-            for seed in range(3)
-        ],
-    )
+    open_test(ledger, add_repeats(ledger, [(best, [30.0, 31.0, 32.0]), (other, [20.0, 21.0, 22.0])]))
     confirmation = confirmations(ledger.history)["pets"]
     assert confirmation.alike == {best.id: (published.id, again.id)}
     sentence = "3 settings that differ in margin gave identical results in every epoch; only margin = 0.3 was confirmed"
@@ -153,7 +146,7 @@ def test_a_setting_that_was_trained_twice_is_no_finding(ledger: Ledger) -> None:
         add_trial(ledger, [10.0, value], loss="triplet_sh", params={"margin": margin})
         for margin, value in ((0.2, 20.0), (0.2, 20.0), (0.3, 15.0))
     )
-    open_test(ledger, [add_repeat(ledger, trial, 0, 100, 20.0) for trial in (first, other)])
+    open_test(ledger, add_repeats(ledger, [(first, [20.0]), (other, [20.0])]))
     confirmation = confirmations(ledger.history)["pets"]
     assert confirmation.alike == {first.id: (again.id,)}
     assert not any("identical results" in warning for warning in confirmation.verdict.warnings)
@@ -201,16 +194,11 @@ def test_the_plan_goes_seed_by_seed_through_all_candidates(ledger: Ledger) -> No
     assert trainings_of(current_plans(make_experiment(), ledger.history), ledger.history) == []
 
 
-def confirmed(ledger: Ledger, values: dict[int, list[float | None]]) -> list[Trial]:
+def confirmed(ledger: Ledger, values: dict[int, list[float | None]]) -> None:
     """Repeat trials of nt_xent by their numbers, with seeds from 100, then open the test split."""
     trials = ledger.history.study("pets-vsepp-nt_xent")
-    repeats = [
-        add_repeat(ledger, trials[number], index, 100 + index, value)
-        for number, each in values.items()
-        for index, value in enumerate(each)
-    ]
+    repeats = add_repeats(ledger, [(trials[number], each) for number, each in values.items()])
     open_test(ledger, [one for one in repeats if one.state is TrialState.FINISHED])
-    return repeats
 
 
 @pytest.fixture
@@ -223,7 +211,7 @@ def ledger(tmp_path: Path) -> Ledger:
 def test_before_the_confirmation_is_over_there_is_no_verdict(ledger: Ledger) -> None:
     first, second = searched(ledger, [10.0, 40.0])
     assert verdicts_of(ledger.history) == {}
-    repeats = [add_repeat(ledger, one, seed, seed, 20.0 + seed) for one in (first, second) for seed in (0, 1)]
+    repeats = add_repeats(ledger, [(one, [20.0, 21.0]) for one in (first, second)])
     assert verdicts_of(ledger.history) == {}, "nothing has been evaluated on test"
     open_test(ledger, repeats[:-1])
     assert verdicts_of(ledger.history) == {}, "one has not"
@@ -252,11 +240,7 @@ def test_the_seeds_decide_and_not_the_search(ledger: Ledger) -> None:
 def test_val_selects_and_test_alone_decides(ledger: Ledger) -> None:
     """The second is far ahead on val and far behind on test."""
     first, second = searched(ledger, [10.0, 40.0])
-    repeats = [
-        add_repeat(ledger, trial, index, 100 + index, value)
-        for trial, values in ((first, (20.0, 21.0, 22.0)), (second, (30.0, 31.0, 32.0)))
-        for index, value in enumerate(values)
-    ]
+    repeats = add_repeats(ledger, [(first, [20.0, 21.0, 22.0]), (second, [30.0, 31.0, 32.0])])
     open_test(ledger, repeats, values=[70.0, 71.0, 72.0, 50.0, 51.0, 52.0])
     (verdict,) = verdicts_of(ledger.history).values()
     assert verdict.winner.label == second.id
@@ -276,7 +260,7 @@ def test_a_candidate_that_diverges_with_another_seed_does_not_win_silently(ledge
 def test_the_test_split_is_for_the_confirmed_alone(ledger: Ledger, tmp_path: Path) -> None:
     _, second = searched(ledger, [10.0, 40.0])
     assert selected(ledger.history) == [], "the search is over, and nothing is confirmed yet"
-    repeats = [add_repeat(ledger, second, 0, 100, 20.0), add_repeat(ledger, second, 1, 101, None)]
+    repeats = add_repeats(ledger, [(second, [20.0, None])])
     assert selected(ledger.history) == repeats[:1]
     other = Ledger(tmp_path / "other.jsonl")
     start(other, make_experiment())
@@ -291,7 +275,5 @@ def test_a_search_without_a_finished_trial_has_nothing_to_confirm(
     add_trial(ledger, [10.0], state=TrialState.STOPPED_EARLY)
     assert ledger.history.stage(Stage.CONFIRM) == []
     for arguments, message in (([], "nothing to confirm"), (["--seeds", "1"], "confirm.seeds")):
-        with pytest.raises(SystemExit) as exit_:
-            main(["confirm", str(tmp_path), *arguments])
-        assert exit_.value.code == 2
-        assert message in capsys.readouterr().err
+        code, _, err = what_a_command_says(capsys, ["confirm", str(tmp_path), *arguments])
+        assert code == 2 and message in err

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from orchestrator.cli import main
 from orchestrator.experiment.experiment import Cell, Experiment, load_experiment, shipped_experiments
 from orchestrator.forecast.dry_run import describe, dry_run
 from orchestrator.journal.journal import read_journal
@@ -41,6 +40,7 @@ from orchestrator.searches.status import Followed, read_status
 from orchestrator.studies.source import PlannedTrials
 from orchestrator.winners.winners import selected
 from orchestrator.workload.training import TrainablesWorkload
+from tests.support.commands import what_a_command_says
 from tests.support.experiments import make_experiment, open_test, start
 from trainables.cost import Pace
 from trainables.errors import ConfigError
@@ -297,34 +297,28 @@ def test_a_fixed_design_of_an_older_version_keeps_the_level_of_its_verdict(tmp_p
     assert level_of(ledger) == RESERVE / 2
 
 
-def run(*arguments: str) -> None:
-    """Run a command that succeeds."""
-    with pytest.raises(SystemExit) as exit_:
-        main(list(arguments))
-    assert exit_.value.code == 0
-
-
 def test_status_and_summary_say_who_leads_and_who_is_closest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+
+    def shown(*options: str) -> str:
+        code, out, _ = what_a_command_says(capsys, ["status", str(tmp_path), *options])
+        assert code == 0
+        return " ".join(out.split())
+
     ledger = searched(tmp_path, RACING)
     confirm(ledger, RACING, 9)
     status = read_status(Followed(tmp_path))
     confirming = status.stages[1]
     assert (confirming.total, confirming.states["finished"]) == (20, 9)
-    run("status", str(tmp_path))
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "pets · Round 1 runs: 12 of at most 20 trainings are given out." in shown
+    assert "pets · Round 1 runs: 12 of at most 20 trainings are given out." in shown()
     confirm(ledger, RACING, 4)
-    run("status", str(tmp_path))
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "pets · Round 2 runs: 14 of at most 20 trainings are given out." in shown
+    assert "pets · Round 2 runs: 14 of at most 20 trainings are given out." in shown()
     race = races_of(ledger.history)["pets"]
     (first,), names = race.rounds, race_names(ledger.history, race)
-    assert f"pets · Round 1: {names[first.closest or '']} is " in shown
-    assert f" val rsum behind {names[first.leader]}, p " in shown
-    run("status", str(tmp_path), "--json")
-    told = json.loads(capsys.readouterr().out)["races"]["pets"]
+    assert f"pets · Round 1: {names[first.closest or '']} is " in shown()
+    assert f" val rsum behind {names[first.leader]}, p " in shown()
+    told = json.loads(shown("--json"))["races"]["pets"]
     assert (told["ended"], told["rounds"][0]["leader"]) == (None, first.leader)
     confirm(ledger, RACING)
     verdict_of(ledger)
@@ -395,10 +389,8 @@ def test_another_design_takes_the_place_of_the_one_of_the_search(
     raced = confirm_experiment(tmp_path, {**none, "seeds": None, "trainings": 20})
     assert (raced.confirm.seeds, raced.confirm.trainings) == (None, 20)
     assert confirm_experiment(tmp_path, {**none, "seeds": None, "trainings": None}).confirm.seeds == 3
-    with pytest.raises(SystemExit) as exit_:
-        main(["confirm", str(tmp_path), "--seeds", "3", "--trainings", "20"])
-    assert exit_.value.code == 2
-    assert "leave out one of the two" in capsys.readouterr().err
+    code, _, err = what_a_command_says(capsys, ["confirm", str(tmp_path), "--seeds", "3", "--trainings", "20"])
+    assert code == 2 and "leave out one of the two" in err
 
 
 def test_a_forecast_has_the_trainings_of_a_race_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,17 +21,11 @@ from orchestrator.results.questions import answer_questions
 from orchestrator.results.verdict import judge
 from orchestrator.views.grid import grid
 from tests.support.experiments import confirm_two_losses, make_experiment, start
-from tests.support.ranked import metrics_of
+from tests.support.ranked import draw_ranks, metrics_of
 from tests.support.records import append
 from trainables.judgements.judged_metrics import DirectionRanks, JudgedRanks, judged_metrics, named_metrics
-from trainables.ranks import Ranks
 
 IMAGES = 80
-
-
-def sentences(history: History) -> list[str]:
-    """Return what the analyses say."""
-    return [text for answer in analyses_of(Summary(history), "pets") for text in answer.sentences]
 
 
 def direction(rng: np.random.Generator, owners: list[int], typical: float, known: bool) -> DirectionRanks:
@@ -83,8 +77,7 @@ def confirmed(ledger: Ledger, ranks_of: list[JudgedRanks | None]) -> None:
     repeats = confirm_two_losses(ledger)
     owners = np.repeat(np.arange(IMAGES, dtype=np.int32), 5)
     for number, (repeat, each) in enumerate(zip(repeats, ranks_of, strict=True)):
-        drawn = np.random.default_rng(number).geometric(1 / (3.0 if number < 3 else 9.0), (2, len(owners)))
-        ranks = Ranks(*drawn.astype(np.int32), owners, "ab" * 32, "test")
+        ranks = draw_ranks(number, 3.0 if number < 3 else 9.0, owners)
         kept: dict[str, Any] = {"ranks": ranks.to_text()}
         if each is not None:
             kept["judged"] = [each.to_text()]
@@ -94,8 +87,8 @@ def confirmed(ledger: Ledger, ranks_of: list[JudgedRanks | None]) -> None:
 
 def said_of(history: History) -> list[str]:
     """Return the sentences of the answer about people's judgements."""
-    answers = {answer.key: answer for answer in analyses_of(Summary(history), "pets")}
-    return answers["judged"].sentences if "judged" in answers else []
+    answers = analyses_of(Summary(history), "pets")
+    return [text for answer in answers if answer.key == "judged" for text in answer.sentences]
 
 
 @pytest.fixture

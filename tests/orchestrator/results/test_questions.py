@@ -24,7 +24,7 @@ NOISE = (-1.0, -0.5, 0.0, 0.5, 1.0)
 def candidate(
     label: str,
     loss: str,
-    test: Sequence[float],
+    test: Sequence[float] | np.ndarray,
     *,
     val: float | None = None,
     missing: Mapping[int, str] | None = None,
@@ -234,15 +234,7 @@ def test_the_simulated_rules_are_those_of_the_product(studies: int) -> None:
     claims = answer_studies(p, means, kinds, baseline)
     for study in range(studies):
         candidates = [
-            Candidate(
-                "pets",
-                "vsepp",
-                f"loss{kinds[place]}",
-                {},
-                f"c{place}",
-                {seed: {"val/rsum": 300 + value, "test/rsum": 300 + value} for seed, value in enumerate(values)},
-            )
-            for place, values in enumerate(scores[study])
+            candidate(f"c{place}", f"loss{kinds[place]}", 300 + values) for place, values in enumerate(scores[study])
         ]
         answers = ask(candidates, baseline=f"c{baseline}")
         beats = {key: answer.verdict == "better" for key, answer in answers.items()}

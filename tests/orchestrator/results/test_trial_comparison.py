@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
@@ -34,7 +33,9 @@ from orchestrator.results.trial_comparison import (
 from orchestrator.results.verdict import judge
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.sync import deliver
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.commands import what_a_command_says
+from tests.support.experiments import add_repeats, add_trial, make_experiment, open_test, start
+from tests.support.ranked import draw_ranks
 from tests.support.records import append
 from trainables.ranks import Ranks
 
@@ -93,11 +94,7 @@ def test_only_what_can_win_stands_for_an_experiment(
         trials = [add_trial(ledger, [value]) for value in (100.0, 120.0)]
         for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED, TrialState.RUNNING):
             add_trial(ledger, [500.0], state=state)
-        done = [
-            add_repeat(ledger, trials[number], seed, seed, value)
-            for number, values in repeats
-            for seed, value in enumerate(values)
-        ]
+        done = add_repeats(ledger, [(trials[number], values) for number, values in repeats], 0)
         if len(done) > 2:
             open_test(ledger, done)
     side = find_side("one", tmp_path)
@@ -138,9 +135,8 @@ def test_sync_delivers_once_and_leaves_nothing_running(output: Path, capsys: pyt
             assert len(history) == len({metric.step for metric in history}) > 0
             assert run.inputs.dataset_inputs[0].dataset.name == "pets"
             assert {run.data.tags[name] for name in ("protocol", "stage")} == {"full", "search"}
-    with pytest.raises(SystemExit):
-        main(["compare", "one", "two", "--output", str(output), "--json"])
-    assert json.loads(capsys.readouterr().out)["page"].startswith("/#/compare-runs?runs=%5B%22")
+    code, out, _ = what_a_command_says(capsys, ["compare", "one", "two", "--output", str(output), "--json"])
+    assert code == 0 and json.loads(out)["page"].startswith("/#/compare-runs?runs=%5B%22")
 
 
 def side(experiment: str, ledger: Ledger, value: float | None, dataset: str = "pets") -> Side:
@@ -194,12 +190,8 @@ def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Pat
     with closing(begin(tmp_path, "one", confirm={"top": 1, "seeds": 3})) as ledger:
         # The search had the second ahead; fresh seeds have the first ahead.
         trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((100.0, "nt_xent"), (120.0, "triplet_sh"))]
-        repeats = [
-            add_repeat(ledger, trial, seed, seed, base + seed)
-            for trial, base in zip(trials, (300.0, 100.0), strict=True)
-            for seed in range(3)
-        ]
-        open_test(ledger, repeats)
+        values = ([300.0, 301.0, 302.0], [100.0, 101.0, 102.0])
+        open_test(ledger, add_repeats(ledger, zip(trials, values, strict=True), 0))
     said = which_is_better(*(find_side(f"one/{trials[place].id}", tmp_path) for place in order))
     assert said.startswith(f"with fresh seeds {trials[0].id} is better: +200.0 test rsum")
 
@@ -208,9 +200,8 @@ def test_the_command_says_first_which_is_better_and_gives_an_address(
     output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.commands.results.comparison_page", lambda uri, trials: "/#/compare-runs?runs=1")
-    with pytest.raises(SystemExit):
-        main(["compare", "one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000", "--output", str(output)])
-    lines = capsys.readouterr().out.splitlines()
+    sides = ["one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"]
+    lines = what_a_command_says(capsys, ["compare", *sides, "--output", str(output)])[1].splitlines()
     assert lines[:3] == [
         "Which of two trials is better?",
         "the two have equal val rsum: 120.0.",
@@ -226,8 +217,7 @@ OWNER = np.repeat(np.arange(30, dtype=np.int32), 2)
 
 
 def ranks_of(seed: int, typical: float = 4.0) -> Ranks:
-    drawn = np.random.default_rng(seed).geometric(1 / typical, (2, len(OWNER))).astype(np.int32)
-    return Ranks(drawn[0], drawn[1], OWNER, "ab" * 32, "test")
+    return draw_ranks(seed, typical, OWNER)
 
 
 def test_counts_and_leads_are_those_of_a_loop() -> None:

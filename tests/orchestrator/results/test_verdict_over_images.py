@@ -17,10 +17,9 @@ from orchestrator.results.questions import answer_questions
 from orchestrator.results.verdict import LEVEL, judge
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
 from tests.support.experiments import confirm_two_losses, make_experiment, start
-from tests.support.ranked import metrics_of
+from tests.support.ranked import draw_ranks, metrics_of
 from tests.support.records import append
 from trainables.errors import DataError
-from trainables.ranks import Ranks
 
 STUDIES = 300
 
@@ -139,16 +138,11 @@ def test_the_order_of_candidates_changes_nothing() -> None:
 CAPTIONS = np.repeat(np.arange(60, dtype=np.int32), 5)
 
 
-def ranks_of(seed: int, typical: float, queries: str = "ab" * 32) -> Ranks:
-    drawn = np.random.default_rng(seed).geometric(1 / typical, (2, len(CAPTIONS))).astype(np.int32)
-    return Ranks(drawn[0], drawn[1], CAPTIONS, queries, "test")
-
-
 def confirmed(ledger: Ledger, kept: range | list[int] = range(6), queries: str = "ab" * 32) -> DatasetVerdict:
     """Confirm two losses with three seeds each; the ranks of some of the six evaluations are kept."""
     repeats = confirm_two_losses(ledger)
     for number, repeat in enumerate(repeats):
-        ranks = ranks_of(number, 3.0 if number < 3 else 9.0, queries if number == 5 else "ab" * 32)
+        ranks = draw_ranks(number, 3.0 if number < 3 else 9.0, CAPTIONS, queries if number == 5 else "ab" * 32)
         text = {"ranks": ranks.to_text()} if number in kept else {}
         append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), **text)
     (verdict,) = verdicts_of(ledger.history).values()
