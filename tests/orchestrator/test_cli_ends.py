@@ -1,5 +1,6 @@
 """How an error ends a command: one line, the exit code, and where it has to be, the process at once."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,3 +87,13 @@ def test_a_command_imports_no_other_command() -> None:
     assert done.returncode == 2
     assert "list_names" in loaded
     assert not loaded & (cli.COMMANDS.keys() - {"list"})
+
+
+def test_numpy_is_not_imported_before_a_command_of_results_asks_it_for_one_thread() -> None:
+    program = (
+        "import os, sys\nfrom orchestrator import cli\nprint('numpy' in sys.modules)\n"
+        "cli.load_command('summarise')\nprint('numpy' in sys.modules, os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    unset = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=unset)
+    assert done.stdout.split() == ["False", "True", "1"], done.stderr
