@@ -89,9 +89,6 @@ FUNCTIONS = {"list": "list_names", "check-plugin": "check_plugin"}
 @cache
 def load_command(name: str) -> Any:
     """Import a command of ``COMMANDS``, and return it as the parser of the command line takes it."""
-    if MODULES.get(name) == "results":
-        # Before NumPy is imported: on matrices this small, its threads wait for each other for most of their time.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     module = import_module(f"orchestrator.commands.{MODULES.get(name, name)}")
     application = getattr(module, "app", None)
     if application is None:
