@@ -86,9 +86,14 @@ def counted(study: Study) -> Counted:
 def counted_epoch(trial: Trial) -> int | None:
     """Return the epoch with COCOS statistics nearest to the best epoch, the later of two; ``None`` if none has them."""
     best = trial.best_epoch or 0
-    # The nearest epoch is read first, because the best epoch itself nearly always has statistics.
-    nearest = sorted(trial.epochs, key=lambda epoch: (abs(epoch - best), -epoch))
-    return next((epoch for epoch in nearest if any(name.startswith(PREFIX) for name in trial.epochs[epoch])), None)
+    if _is_counted(trial.at_best):
+        return best
+    epochs = (epoch for epoch, metrics in trial.epochs.items() if _is_counted(metrics))
+    return min(epochs, key=lambda epoch: (abs(epoch - best), -epoch), default=None)
+
+
+def _is_counted(metrics: Mapping[str, float]) -> bool:
+    return any(name.startswith(PREFIX) for name in metrics)
 
 
 def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Panel]:
@@ -135,7 +140,9 @@ def _weight_line(name: str, style: Json, weights: np.ndarray, peak: float) -> Js
 
 def _counters(group: Sequence[Counted]) -> list[str]:
     """Return the names of the statistics without ``cocos/`` and direction, in the order in which they were reported."""
-    names = [name for _, trials in group for _, metrics in trials for name in metrics if name.startswith(PREFIX)]
+    # Thousands of trials have the same few lists of names.
+    lists = dict.fromkeys(tuple(metrics) for _, trials in group for _, metrics in trials)
+    names = [name for names in lists for name in names if name.startswith(PREFIX)]
     stripped = (name.removeprefix(PREFIX).removeprefix("i2t_").removeprefix("t2i_") for name in names)
     return list(dict.fromkeys(stripped))
 

@@ -16,8 +16,8 @@ from orchestrator.text.values import visible_values
 from orchestrator.views.html import asset, filled, policy, theme
 from trainables.files import write_whole
 
-DIGITS = 6
-"""Significant digits of a coordinate; the error is below a pixel on the widest screen."""
+ROUND = "%.6g"
+"""Format of a coordinate, with six significant digits: the error is below a pixel on the widest screen."""
 
 FEWEST = 8
 """Least number of items of a list that the data of a page hold once, because several charts of a trial repeat it."""
@@ -91,10 +91,15 @@ def plain_options(figure: Figure) -> list[dict[str, Any]]:
 def rounded(value: Any) -> Any:
     """Return plain values of a chart with as many digits as a screen shows."""
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        return float(ROUND % value)
     if isinstance(value, dict):
         return {name: rounded(inner) for name, inner in value.items()}
-    return [rounded(inner) for inner in value] if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple):
+        return value
+    # Nearly all values are in lists of numbers or ids, and a call for each takes longer than its digits.
+    if all(type(inner) is str for inner in value):
+        return list(value)
+    return [float(ROUND % inner) if type(inner) is float else rounded(inner) for inner in value]
 
 
 def packed(value: Any) -> tuple[Any, list[Any]]:
@@ -106,7 +111,7 @@ def packed(value: Any) -> tuple[Any, list[Any]]:
             return {name: pack(inner) for name, inner in value.items()}
         if not isinstance(value, list):
             return value
-        if len(value) < FEWEST or any(isinstance(item, dict | list) for item in value):
+        if len(value) < FEWEST or not {dict, list}.isdisjoint(map(type, value)):
             return [pack(item) for item in value]
         return {PLACE: places.setdefault(json.dumps(value), len(places))}
 
@@ -118,7 +123,7 @@ def plain_rows(columns: Sequence[TrialColumn], rows: Iterable[TrialRow]) -> list
     keys = [column.key for column in columns]
     return [
         {
-            "sort": [rounded(row.sort.get(key)) for key in keys],
+            "sort": rounded([row.sort.get(key) for key in keys]),
             "shown": [row.shown.get(key, "") for key in keys],
             "about": about(row, columns),
             **{name: getattr(row, name) for name in ("id", "state", "study", "details")},

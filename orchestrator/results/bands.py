@@ -252,13 +252,13 @@ def searched_numbers(space: StudySpace) -> dict[str, Range | Values]:
 
 def place_of(bounds: Mapping[str, Range | Values], trial: Trial) -> Array:
     """Return where a trial lies in the ranges, shape (d,), in [0, 1]; listed numbers are spaced evenly."""
-    return np.array([_share(bound, trial.params[name]) for name, bound in bounds.items()])
 
+    def share(bound: Range | Values, value: float) -> float:
+        if isinstance(bound, Range):
+            return bound.share_of(value)
+        return sorted(bound.values).index(value) / (len(bound.values) - 1)
 
-def _share(bound: Range | Values, value: float) -> float:
-    if isinstance(bound, Range):
-        return bound.share_of(value)
-    return sorted(bound.values).index(value) / (len(bound.values) - 1)
+    return np.array([share(bound, trial.params[name]) for name, bound in bounds.items()])
 
 
 def value_at(bound: Range | Values, share: float) -> float:
@@ -281,7 +281,13 @@ def band_answers(dataset: str, found: Sequence[Band], winner: tuple[str, str] | 
 
 def _best_settings(dataset: str, found: Sequence[Band], winner: tuple[str, str] | None) -> Answer:
     first, metric = found[0], found[0].metric
-    notes = [] if winner in (None, first.of) else [_of_another(first, winner[1])]
+    notes = list(_notes(first))
+    if winner is not None and winner != first.of:
+        notes.insert(
+            0,
+            f"These are settings of {printed(first.loss)}. {printed(winner[1])}, the winner's loss, has no surface: "
+            f"that needs {FEWEST} settings of numbers, {FEWEST_KNOWN} of them trained to the end.",
+        )
     columns = [
         *ABOUT,
         Column("range", "best settings"),
@@ -306,15 +312,8 @@ def _best_settings(dataset: str, found: Sequence[Band], winner: tuple[str, str] 
         _headline(first),
         numbers={"share": first.surface.share},
         table=table_of(columns, rows),
-        notes=(*notes, *_notes(first)),
+        notes=tuple(notes),
         figure="slices",
-    )
-
-
-def _of_another(band: Band, winner: str) -> str:
-    return (
-        f"These are settings of {printed(band.loss)}. {printed(winner)}, the winner's loss, has no surface: that needs "
-        f"{FEWEST} settings of numbers, {FEWEST_KNOWN} of them trained to the end."
     )
 
 

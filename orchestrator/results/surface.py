@@ -27,6 +27,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,9 @@ seeds, in standard deviations of the compressed values: mean and standard deviat
 
 LEVEL = 2.0
 """Prior standard deviation of the mean of f, in standard deviations of the compressed values."""
+
+_normal = np.vectorize(NormalDist().cdf, otypes=[float])
+"""Distribution function of the standard normal distribution; an import of SciPy takes longer than thousands of them."""
 
 Z95 = 1.959963984540054
 """Quantile of the normal distribution for intervals of 95 %."""
@@ -209,13 +213,11 @@ class Surface:
 
     def reach(self, predicted: Prediction) -> Array:
         """Return the probability that f of each place reaches f of the best of ``self.places``, shape (M,)."""
-        from scipy.special import ndtr
-
         best, known = slice(self.best, self.best + 1), self._predicted
         prior = self._covariance(self._scales, (predicted.places[:, None, :] - known.places[best]) ** 2)[..., 0]
         shared = prior - (predicted.explained * known.explained[:, :, best]).sum(axis=1)
         spread = np.sqrt(np.maximum(predicted.variance + known.variance[:, best] - 2 * shared, 1e-12))
-        reached: Array = self._weights @ ndtr((predicted.mean - known.mean[:, best]) / spread)
+        reached: Array = self._weights @ _normal((predicted.mean - known.mean[:, best]) / spread)
         return reached
 
     def band(self, predicted: Prediction) -> tuple[Array, Array, Array]:

@@ -29,6 +29,7 @@ from orchestrator.results.equal_budget import Json
 from orchestrator.results.statistics import CONFIDENCE, Interval, Sample, around, has_spread, holm, two_sided
 from orchestrator.text.values import value_text
 from orchestrator.text.wording import interval_text, metric_name, number_text, p_equals, parameter_names, printed
+from trainables.parameter_values import is_number
 
 FEWEST_VALUES = 3
 """Fewest values of a parameter for a trend: two values are a comparison."""
@@ -40,8 +41,8 @@ def trends_of(verdict: DatasetVerdict, parameter: str) -> list[Json]:
     """Return the trend of each model and loss of a verdict whose candidates differ in a numeric parameter."""
     groups: dict[tuple[str, str], dict[float, Sample]] = {}
     for candidate in verdict.candidates:
-        value = candidate.parameters.get(parameter)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        value = candidate.parameters.get(parameter, 0)
+        if is_number(value) and value > 0:
             group = groups.setdefault((candidate.model, candidate.loss), {})
             # Candidates are in the order of their values on val; the first of a value is its best setting.
             group.setdefault(float(value), candidate.sample(verdict.metric))

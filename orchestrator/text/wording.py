@@ -6,6 +6,7 @@ A minus is the sign U+2212. Numbers have the digits that their error allows; a d
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
@@ -116,6 +117,7 @@ def setting_text(parameters: Mapping[str, Any], only: Iterable[str] | None = Non
     return one_line(", ".join([*texts, *["…"] * cut]))
 
 
+@cache
 def decimals_of(unit: str) -> int:
     """Return the digits after the point of a metric: three of a fraction, one of a percentage or a sum of them."""
     return 3 if unit.endswith((*FRACTIONS, "map_r", "map_r_condensed")) else 1

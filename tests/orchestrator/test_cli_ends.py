@@ -1,5 +1,6 @@
 """How an error ends a command: one line, the exit code, and where it has to be, the process at once."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,3 +87,15 @@ def test_a_command_imports_no_other_command() -> None:
     assert done.returncode == 2
     assert "list_names" in loaded
     assert not loaded & (cli.COMMANDS.keys() - {"list"})
+
+
+@pytest.mark.proof
+def test_a_command_of_results_computes_in_one_thread() -> None:
+    """Two threads on the small matrices of a surface take several times the CPU time of one."""
+    program = (
+        "import os, sys\nfrom orchestrator.cli import load_command\nload_command('summarise')\n"
+        "print('numpy' in sys.modules, os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    unset = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=unset, timeout=300)
+    assert done.stdout.split() == ["True", "1"], done.stderr

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.journal.ledger import Ledger
 from orchestrator.report.experiment_report import report_experiments
 from orchestrator.report.page import build_page
-from orchestrator.report.render import PLACE, PLOTLY, packed, render
+from orchestrator.report.render import PLACE, PLOTLY, packed, render, rounded
+from orchestrator.text.values import visible_values
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.histories import Author, search
 from tests.support.records import append
@@ -62,6 +64,12 @@ def test_file_holds_plotly_once_and_names_no_other_place() -> None:
     assert re.findall(r'(?:src|href)="([^"#][^"]*)"', ours) == ["data:,"]
     assert "default-src 'none'" in ours
     assert "connect-src" not in ours
+
+
+def test_data_have_six_digits_and_no_character_that_cannot_be_seen() -> None:
+    charts = {"x": [1 / 3, 1, None, [-123456.78]], "text": ["a", "b"], "low": 2 / 3}
+    assert rounded(charts) == {"x": [0.333333, 1, None, [-123457.0]], "text": ["a", "b"], "low": 0.666667}
+    assert visible_values(["a", "\x1b", math.inf, ["\u202e"]]) == ["a", "\\x1b", None, ["\\u202e"]]
 
 
 def test_the_data_of_a_page_hold_a_long_list_once() -> None:

@@ -218,6 +218,10 @@ def test_a_loss_that_is_good_on_average_is_overtaken_by_one_with_the_best_trial(
     assert steady.at_budgets(1.0, np.array([at + 0.1]))[0] < lucky.at_budgets(1.0, np.array([at + 0.1]))[0]
     assert crossings(steady, Curve(np.array([4.0, 4.1, 4.2, 4.3])), (1.0, 1.0)) == []
     assert crossings(steady, lucky, (1.0, 100.0)) == [], "no budget pays for a trial of both"
+    # The first has 1 to 2 epochs, the second 4 to 8: no budget is of both.
+    rising, level = Curve(np.array([0.0, 10.0])), Curve(np.array([8.0, 8.0]))
+    assert crossings(rising, level, (1.0, 4.0)) == []
+    assert len(crossings(rising, level, (1.0, 1.0))) == 1
 
 
 def test_a_lead_is_as_likely_as_the_resampled_trials_say() -> None:
@@ -225,16 +229,6 @@ def test_a_lead_is_as_likely_as_the_resampled_trials_say() -> None:
     assert lead_probability(values, values, 4) == pytest.approx(0.5, abs=0.06)
     assert lead_probability(values + 20, values, 4) == 1.0
     assert lead_probability(values, values + 20, 4) == 0.0
-
-
-def test_equal_searches_are_ahead_in_half_of_the_resamples() -> None:
     same = np.full(5, 3.0)
     assert lead_probability(same, same, 3) == 0.5
     assert lead_probability(same + 1, same, 3) == 1.0
-
-
-def test_curves_cross_only_at_budgets_that_both_searches_had() -> None:
-    # The first has 1 to 2 epochs, the second 4 to 8: no budget is of both.
-    rising, level = Curve(np.array([0.0, 10.0])), Curve(np.array([8.0, 8.0]))
-    assert crossings(rising, level, (1.0, 4.0)) == []
-    assert len(crossings(rising, level, (1.0, 1.0))) == 1

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
@@ -20,7 +21,8 @@ def observed(count: int = 14, *, unsure: float = 0.0, seed: int = 0) -> Observed
 def test_each_draw_is_the_process_of_scikit_learn() -> None:
     known, fitted = observed(unsure=1.5), Surface(observed(unsure=1.5))
     places = np.random.default_rng(1).random((9, 2))
-    found = fitted.predict(places)
+    found, reached = fitted.predict(places), np.zeros(len(places))
+    best = fitted.places[fitted.best]
     for draw, scales in enumerate(fitted._scales):
         signal, *lengths, noise = np.exp(scales)
         kernel = ConstantKernel(signal**2) * Matern(lengths, nu=2.5) + ConstantKernel(surface.LEVEL**2)
@@ -28,10 +30,15 @@ def test_each_draw_is_the_process_of_scikit_learn() -> None:
         oracle = GaussianProcessRegressor(kernel, alpha=alpha, optimizer=None).fit(known.places, fitted._standardised)
         mean, deviation = oracle.predict(places, return_std=True)
         assert found.mean[draw] == pytest.approx(mean, abs=1e-6)
+        (at_best, *means), shared = oracle.predict(np.vstack([best, places]), return_cov=True)
+        spread = np.sqrt(np.diag(shared)[1:] + shared[0, 0] - 2 * shared[0, 1:])
+        reached += fitted._weights[draw] * ndtr((np.array(means) - at_best) / spread)
         assert np.sqrt(found.variance[draw]) == pytest.approx(deviation, abs=1e-5)
         assert fitted._likelihood(scales[None])[0] == pytest.approx(
             oracle.log_marginal_likelihood_value_ + 0.5 * len(alpha) * np.log(2 * np.pi), abs=1e-6
         )
+    assert fitted.reach(found) == pytest.approx(reached, abs=1e-5)
+    assert reached.max() > 0.1
 
 
 def test_values_near_the_best_are_kept_and_far_ones_can_be_read_back() -> None:
