@@ -257,11 +257,9 @@ def analysis_cases() -> Iterator[tuple[str, str, Sequence[str]]]:
             yield answer.question, when, answer.sentences
     edges = [{"loss": "nt_xent", "parameter": "training.learning_rate", "key": "search.training.learning_rate"}]
     edges[0] |= {"bound": "[0.0002, 0.003] log", "lowest": 0.0027, "highest": 0.0029, "is_upper": True, "settings": 3}  # type: ignore[dict-item]
-    history = trials_of("flickr8k", {"nt_xent": [250.0, 260.0], "triplet_sh": [240.0, 270.0, 280.0, 1.0, 2.0]})
     states = (TrialState.RUNNING, TrialState.DIVERGED, TrialState.STOPPED_EARLY, TrialState.FAILED)
-    for trial, state in zip(reversed(history.trials.values()), states, strict=False):
-        trial.state = state
-    summary = Summary(history)
+    values = {"nt_xent": [250.0, 260.0], "triplet_sh": [240.0, 270.0, 280.0, 1.0, 2.0]}
+    summary = Summary(trials_of("flickr8k", values, states))
     vars(summary)["edges"] = {"flickr8k-vsepp-nt_xent": edges}
     for answer in analyses_of(summary, "flickr8k"):
         yield answer.question, "", answer.sentences
