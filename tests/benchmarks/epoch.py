@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from tests.benchmarks.flickr8k import load_flickr8k
+from tests.benchmarks.flickr8k import add_data_options, load_flickr8k
 from tests.benchmarks.published import BATCH, CLIP, MARGIN, RATE, PublishedModel, PublishedTraining
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate
@@ -36,8 +36,7 @@ BLOCK = 8
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data-root", type=Path, help="holds flickr8k; generated numbers of its shape otherwise")
-    parser.add_argument("--images", type=int, help="generate so many instead")
+    add_data_options(parser)
     parser.add_argument("--embedding-size", type=int, default=256)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])

@@ -1,11 +1,12 @@
 """Flickr8k for the benchmarks: the real one where it is, else numbers of the same shape."""
 
+import argparse
 from pathlib import Path
 
 import numpy as np
 
+from tests.trainables.tiny import split_of
 from trainables.data.dataset import Dataset, Split, load_dataset
-from trainables.data.text_files import Strings
 from trainables.data.tokenizers import END, SPECIAL, START, Vocabulary
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -19,6 +20,11 @@ FEATURES = {"global": (1024,), "regions": (16, 256)}
 WORDS = 2500
 LENGTH = (10.9, 3.8)
 """Mean and standard deviation of the words of a caption of Flickr8k."""
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data-root", type=Path, help="holds flickr8k; generated numbers of its shape otherwise")
+    parser.add_argument("--images", type=int, help="generate so many instead")
 
 
 def load_flickr8k(data_root: Path | None, images: int | None = None, kind: str = "global") -> Dataset:
@@ -51,14 +57,4 @@ def make_split(name: str, features: np.ndarray, rows: np.ndarray, rng: np.random
     lengths = np.clip(rng.normal(*LENGTH, 5 * len(rows)), 2, 36).astype(int)
     ids = len(SPECIAL) + rng.choice(WORDS, size=lengths.sum(), p=frequency / frequency.sum())
     captions = [[START, *part, END] for part in np.split(ids, lengths.cumsum()[:-1])]
-    return Split(
-        name=name,
-        features=features,
-        image_rows=rows.astype(np.int64),
-        image_ids=Strings.pack(f"image{row}" for row in rows),
-        filenames=Strings.pack(f"image{row}.jpg" for row in rows),
-        tokens=np.concatenate(captions).astype(np.int32),
-        offsets=np.cumsum([0, *(lengths + 2)]).astype(np.int64),
-        image_of_caption=np.repeat(np.arange(len(rows)), 5).astype(np.int64),
-        captions=Strings.pack(" ".join(map(str, words)) for words in captions),
-    )
+    return split_of(name, features, rows, captions)

@@ -29,7 +29,7 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import read_journal
 from orchestrator.searches.search import run_search
 from orchestrator.workload.training import TrainablesWorkload
-from tests.benchmarks.flickr8k import NAME, SHARED, load_flickr8k
+from tests.benchmarks.flickr8k import NAME, SHARED, add_data_options, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, wait
 from trainables.config import TrainingConfig, TrialConfig
@@ -57,8 +57,7 @@ ALONE = 2
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data-root", type=Path, help="holds flickr8k; generated numbers of its shape otherwise")
-    parser.add_argument("--images", type=int, help="generate so many instead")
+    add_data_options(parser)
     parser.add_argument("--cases", nargs="+", metavar="MODEL:SIZE:LOSS", help="by default what fits the device")
     parser.add_argument("--trials", type=int, nargs="+", help="numbers that train at once")
     parser.add_argument("--steps", type=int, default=10, help="that are timed, >= 1")

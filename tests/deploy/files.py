@@ -26,6 +26,15 @@ def named(path: Path) -> str:
     return str(path.relative_to(DEPLOY))
 
 
+def filled_in(path: Path, changes: dict[str, str]) -> str:
+    """Return the text of a file with changes, of each of which it has the old text."""
+    text = path.read_text()
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
 def walk(value: Any, trail: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield everything in a document with where it is."""
     yield trail, value

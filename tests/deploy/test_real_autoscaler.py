@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
 from orchestrator.machines.cluster import WAITING
 from tests.deploy.files import ROOT
-from tests.integration.search_process import command
+from tests.integration.search_process import command, history
 from tests.support.experiments import make_experiment
 from tests.support.hosts import Host, missing, ray_command, ray_environment, wait_until
 
@@ -70,11 +68,6 @@ def cluster(workers: int) -> str:
 def workers_of(host: Host) -> int:
     """Return how many workers run: each node has one raylet, the head, too."""
     return sum("/raylet/raylet " in line for line in host.run("ps", "-ewwo", "args").splitlines()) - 1
-
-
-def history(base: Path) -> History:
-    path = base / "runs" / "tiny" / "journal.jsonl"
-    return History.of(read_journal(path)) if path.exists() else History()
 
 
 @pytest.mark.parametrize("workers", [0, 1])

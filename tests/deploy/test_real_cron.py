@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY
+from tests.deploy.files import DEPLOY, filled_in
 from tests.deploy.network import Network, wait_until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
@@ -32,13 +32,9 @@ def schedule(shared: Path, name: str, code: int) -> str:
     program.chmod(0o755)
     settings = shared / name / "regress.env"
     shutil.copy(DEPLOY / "schedules" / "regress.env.example", settings)
-    text = (DEPLOY / "schedules" / "regress.cron").read_text()
     changes = {"17 * * * *": "* * * * *", "/opt/icr": str(home), "/var/lib/icr": str(state)}
     changes |= {"/etc/icr/regress.env": str(settings), "MAILTO=ml-platform": f"MAILTO={name}"}
-    for old, new in changes.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
+    return filled_in(DEPLOY / "schedules" / "regress.cron", changes)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY
+from tests.deploy.files import DEPLOY, filled_in
 from tests.deploy.network import Network, wait_until
 from tests.deploy.tiny_search import assert_finished, write_tiny_search
 from tests.support.hosts import ROOT
@@ -63,7 +63,6 @@ def serve_ssh(network: Network, name: str) -> None:
 
 def fill_in(shared: Path) -> Path:
     """Write the file with what its manual says is to be changed."""
-    text = (DEPLOY / "ray" / "on-premise.yaml").read_text()
     changes = {
         "head_ip: node-0.example": "head_ip: 10.231.9.2",
         "worker_ips: [node-1.example, node-2.example, node-3.example]": "worker_ips: [10.231.9.3]",
@@ -72,10 +71,7 @@ def fill_in(shared: Path) -> Path:
         "~/.ssh/id_ed25519": str(shared / "key"),
         "/opt/icr": str(shared / "home"),
     }
-    for old, new in changes.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    (shared / "on-premise.yaml").write_text(text)
+    (shared / "on-premise.yaml").write_text(filled_in(DEPLOY / "ray" / "on-premise.yaml", changes))
     return shared / "on-premise.yaml"
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
-from tests.integration.search_process import command
+from tests.integration.search_process import command, history
 from tests.support.experiments import make_experiment
 from tests.support.hosts import ROOT, Host, ray_command, ray_environment, two_hosts, wait_until
 
@@ -19,11 +17,6 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 def hosts() -> Iterator[tuple[Host, Host]]:
     with two_hosts() as made:
         yield made
-
-
-def history(base: Path) -> History:
-    path = base / "runs" / "tiny" / "journal.jsonl"
-    return History.of(read_journal(path)) if path.exists() else History()
 
 
 def test_a_search_ends_in_order_where_its_head_is_started_again(short_path: Path, hosts: tuple[Host, Host]) -> None:

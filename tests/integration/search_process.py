@@ -5,6 +5,8 @@ from pathlib import Path
 
 from orchestrator.cli import end
 from orchestrator.experiment.experiment import load_experiment
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
 from orchestrator.machines.cluster import Cluster
 from orchestrator.searches.search import run_search
 from tests.support import fake_workload
@@ -14,6 +16,12 @@ from trainables.errors import UserError
 def command(output: Path, file: Path, seconds: float, *place: str) -> list[str]:
     """Return what runs this file."""
     return [sys.executable, "-m", "tests.integration.search_process", str(output), str(file), str(seconds), *place]
+
+
+def history(base: Path) -> History:
+    """Return the history of the search ``tiny`` with the output ``base / "runs"``, empty before it has a journal."""
+    path = base / "runs" / "tiny" / "journal.jsonl"
+    return History.of(read_journal(path)) if path.exists() else History()
 
 
 def main() -> None:

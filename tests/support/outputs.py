@@ -50,10 +50,6 @@ def compared(folder: Path, history: History, capsys: pytest.CaptureFixture[str],
     return command(capsys, "compare", *names, "--output", str(folder.parent), *arguments)
 
 
-def page(history: History) -> Page:
-    return build_page(history)
-
-
 def live_table(folder: Path, history: History, capsys: pytest.CaptureFixture[str]) -> str:
     make_console().print(trials_table(history, "live"))
     return capsys.readouterr().out
@@ -80,7 +76,7 @@ def crowned(folder: Path, history: History, capsys: pytest.CaptureFixture[str]) 
 
 
 def of_page(part: Callable[[Page], object], folder: Path, history: History, capsys: pytest.CaptureFixture[str]) -> str:
-    return str(part(page(history)))
+    return str(part(build_page(history)))
 
 
 Output = Callable[[Path, History, pytest.CaptureFixture[str]], str]

@@ -62,6 +62,11 @@ def make_split(
         for words in shown
         for _ in range(per_image)
     ]
+    return split_of(name, features, rows, captions)
+
+
+def split_of(name: str, features: np.ndarray, rows: np.ndarray, captions: list[list[int]]) -> Split:
+    """Return a split of images, each with as many of the captions as the others, in their order."""
     return Split(
         name=name,
         features=features,
@@ -70,7 +75,7 @@ def make_split(
         filenames=Strings.pack(f"image{row}.jpg" for row in rows),
         tokens=np.concatenate(captions).astype(np.int32),
         offsets=np.cumsum([0, *map(len, captions)]).astype(np.int64),
-        image_of_caption=np.repeat(np.arange(len(rows)), per_image).astype(np.int64),
+        image_of_caption=np.repeat(np.arange(len(rows)), len(captions) // len(rows)).astype(np.int64),
         captions=Strings.pack(" ".join(map(str, words)) for words in captions),
     )
 

@@ -59,11 +59,9 @@ def read_json(path: Path) -> dict[str, Any]:
         raise DataError(
             f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}; fetch the file again"
         ) from error
-    except RecursionError:
-        deep = "its lists or objects are nested too deeply"
-        raise DataError(f"{path}: broken JSON: {deep}; fetch the file again") from None
-    except ValueError as error:
-        raise DataError(f"{path}: broken JSON: {error}; fetch the file again") from error
+    except (RecursionError, ValueError) as error:
+        reason = "its lists or objects are nested too deeply" if isinstance(error, RecursionError) else error
+        raise DataError(f"{path}: broken JSON: {reason}; fetch the file again") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: another schema: must be a JSON object, got a {type(content).__name__}")
     return content

@@ -313,19 +313,21 @@ def test_other_datasets_keep_all_captions(make_coco_folder: Callable[..., Path])
     assert describe("coco", folder.parent).notes == ["no Karpathy JSON beside the annotations: a split of our own"]
 
 
+def digest_of(files: list[Path]) -> str:
+    """Return the digest of a dataset without features, all of whose captions are read."""
+    listed = "".join(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
+    return hashlib.sha256(listed.encode()).hexdigest()
+
+
 def test_coco_whose_captions_are_cut_has_another_digest_than_uncut_ones_had(coco_folder: Path) -> None:
     """Other datasets keep the digests that are in the records of older versions."""
     files = [*sorted((coco_folder / "annotations").glob("*.json")), coco_folder / "dataset_coco.json"]
-    without_features = "".join(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
-    uncut = hashlib.sha256(without_features.encode()).hexdigest()
-    assert load_dataset("coco", coco_folder.parent, features=None).digest != uncut
+    assert load_dataset("coco", coco_folder.parent, features=None).digest != digest_of(files)
     (coco_folder / "dataset_coco.json").rename(coco_folder / "dataset_mine.json")
     for file in files[:-1]:
         file.rename(file.with_name(file.name.replace("2014", "_mine")))
     files = [*sorted((coco_folder / "annotations").glob("*.json")), coco_folder / "dataset_mine.json"]
-    listed = "".join(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
-    expected = hashlib.sha256(listed.encode()).hexdigest()
-    assert load_dataset("coco", coco_folder.parent, features=None).digest == expected
+    assert load_dataset("coco", coco_folder.parent, features=None).digest == digest_of(files)
 
 
 @pytest.mark.parametrize(

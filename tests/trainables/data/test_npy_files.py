@@ -19,6 +19,9 @@ from trainables.data.npy_files import map_array, read_rows
 from trainables.errors import DataError
 
 CPU = torch.device("cpu")
+MANY = settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 READ = {np.dtype("<f2"), np.dtype("<f4")}
 
 
@@ -54,9 +57,7 @@ READERS = {"features": (open_features, (2, 3)), "augmented": (open_views, (3, 4)
 
 
 @pytest.mark.parametrize("kind", READERS)
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@MANY
 @given(file=files(), seed=st.integers(0, 99))
 @example(file=(FORTRAN, False, npy(FORTRAN, True)), seed=0)
 @example(file=(FORTRAN_REGIONS, False, npy(FORTRAN_REGIONS, True)), seed=0)
@@ -143,9 +144,7 @@ def test_a_file_that_changes_while_it_is_trained_on_is_named(tmp_path: Path, cha
         read_rows(array, np.array([1]))
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@MANY
 @given(st.lists(st.tuples(st.integers(0, 140), st.binary(min_size=0, max_size=3)), min_size=1, max_size=3))
 @example([(8, b"\0\0")])
 @example([(10, b"{1:2,'a':3}")])

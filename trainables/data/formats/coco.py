@@ -72,15 +72,14 @@ def _read_annotations(file: Path, images: dict[int, Image], problems: list[str])
         for key, check in (("images", _image_problem), ("annotations", _annotation_problem))
     }
     known = {record["id"] for record in content["images"] if _has_id(record)}
+    annotations_of: dict[int, list[dict[str, Any]]] = {}
     for annotation in entries["annotations"]:
+        annotations_of.setdefault(annotation["image_id"], []).append(annotation)
         if annotation["image_id"] not in known:
             problems.append(
                 f"{file}: annotation {annotation['id']}: caption without image: "
                 f"there is no image {annotation['image_id']}"
             )
-    annotations_of: dict[int, list[dict[str, Any]]] = {}
-    for annotation in entries["annotations"]:
-        annotations_of.setdefault(annotation["image_id"], []).append(annotation)
     official = next((SPLIT_ALIASES[name] for name in ("train", "val") if name in file.stem), "")
     for image in entries["images"]:
         place = f"{file}: image {image['id']}"
