@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.journal.trial import Trial
-from orchestrator.report.figures import plain
+from orchestrator.report.figures import is_number, plain
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.studies import Study
 from orchestrator.text.values import duration_text, value_text
@@ -60,7 +60,7 @@ def columns(metric: str, further: Sequence[str], rows: Sequence[TrialRow]) -> li
     parameters = [key for key in counts if key.startswith(PARAMETER)]
     names = parameter_names(key.removeprefix(PARAMETER) for key in parameters)
     common = sorted(parameters, key=lambda key: -counts[key])[:WIDEST]
-    numbers = {key for row in rows for key in parameters if _is_number(row.sort.get(key))}
+    numbers = {key for row in rows for key in parameters if is_number(row.sort.get(key))}
     first = (*further, *(key for key in SHOWN if key not in further))
     metrics = [key for key in counts if "/" in key and key not in (metric, *first, *parameters)]
     # The counts of contributing samples come first, because no other program has them.
@@ -112,7 +112,7 @@ def _row(study: Study, trial: Trial) -> TrialRow:
         "epochs_to_95": (reached, str(reached or "")),
         "seconds": (round(trial.seconds, 3), duration_text(trial.seconds)),
         **{
-            PARAMETER + key: (value if _is_number(value) else str(value), value_text(value))
+            PARAMETER + key: (value if is_number(value) else str(value), value_text(value))
             for key, value in trial.params.items()
         },
         **{key: (value, metric_text(key, value)) for key, value in _metrics(trial).items()},
@@ -120,10 +120,6 @@ def _row(study: Study, trial: Trial) -> TrialRow:
     sort, shown = ({key: cell[part] for key, cell in cells.items()} for part in (0, 1))
     repeats = [*point.trainings[1:], *(repeat for repeat in study.repeats if repeat.candidate == trial.id)]
     return TrialRow(trial.id, sort, shown, state, study.label, _details(trial, repeats))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _metrics(trial: Trial) -> dict[str, float]:
