@@ -242,6 +242,8 @@ def _metric(studies: Sequence[Study]) -> str:
 
 def _rank_agreement(study: Study) -> list[Json]:
     settings, taus = rank_correlations(points_of(study.trials))
+    if not taus:
+        return []
     hover = f"{settings} settings<br>epoch %{{x}}: τ %{{y:.2f}}<extra></extra>"
     about: Json = {
         "name": draw.plain(study.short_label),
@@ -250,11 +252,7 @@ def _rank_agreement(study: Study) -> list[Json]:
         "mode": "lines+markers",
         "hovertemplate": hover,
     }
-    return (
-        [draw.line(list(taus), [round(tau, 3) for tau in taus.values()], color=draw.shade(study.place), **about)]
-        if taus
-        else []
-    )
+    return [draw.line(list(taus), [round(tau, 3) for tau in taus.values()], color=draw.shade(study.place), **about)]
 
 
 def _budget(dataset: str, budget: Json, unit: str, studies: Sequence[Study]) -> Panel:

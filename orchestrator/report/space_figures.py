@@ -158,7 +158,7 @@ def searched(study: Study, band: Band | None = None) -> Searched:
 
 def is_word(values: Sequence[Any]) -> bool:
     """Say whether a parameter is no number in some trial."""
-    return any(isinstance(value, str | bool) or not isinstance(value, int | float) for value in values)
+    return not all(map(draw.is_number, values))
 
 
 def _is_log(logs: Mapping[str, bool], name: str, values: Sequence[Any]) -> bool:

@@ -128,6 +128,17 @@ def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: 
     assert facts["Test opened"] == ("1", "pets: 1")
 
 
+def test_a_switch_is_a_word_in_the_table_and_on_the_axes() -> None:
+    author = Author(experiment(losses=("nt_xent",)))
+    for number, switch in enumerate([True, False, True]):
+        trial = author.create("nt_xent", number, {"temperature": 0.1 + number, "switch": switch})
+        author.epoch(trial, 1, {"val/rsum": 10.0 + number}, "finished")
+    page = build_page(author.finish())
+    assert [(column.heading, column.numeric) for column in page.columns[3:5]] == [("τ", True), ("switch", False)]
+    slices = page.figures["slices"].options[0].panels
+    assert [panel.layout["xaxis"].get("type") for panel in slices] == ["log", "category"]
+
+
 def test_every_trial_is_a_dot_of_the_search_and_every_counted_one_of_cocos() -> None:
     history = search(150)
     page = build_page(history)
