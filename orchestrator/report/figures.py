@@ -68,11 +68,6 @@ def plain(text: str) -> str:
     return html.escape(visible(text), quote=False)
 
 
-def is_number(value: Any) -> bool:
-    """Say whether a hyper-parameter is a number; ``True`` and ``False`` are words."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def shade(place: int) -> str:
     """Return the colour of the study, or else of the line, at a place of a figure, from 0."""
     return f"--c{place % COLOURS + 1}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.journal.trial import Trial
-from orchestrator.report.figures import is_number, plain
+from orchestrator.report.figures import plain
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.studies import Study
 from orchestrator.text.values import duration_text, value_text

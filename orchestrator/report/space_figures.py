@@ -19,6 +19,7 @@ from orchestrator.report.studies import Study, best_studies
 from orchestrator.results.bands import Band, value_at
 from orchestrator.results.surface import REACH
 from orchestrator.text.wording import metric_words, parameter_names
+from trainables.parameter_values import is_number
 
 GRID = 24
 """Number of grid points along each side of a contour."""
@@ -158,7 +159,7 @@ def searched(study: Study, band: Band | None = None) -> Searched:
 
 def is_word(values: Sequence[Any]) -> bool:
     """Say whether a parameter is no number in some trial."""
-    return not all(map(draw.is_number, values))
+    return not all(map(is_number, values))
 
 
 def _is_log(logs: Mapping[str, bool], name: str, values: Sequence[Any]) -> bool:

@@ -78,8 +78,10 @@ def test_artifacts_of_a_database_lie_in_the_output_folder_and_a_server_chooses(
 ) -> None:
     client = Mock(**{"get_experiment_by_name.return_value": None, "create_experiment.return_value": "7"})
     assert find_or_make(client, "tiny", uri, tmp_path) == "7"
-    location = (tmp_path / "artifacts" / "tiny").as_uri() if is_ours else None
-    client.create_experiment.assert_called_once_with("tiny", artifact_location=location)
+    folder = tmp_path / "artifacts" / "tiny"
+    location = {"artifact_location": folder.as_uri()} if is_ours else {}
+    client.create_experiment.assert_called_once_with("tiny", **location)
+    assert folder.is_dir() == is_ours
 
 
 Curve = list[tuple[int, float | None]]
