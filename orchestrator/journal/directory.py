@@ -6,7 +6,6 @@ The driver rewrites the file ``places.json`` beside the journal after reports of
 pages. No search needs the file to resume. Ray's dashboard and ``nvidia-smi`` show the load of machines and processes.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -95,10 +94,14 @@ class Place(msgspec.Struct, frozen=True):
 def write_places(directory: Path, places: Mapping[str, Place]) -> None:
     """Write trial -> place into an experiment's directory; readers never see half a file."""
     path = directory / PLACES_FILE
-    partial = path.with_name(f".{PLACES_FILE}.{os.getpid()}")
-    # Not forced to the disk, because places are out of date after a crash.
-    partial.write_bytes(msgspec.json.encode(places))
-    partial.replace(path)
+    # One name, because the process that holds the directory writes alone: what a killed process left is replaced.
+    partial = path.with_name(f".{PLACES_FILE}")
+    try:
+        # Not forced to the disk, because places are out of date after a crash.
+        partial.write_bytes(msgspec.json.encode(places))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def read_places(directory: Path) -> dict[str, Place]:

@@ -1,8 +1,11 @@
 """What Ray Tune tells of the lives of trials: causes of failures, and what becomes of the trials that fail."""
 
+import errno
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from ray.air.execution._internal.actor_manager import RayActorManager
@@ -11,7 +14,7 @@ from ray.air.execution._internal.tracked_actor_task import TrackedActorTask
 from ray.exceptions import ActorDiedError, NodeDiedError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
 
 from orchestrator.experiment.sections import Patience
-from orchestrator.journal.directory import read_places
+from orchestrator.journal.directory import PLACES_FILE, Place, read_places, write_places
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tuner import callback as module
@@ -196,3 +199,15 @@ def test_ray_itself_still_takes_want_of_memory_for_the_end() -> None:
     """Where this fails, a newer Ray knows the error, and this patch of ``tune_patches`` is not needed any more."""
     with pytest.raises(RuntimeError, match="Caught unexpected exception: 2 worker"):
         Watched().fail(OutOfMemoryError(KILLED_WORKERS))
+
+
+def test_places_leave_no_file_behind_where_a_search_was_killed_or_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f".{PLACES_FILE}").write_text("half of what a killed search wro")
+    write_places(tmp_path, {"a": Place("here", 7)})
+    assert read_places(tmp_path) == {"a": Place("here", 7)} and [*tmp_path.glob(".*")] == []
+    monkeypatch.setattr(Path, "replace", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        write_places(tmp_path, {})
+    assert read_places(tmp_path) == {"a": Place("here", 7)} and [*tmp_path.glob(".*")] == []
