@@ -104,7 +104,7 @@ def test_every_rank_weight_has_its_expected_value(settings: dict) -> None:
     similarity, positives = identical_queries()
     torch.manual_seed(2)
     value = WARP(MARGIN, direction="i2t", **settings)(similarity, positives).item()
-    expected = oracle.warp(SCORES, 0, [0], [*range(1, NEGATIVES + 1)], MARGIN, **settings)
+    expected = oracle.warp(oracle.Pair(SCORES, 0, [0], [*range(1, NEGATIVES + 1)]), MARGIN, **settings)
     assert value == pytest.approx(float(expected), rel=0.03)
 
 
