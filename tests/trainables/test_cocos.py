@@ -13,6 +13,7 @@ from torch import Tensor
 from tests.reference_values.archive import NOISES, reference_values
 from tests.trainables.losses import oracle
 from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.test_losses import STACKED
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
@@ -261,34 +262,18 @@ def test_counters_keep_their_bounds(batch: tuple[Tensor, Tensor, Tensor]) -> Non
             assert mean.isnan() == (all_without and name != "nt_xent")
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_stacked_trials_are_counted_alone(name: str) -> None:
-    similarity, positives = random_cosines(2, 3, 4, 8, seed=14), five_each(4, 2)
-    stacked = count_contributions(build_loss(name), similarity, positives)
-    alone = count_contributions(build_loss(name), similarity[1, 2], positives)
-    for key, value in alone.items():
-        if name != "warp" or not key.startswith("gradient"):
-            torch.testing.assert_close(stacked[key][1, 2], value, equal_nan=True)
-        assert stacked[key].shape == (2, 3)
-
-
-SHARING = {
-    "margin": ["triplet", "triplet_sh", "circle"],
-    "temperature": ["nt_xent", "smooth_ap", "decoupled", "gradient_weights"],
-    "epsilon": ["multi_similarity", "triplet_selhn"],
-    "bias": ["sigmoid"],
-}
-
-
-@pytest.mark.parametrize(("parameter", "name"), [(one, name) for one, names in SHARING.items() for name in names])
-def test_trials_that_share_a_matrix_are_counted_alone(name: str, parameter: str) -> None:
-    batch = random_cosines(3, 6, seed=15), five_each(3, 2)
-    values = torch.tensor([0.05, 0.2, 1.0], dtype=torch.float64)
-    stacked = count_contributions(build_loss(name, **{parameter: values}), *batch)
-    for trial, value in enumerate(values.tolist()):
-        alone = count_contributions(build_loss(name, **{parameter: value}), *batch)
-        for key, count in alone.items():
-            torch.testing.assert_close(stacked[key][trial], count, equal_nan=True)
+@pytest.mark.parametrize("shape", [(2, 3, 4, 8), (4, 8)], ids=["each its own matrix", "one matrix"])
+@pytest.mark.parametrize("name", STACKED)
+def test_stacked_trials_are_counted_alone(name: str, shape: tuple[int, ...]) -> None:
+    similarity, positives = random_cosines(*shape, seed=14), five_each(4, 2)
+    stacked = count_contributions(build_loss(name, **STACKED[name]), similarity, positives)
+    for trial in range(3):
+        loss = build_loss(name, **{key: values[trial] for key, values in STACKED[name].items()})
+        own = similarity if len(shape) == 2 else similarity[1, trial]
+        for key, value in count_contributions(loss, own, positives).items():
+            assert stacked[key].shape == ((3,) if len(shape) == 2 else (2, 3))
+            if name != "warp" or not key.startswith("gradient"):
+                torch.testing.assert_close(stacked[key].reshape(-1, 3)[-1, trial], value, equal_nan=True)
 
 
 def test_any_differentiable_loss_has_the_general_counts() -> None:

@@ -64,6 +64,14 @@ def value_and_gradient(
     return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
 
 
+def assert_same(
+    ours: Loss, theirs: Loss, scores: Tensor, positives: Tensor, ignore: Tensor | None = None, **tolerance: float
+) -> None:
+    """Compare values and gradients of two losses on one batch."""
+    batch = scores, positives, ignore
+    torch.testing.assert_close(value_and_gradient(ours, *batch), value_and_gradient(theirs, *batch), **tolerance)
+
+
 @pytest.mark.parametrize("case", oracle.CASES.values(), ids=oracle.CASES)
 @settings(max_examples=20, deadline=None)
 @given(batch=batches())
@@ -102,9 +110,8 @@ def test_stacked_trials_are_separate_trials(name: str, structure: str) -> None:
     assert value.shape == (3,)
     for trial in range(3):
         alone = build_loss(name, **{key: tensor[trial] for key, tensor in STACKED[name].items()})
-        expected_value, expected_gradient = value_and_gradient(alone, similarity[trial], positives)
-        torch.testing.assert_close(value[trial], expected_value, rtol=1e-6, atol=1e-6)
-        torch.testing.assert_close(gradient[trial], expected_gradient, rtol=1e-6, atol=1e-6)
+        expected = value_and_gradient(alone, similarity[trial], positives)
+        torch.testing.assert_close((value[trial], gradient[trial]), expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", STACKED)
@@ -151,10 +158,7 @@ def check_compiled(name: str, backend: str) -> None:
     positives, similarity = five_each(4, 2), random_cosines(4, 8, dtype=torch.float32)
     ignore = torch.zeros_like(positives)
     ignore[0, 5] = True
-    value, gradient = value_and_gradient(loss, similarity, positives, ignore)
-    compiled_value, compiled_gradient = value_and_gradient(compiled, similarity, positives, ignore)
-    torch.testing.assert_close(compiled_value, value)
-    torch.testing.assert_close(compiled_gradient, gradient)
+    assert_same(compiled, loss, similarity, positives, ignore)
     # What eager mode refuses cannot be refused in a graph, but must not look like a loss.
     assert seeded(compiled, similarity, torch.zeros_like(positives), ignore).isnan()
 
