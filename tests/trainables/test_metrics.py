@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import batches, five_each, one_to_one, random_cosines
 from trainables.metrics import (
     class_metrics,
     embedding_metrics,
@@ -60,25 +60,79 @@ def sorted_metrics(similarity: Tensor, positives: Tensor, map5: str) -> dict[str
     return result
 
 
-def unit_embeddings(images: int, captions_each: int, size: int = 8, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    vectors = torch.nn.functional.normalize(torch.randn(images, size, generator=generator), dim=1)
-    owner = torch.arange(images).repeat_interleave(captions_each)
-    noise = torch.randn(len(owner), size, generator=generator)
-    return vectors, torch.nn.functional.normalize(vectors[owner] + 0.5 * noise, dim=1), owner
+Embedded = tuple[Tensor, Tensor, Tensor]
+"""Vectors of images and of captions, and the image of each caption."""
 
 
-def positives_of(owner: Tensor, images: int) -> Tensor:
-    return owner == torch.arange(images)[:, None]
+def scattered(images: int, size: int, noise: float, scale: float = 1.0, captions: int | Tensor = 3) -> Embedded:
+    """Return vectors of images, and of captions near their image, all of about a length."""
+    generator = torch.Generator().manual_seed(0)
+    vectors = scale * torch.nn.functional.normalize(torch.randn(images, size, generator=generator), dim=-1)
+    owner = torch.arange(images).repeat_interleave(captions) if isinstance(captions, int) else captions
+    return vectors, vectors[owner] + scale * noise * torch.randn(len(owner), size, generator=generator), owner
+
+
+def nearly_tied(step: float) -> Embedded:
+    """Return images that differ by less than float32 tells of their products."""
+    base, nudge = scattered(20, 64, 0.0)[0][:1], torch.randn(20, 64, generator=torch.Generator().manual_seed(1))
+    images, owner = base + step * nudge, torch.arange(20).repeat_interleave(3)
+    return images, images[owner] + step * nudge[owner.flip(0)], owner
+
+
+def twice_the_same() -> Embedded:
+    images, captions, owner = scattered(24, 8, 0.5, captions=1)
+    images[5], captions[3] = images[4], captions[2]
+    return images, captions, owner
+
+
+ANY_ORDER = torch.tensor([0, 3, 1, 1, 5, 2, 2, 2, 4, 0, 0, 0, 0, 0, 0, 3, 5, 1])
+EMBEDDED = {
+    "all apart": scattered(90, 32, 0.01),
+    "in the middle": scattered(90, 32, 0.3),
+    "at random": scattered(90, 32, 5.0),
+    "long vectors": scattered(90, 32, 0.3, scale=1e4),
+    "short vectors": scattered(90, 32, 0.3, scale=1e-6),
+    "all the same": (torch.ones(9, 4), torch.ones(27, 4), torch.arange(9).repeat_interleave(3)),
+    "zeros": (torch.zeros(9, 4), torch.zeros(27, 4), torch.arange(9).repeat_interleave(3)),
+    "nearly tied": nearly_tied(1e-6),
+    "more nearly tied": nearly_tied(3e-8),
+    "two of each the same": twice_the_same(),
+    "captions in any order and number": scattered(6, 8, 0.5, captions=ANY_ORDER),
+}
+
+
+MIDDLE, NEAR, OWNER = EMBEDDED["in the middle"]
+EMBEDDED["half precision"] = MIDDLE.half(), NEAR.bfloat16(), OWNER
+
+
+@pytest.mark.parametrize("map5", ["published", "standard"])
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_blocks_of_float32_count_as_the_full_matrix_does_in_float64(
+    name: str, map5: Literal["published", "standard"]
+) -> None:
+    """On scores that tie, that nearly tie, and on random ones."""
+    images, captions, owner = EMBEDDED[name]
+    full = images.double() @ captions.double().T
+    exact = embedding_metrics(images.double(), captions.double(), owner, map5=map5)
+    assert exact == pytest.approx(retrieval_metrics(full, owner == torch.arange(len(images))[:, None], map5), abs=1e-9)
+    for chunk in (7, 64, 1024) if len(images) > 24 else (1, 3, 16, 1024):
+        assert embedding_metrics(images, captions, owner, map5=map5, chunk=chunk) == exact
+
+
+def test_the_cases_reach_both_ways_of_deciding() -> None:
+    """Scores that all lie apart are decided in float32; those of equal vectors are all computed again."""
+    assert embedding_metrics(*EMBEDDED["all apart"])["rsum"] == 600.0
+    assert embedding_metrics(*EMBEDDED["all the same"])["rsum"] < 400.0
+    assert 0 < embedding_metrics(*EMBEDDED["in the middle"])["rsum"] < 600.0
 
 
 @pytest.mark.parametrize("map5", ["published", "standard"])
 @settings(max_examples=60, deadline=None)
-@given(batch=batches())
+@given(batch=batches(), dtype=st.sampled_from([torch.float64, torch.bfloat16]))
 def test_metrics_are_those_of_the_sorted_candidates(
-    map5: Literal["published", "standard"], batch: tuple[Tensor, Tensor, Tensor]
+    map5: Literal["published", "standard"], batch: tuple[Tensor, Tensor, Tensor], dtype: torch.dtype
 ) -> None:
-    similarity, positives, _ = batch
+    similarity, positives = batch[0].to(dtype), batch[1]
     metrics = retrieval_metrics(similarity, positives, map5)
     assert metrics == pytest.approx(sorted_metrics(similarity, positives, map5), abs=1e-9)
     assert metrics.keys() == NAMES
@@ -130,24 +184,8 @@ def test_embeddings_as_they_leave_a_model_in_training_are_taken() -> None:
     assert embedding_metrics(images.requires_grad_(), captions.requires_grad_(), torch.arange(20)) == wanted
 
 
-@pytest.mark.parametrize("captions_each", [1, 5])
-@pytest.mark.parametrize("chunk", [1, 3, 7, 16, 60, 1000])
-def test_blocks_count_as_the_full_matrix_does(chunk: int, captions_each: int) -> None:
-    images, captions, owner = unit_embeddings(24, captions_each)
-    images[5], captions[3] = images[4], captions[2]
-    full = retrieval_metrics(images.double() @ captions.double().T, positives_of(owner, 24))
-    assert embedding_metrics(images, captions, owner, chunk=chunk) == pytest.approx(full, abs=1e-9)
-
-
-def test_captions_in_any_order_and_number() -> None:
-    images, captions, _ = unit_embeddings(6, 3)
-    owner = torch.tensor([0, 3, 1, 1, 5, 2, 2, 2, 4, 0, 0, 0, 0, 0, 0, 3, 5, 1])
-    full = retrieval_metrics(images @ captions.T, positives_of(owner, 6), "standard")
-    assert embedding_metrics(images, captions, owner, map5="standard", chunk=4) == pytest.approx(full)
-
-
 def test_folds_are_averaged() -> None:
-    images, captions, owner = unit_embeddings(20, 5, size=4)
+    images, captions, owner = scattered(20, 4, 0.5, captions=5)
     folds = [embedding_metrics(images[i : i + 4], captions[5 * i : 5 * i + 20], owner[:20]) for i in range(0, 20, 4)]
     expected = {name: sum(fold[name] for fold in folds) / 5 for name in NAMES}
     assert embedding_metrics(images, captions, owner, folds=5) == pytest.approx(expected)
@@ -165,16 +203,8 @@ def test_stacked_trials_are_separate_trials() -> None:
             assert {name: value[first, second].item() for name, value in stacked.items()} == pytest.approx(alone)
 
 
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_half_precision_scores(structure: str) -> None:
-    similarity = random_cosines(*STRUCTURES[structure].shape).bfloat16()
-    assert retrieval_metrics(similarity, STRUCTURES[structure]) == pytest.approx(
-        sorted_metrics(similarity, STRUCTURES[structure], "published")
-    )
-
-
 THREE = torch.eye(3)
-FOUR = unit_embeddings(4, 2)
+FOUR = scattered(4, 8, 0.5, captions=2)
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "NaN": (
         lambda: retrieval_metrics(torch.eye(3).fill_diagonal_(torch.nan), one_to_one(3)),
@@ -266,11 +296,6 @@ def test_chunks_change_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = rank_classmates(BlockScores(vectors, vectors), labels)
     monkeypatch.setattr("trainables.metrics.QUERIES_AT_A_TIME", 7)
     assert rank_classmates(BlockScores(vectors, vectors), labels).tolist() == whole.tolist()
-
-
-def test_a_collapsed_model_finds_nothing() -> None:
-    ranks = rank_classmates(BlockScores(torch.ones(40, 3), torch.ones(40, 3)), torch.arange(10).repeat(4))
-    assert class_metrics(ranks)["rsum"] == 0.0
 
 
 def test_chance_is_that_of_random_vectors() -> None:
