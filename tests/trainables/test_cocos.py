@@ -202,64 +202,45 @@ def test_counts_to_read(
         assert tuple(counts[f"{direction}_{counter}"] for counter in THRESHOLDED[:3]) == pytest.approx(values)
 
 
-TRIPLET_KEYS = {
+PUBLISHED_KEYS = {
     "i2t_grads_mean": "i2t_negatives_per_query",
     "i2t_grads_sum": "i2t_negatives_per_batch",
     "zeros_i2t": "i2t_queries_without_gradient",
     "t2i_grads_mean": "t2i_negatives_per_query",
     "t2i_grad_sum": "t2i_negatives_per_batch",
     "zeros_t2i": "t2i_queries_without_gradient",
-}
-NT_XENT_KEYS = {
     "1-s_i2t.diag.mean": "i2t_positive_weight",
     "1-s_t2i.diag.mean": "t2i_positive_weight",
     "i2t_high_grad": "i2t_negative_weight",
     "t2i_high_grad": "t2i_negative_weight",
     "i2t_n_high_grad": "i2t_negatives_per_query",
     "t2i_n_high_grad": "t2i_negatives_per_query",
-}
-SMOOTH_AP_KEYS = {
     "sum_i2t": "i2t_negatives_per_query",
-    "zeros_i2t": "i2t_queries_without_gradient",
     "sum_t2i": "t2i_negatives_per_query",
-    "zeros_t2i": "t2i_queries_without_gradient",
 }
+"""Counter of the published code -> ours; each loss has some of them."""
 
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(
-    ("case", "key", "name", "keys"),
+    ("case", "key", "name", "known"),
     [
-        ("pairs", "triplet_m0.2", "triplet", TRIPLET_KEYS),
-        ("pairs", "triplet_sh_m0.2", "triplet_sh", TRIPLET_KEYS),
-        ("pairs", "nt_xent_t0.1", "nt_xent", NT_XENT_KEYS),
-        ("five", "smooth_ap_t0.01", "smooth_ap", SMOOTH_AP_KEYS),
+        ("pairs", "triplet_m0.2", "triplet", 6),
+        ("pairs", "triplet_sh_m0.2", "triplet_sh", 6),
+        ("pairs", "nt_xent_t0.1", "nt_xent", 6),
+        ("five", "smooth_ap_t0.01", "smooth_ap", 4),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_published_counts(noise: str, case: str, key: str, name: str, keys: dict[str, str]) -> None:
+def test_published_counts(noise: str, case: str, key: str, name: str, known: int) -> None:
     prefix, values = f"{case}_s1_n{noise}", reference_values()
-    expected = {ours: values[f"{prefix}|cocos_as_coded|{key}|{theirs}"].item() for theirs, ours in keys.items()}
+    places = {f"{prefix}|cocos_as_coded|{key}|{theirs}": ours for theirs, ours in PUBLISHED_KEYS.items()}
+    expected = {ours: values[place].item() for place, ours in places.items() if place in values}
+    assert len(expected) == known
     counts = counts_of(
         name, values[f"{prefix}|similarity"], one_to_one(24) if case == "pairs" else five_each(24), "published"
     )
     # NT-Xent's mean counts were computed in float32.
     assert {ours: counts[ours] for ours in expected} == pytest.approx(expected, rel=1e-7, abs=1e-9, nan_ok=True)
-
-
-@settings(max_examples=30, deadline=None)
-@given(batch=batches())
-def test_counters_keep_their_bounds(batch: tuple[Tensor, Tensor, Tensor]) -> None:
-    similarity, positives, ignore = batch
-    for name in LOSSES:
-        counts = count_contributions(build_loss(name), similarity, positives, ignore)
-        for direction, queries in (("i2t", positives.shape[0]), ("t2i", positives.shape[1])):
-            assert 0 <= counts[f"{direction}_queries_without_gradient"] <= queries
-            assert 0 <= counts[f"{direction}_negatives_per_batch"] <= positives.numel()
-            assert counts[f"{direction}_negative_weight"] >= 0
-            mean = counts[f"{direction}_negatives_per_query"]
-            all_without = counts[f"{direction}_queries_without_gradient"] == queries
-            assert mean.isnan() == (all_without and name != "nt_xent")
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 8), (4, 8)], ids=["each its own matrix", "one matrix"])

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -189,9 +190,7 @@ def test_folds_are_averaged() -> None:
     folds = [embedding_metrics(images[i : i + 4], captions[5 * i : 5 * i + 20], owner[:20]) for i in range(0, 20, 4)]
     expected = {name: sum(fold[name] for fold in folds) / 5 for name in NAMES}
     assert embedding_metrics(images, captions, owner, folds=5) == pytest.approx(expected)
-    assert (
-        embedding_metrics(images, captions, owner, folds=5)["rsum"] > embedding_metrics(images, captions, owner)["rsum"]
-    )
+    assert expected["rsum"] > embedding_metrics(images, captions, owner)["rsum"]
 
 
 def test_stacked_trials_are_separate_trials() -> None:
@@ -205,57 +204,45 @@ def test_stacked_trials_are_separate_trials() -> None:
 
 THREE = torch.eye(3)
 FOUR = scattered(4, 8, 0.5, captions=2)
-REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "NaN": (
-        lambda: retrieval_metrics(torch.eye(3).fill_diagonal_(torch.nan), one_to_one(3)),
-        "similarity must be finite, got 3 of 9",
-    ),
-    "infinite": (lambda: retrieval_metrics(THREE / 0, one_to_one(3)), "similarity must be finite, got 9 of 9"),
-    "stacked": (lambda: retrieval_metrics(THREE[None], one_to_one(3)), r"must have the shape .* got \(1, 3, 3\)"),
-    "shapes differ": (lambda: retrieval_metrics(THREE, one_to_one(2)), r"and torch.bool of shape \(2, 2\)"),
-    "positives of numbers": (lambda: retrieval_metrics(THREE, THREE), "torch.float32"),
-    "no positive": (
-        lambda: retrieval_metrics(THREE, torch.zeros(3, 3, dtype=torch.bool)),
-        r"every image .* got none for \[0, 1, 2\]",
-    ),
-    "no queries": (
-        lambda: retrieval_metrics(torch.zeros(0, 3), torch.zeros(0, 3, dtype=torch.bool)),
-        r"at least one image .* got \(0, 3\)",
-    ),
-    "another mean": (
-        lambda: retrieval_metrics(THREE, one_to_one(3), "mean"),  # type: ignore[arg-type]
-        "map5 must be 'published' or 'standard', got 'mean'",
-    ),
-    "NaN image": (lambda: embedding_metrics(THREE / 0 * 0, THREE, torch.arange(3)), "images must be finite"),
-    "NaN caption": (lambda: embedding_metrics(THREE, THREE.log() * 0, torch.arange(3)), "captions must be finite"),
+ONE = one_to_one(3)
+NONE = torch.zeros(3, 3, dtype=torch.bool)
+OWNERS = torch.arange(3)
+IN_FOLDS, IN_CHUNKS = partial(embedding_metrics, folds=3), partial(embedding_metrics, chunk=0)
+REFUSED: dict[str, tuple[Callable[..., object], tuple[Any, ...], str]] = {
+    "NaN": (retrieval_metrics, (THREE.clone().fill_diagonal_(torch.nan), ONE), "similarity must be finite, got 3 of 9"),
+    "infinite": (retrieval_metrics, (THREE / 0, ONE), "similarity must be finite, got 9 of 9"),
+    "stacked": (retrieval_metrics, (THREE[None], ONE), r"must have the shape .* got \(1, 3, 3\)"),
+    "shapes differ": (retrieval_metrics, (THREE, one_to_one(2)), r"and torch.bool of shape \(2, 2\)"),
+    "positives of numbers": (retrieval_metrics, (THREE, THREE), "torch.float32"),
+    "no positive": (retrieval_metrics, (THREE, NONE), r"every image .* got none for \[0, 1, 2\]"),
+    "no queries": (retrieval_metrics, (THREE[:0], NONE[:0]), r"at least one image .* got \(0, 3\)"),
+    "another mean": (retrieval_metrics, (THREE, ONE, "mean"), "map5 must be 'published' or 'standard', got 'mean'"),
+    "NaN image": (embedding_metrics, (THREE / 0 * 0, THREE, OWNERS), "images must be finite"),
+    "NaN caption": (embedding_metrics, (THREE, THREE.log() * 0, OWNERS), "captions must be finite"),
     "sizes differ": (
-        lambda: embedding_metrics(THREE, torch.ones(3, 4), torch.arange(3)),
+        embedding_metrics,
+        (THREE, torch.ones(3, 4), OWNERS),
         r"shapes \(I, D\) and \(C, D\), got \(3, 3\), \(3, 4\)",
     ),
-    "owners of numbers": (lambda: embedding_metrics(THREE, THREE, torch.ones(3)), "integers .* got torch.float32"),
-    "too few owners": (lambda: embedding_metrics(THREE, THREE, torch.arange(2)), r"must be integers of shape \(C,\)"),
+    "owners of numbers": (embedding_metrics, (THREE, THREE, torch.ones(3)), "integers .* got torch.float32"),
+    "too few owners": (embedding_metrics, (THREE, THREE, OWNERS[:2]), r"must be integers of shape \(C,\)"),
     "owner out of range": (
-        lambda: embedding_metrics(THREE, THREE, torch.tensor([0, 1, 3])),
+        embedding_metrics,
+        (THREE, THREE, torch.tensor([0, 1, 3])),
         r"must be in \[0, 3\), got 0 to 3",
     ),
-    "image without caption": (
-        lambda: embedding_metrics(THREE, THREE, torch.tensor([0, 0, 2])),
-        r"every image .* got none for \[1\]",
-    ),
-    "nothing": (lambda: embedding_metrics(THREE[:0], THREE[:0], torch.arange(0)), "at least one image and one caption"),
-    "folds": (lambda: embedding_metrics(*FOUR, folds=3), "folds must divide the number of images, 4, got 3"),
-    "chunk": (lambda: embedding_metrics(*FOUR, chunk=0), "chunk must be at least 1, got 0"),
-    "a class of one image": (
-        lambda: rank_classmates(BlockScores(THREE, THREE), torch.tensor([0, 0, 1])),
-        "every class needs two images",
-    ),
+    "image without caption": (embedding_metrics, (THREE, THREE, OWNERS // 2 * 2), r"every image .* got none for \[1\]"),
+    "nothing": (embedding_metrics, (THREE[:0], THREE[:0], OWNERS[:0]), "at least one image and one caption"),
+    "folds": (IN_FOLDS, FOUR, "folds must divide the number of images, 4, got 3"),
+    "chunk": (IN_CHUNKS, FOUR, "chunk must be at least 1, got 0"),
+    "a class of one image": (rank_classmates, (BlockScores(THREE, THREE), OWNERS // 2), "every class needs two images"),
 }
 
 
-@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_has_no_metrics_is_refused(call: Callable[[], object], message: str) -> None:
+@pytest.mark.parametrize(("call", "arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_has_no_metrics_is_refused(call: Callable[..., object], arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call()
+        call(*arguments)
 
 
 PLACES = (1, 2, 4, 5, 8, 10)
@@ -301,10 +288,8 @@ def test_chunks_change_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_chance_is_that_of_random_vectors() -> None:
     labels = np.arange(12).repeat(4)
     generator = torch.Generator().manual_seed(1)
-    found = []
+    found, eye = [], torch.eye(48).double()
     for _ in range(300):
         order = torch.randn(48, 48, generator=generator).double()
-        found.append(
-            class_metrics(rank_classmates(BlockScores(order, torch.eye(48).double()), torch.from_numpy(labels)))["rsum"]
-        )
+        found.append(class_metrics(rank_classmates(BlockScores(order, eye), torch.from_numpy(labels)))["rsum"])
     assert np.mean(found) == pytest.approx(chance_rsum(np.arange(48), labels), abs=3.0)
