@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
@@ -25,3 +27,11 @@ def stopped(config: TrialConfig, data: Dataset, root: Path, epoch: int) -> Path:
         if report.epoch == epoch:
             return checkpoint
     raise AssertionError(f"the training ends before epoch {epoch}")
+
+
+def resumed(config: TrialConfig, data: Dataset, root: Path, stop: int) -> list[dict[str, float]]:
+    """Stop and resume a training, which must end like an undisturbed one, whose numbers are returned."""
+    straight, checkpoint = trained(config, data), stopped(config, data, root, stop)
+    torch.manual_seed(12345)  # A process that did something else in between.
+    assert trained(config, data, checkpoint) == straight[stop - 1 :]
+    return straight
