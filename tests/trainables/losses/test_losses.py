@@ -50,9 +50,12 @@ STACKED: dict[str, dict[str, Any]] = {
 }
 
 
+SEED = 7
+
+
 def seeded(loss: Loss, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
     """Call a loss after one seed, so that random ones repeat themselves."""
-    torch.manual_seed(7)
+    torch.manual_seed(SEED)
     return loss(similarity, positives, ignore)
 
 
