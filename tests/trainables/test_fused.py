@@ -287,17 +287,12 @@ def test_only_what_can_lie_on_each_other_is_stacked() -> None:
     base.begin_epoch()
     for each in (config("triplet"), config(seed=4), config(learning_rate=1.0), config(weight_decay=0.5)):
         assert shape(each, base) == stack_shape(base)
-    for each in (
-        config(embedding_size=16),
-        config(batch_size=8),
-        config(gradient_clip=1.0),
-        config(duplicates="negatives"),
-        config(model="wsabie"),
-        config(length_buckets=2),
-        config(batches="images"),
-        config("warp", loss_parameters={"bank": 8}),
-    ):
-        assert shape(each, base) != stack_shape(base)
+    apart = among(
+        *({"embedding_size": 16}, {"batch_size": 8}, {"gradient_clip": 1.0}, {"duplicates": "negatives"}),
+        *({"model": "wsabie"}, {"length_buckets": 2}, {"batches": "images"}),
+        {"loss": "warp", "loss_parameters": {"bank": 8}},
+    )
+    assert all(shape(each, base) != stack_shape(base) for each in apart)
     regions = Trial(config(model="vsrn"), suited(DATA, config(model="vsrn")), CPU)
     words = [{}, PUBLISHED, {"region_norm": "published"}, PUBLISHED]
     shapes = [shape(config(model="vsrn", model_parameters=parameters), regions) for parameters in words]

