@@ -125,6 +125,9 @@ def test_the_cases_reach_both_ways_of_deciding() -> None:
     assert embedding_metrics(*EMBEDDED["all apart"])["rsum"] == 600.0
     assert embedding_metrics(*EMBEDDED["all the same"])["rsum"] == 100.0, "not above chance, which is 302"
     assert 0 < embedding_metrics(*EMBEDDED["in the middle"])["rsum"] < 600.0
+    point, owner = scattered(1, 64, 0.0)[0], torch.arange(30).repeat_interleave(5)
+    for chunk in (7, 64, 1024):
+        assert embedding_metrics(point.expand(30, -1), point.expand(150, -1), owner, chunk=chunk)["rsum"] == 0
 
 
 @pytest.mark.parametrize("map5", ["published", "standard"])
