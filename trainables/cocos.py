@@ -238,8 +238,8 @@ def _count(
 def _without_epsilon(contributions: Contributions, direction: Direction) -> dict[str, Tensor]:
     """Return the counters that have no threshold, from each query's weights, summed over its positives."""
     weights = contributions.candidates.double()
-    total = _sum_per_query(weights.sum(-1), direction)
-    by_query = _sum_per_query(weights.mT, direction).mT
+    total = direction.sum_per_query(weights.sum(-1))
+    by_query = direction.sum_per_query(weights.mT).mT
     with_gradient = total > 0
     shares = by_query / total.masked_fill(~with_gradient, 1.0)[..., None]
     measures = {
@@ -264,25 +264,14 @@ def _summarise(counts: Tensor, *, over_all: bool = False) -> dict[str, Tensor]:
 
 def _per_query(values: Tensor, direction: Direction) -> Tensor:
     """Return the mean over each query's positives, shape (..., Q), float64, of values of pairs, shape (..., P)."""
-    values = values.double()
-    if direction.pairs_are_queries:
-        return values
-    return _sum_per_query(values, direction) / direction.positives.sum(-1)
-
-
-def _sum_per_query(values: Tensor, direction: Direction) -> Tensor:
-    """Return the sum over each query's positives, shape (..., Q), of values of pairs, shape (..., P)."""
-    if direction.pairs_are_queries:
-        return values
-    sums = values.new_zeros(*values.shape[:-1], direction.scores.shape[-2])
-    return sums.index_add(-1, direction.query, values)
+    return direction.sum_per_query(values.double()) / direction.positives.sum(-1)
 
 
 def _published_smooth_ap(loss: SmoothAP, direction: Direction, epsilon: float) -> dict[str, Tensor]:
     as_coded = _with_coded_positives(direction)
     counted = loss.contributions(as_coded).counted(epsilon)
     divisor = CODED_POSITIVES if direction.name == "i2t" else 1
-    summary = _summarise(_sum_per_query(counted.sum(-1).double(), as_coded) / divisor)
+    summary = _summarise(as_coded.sum_per_query(counted.sum(-1).double()) / divisor)
     summary["negatives_per_query"] = summary["negatives_per_query"].nan_to_num(0.0)
     return summary
 

@@ -57,4 +57,4 @@ def make_split(name: str, features: np.ndarray, rows: np.ndarray, rng: np.random
     lengths = np.clip(rng.normal(*LENGTH, 5 * len(rows)), 2, 36).astype(int)
     ids = len(SPECIAL) + rng.choice(WORDS, size=lengths.sum(), p=frequency / frequency.sum())
     captions = [[START, *part, END] for part in np.split(ids, lengths.cumsum()[:-1])]
-    return split_of(name, features, rows, captions)
+    return split_of(name, features, rows, captions, len(captions) // len(rows))

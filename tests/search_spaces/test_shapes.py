@@ -91,6 +91,9 @@ def test_every_feasible_slope_is_a_point(degree: int) -> None:
     assert sum(is_reached(degree, slope, rng) for slope in drawn) >= 99
 
 
+Two = tuple[float, float, int, list[dict[str, float]]]
+"""A scale, a margin, a degree and two shapes."""
+
 S = np.linspace(-1.0, 1.0, 2001)
 SHARE = st.floats(0.0, 1.0)
 INNER = st.floats(0.02, 0.98)
@@ -102,10 +105,7 @@ def shapes_of(draw: st.DrawFn, degree: int, share: st.SearchStrategy[float] = SH
 
 
 @st.composite
-def points(
-    draw: st.DrawFn, share: st.SearchStrategy[float] = SHARE
-) -> tuple[float, float, int, list[dict[str, float]]]:
-    """Draw a scale, a margin, a degree and two shapes."""
+def points(draw: st.DrawFn, share: st.SearchStrategy[float] = SHARE) -> Two:
     degree = draw(st.integers(1, 4))
     scale, margin = draw(st.floats(0.5, 512.0)), draw(st.floats(0.05, 1.0))
     return scale, margin, degree, [draw(shapes_of(degree, share)) for _ in range(2)]
@@ -134,7 +134,7 @@ def within(degree: int, two: list[dict[str, float]], widest: float) -> list[dict
 
 
 @st.composite
-def pairs(draw: st.DrawFn) -> tuple[float, float, int, list[dict[str, float]]]:
+def pairs(draw: st.DrawFn) -> Two:
     """Draw a scale, a margin, a degree and two shapes, of which the second grows more and a balance suits both."""
     scale, margin = draw(st.floats(0.5, 512.0)), draw(st.floats(0.05, 1.0))
     degree = draw(st.integers(2, 4))
@@ -155,9 +155,7 @@ def lowest(polynomial: Polynomial) -> float:
 
 
 @given(points(), SHARE)
-def test_similarities_that_are_all_alike_cost_the_margin_at_least(
-    point: tuple[float, float, int, list[dict[str, float]]], push: float
-) -> None:
+def test_similarities_that_are_all_alike_cost_the_margin_at_least(point: Two, push: float) -> None:
     scale, margin, degree, two = point
     positive, negative = shapes.balanced_polynomials(scale, margin, degree, two, push)
     assert is_feasible(positive, "positive") and is_feasible(negative, "negative")
@@ -166,9 +164,7 @@ def test_similarities_that_are_all_alike_cost_the_margin_at_least(
 
 
 @given(points(INNER), SHARE)
-def test_at_the_ends_push_and_pull_lead_back_inside(
-    point: tuple[float, float, int, list[dict[str, float]]], push: float
-) -> None:
+def test_at_the_ends_push_and_pull_lead_back_inside(point: Two, push: float) -> None:
     scale, margin, degree, two = point
     two = within(degree, two, shapes.FARTHEST)
     positive, negative = shapes.balanced_polynomials(scale, margin, degree, two, push)
@@ -177,13 +173,7 @@ def test_at_the_ends_push_and_pull_lead_back_inside(
 
 
 @pytest.mark.parametrize(
-    ("degree", "broken"),
-    [
-        pytest.param(1, (0.0, 0.0), id="1"),
-        pytest.param(2, (0.0, 0.0), id="2"),
-        pytest.param(3, (0.004, 0.010), id="3"),
-        pytest.param(4, (0.003, 0.008), id="4"),
-    ],
+    ("degree", "broken"), [(1, (0.0, 0.0)), (2, (0.0, 0.0)), (3, (0.004, 0.010)), (4, (0.003, 0.008))]
 )
 def test_a_draw_breaks_the_rule_of_the_ends_as_rarely_and_as_far_as_the_page_says(
     degree: int, broken: tuple[float, float]
@@ -206,9 +196,7 @@ def test_a_draw_breaks_the_rule_of_the_ends_as_rarely_and_as_far_as_the_page_say
 
 
 @given(pairs(), INNER)
-def test_every_pair_that_keeps_both_rules_is_a_point(
-    point: tuple[float, float, int, list[dict[str, float]]], share: float
-) -> None:
+def test_every_pair_that_keeps_both_rules_is_a_point(point: Two, share: float) -> None:
     """Take a pair with a balance between its limits, found without the code: some ``push`` gives it."""
     scale, margin, degree, (first, second) = point
     least, most = limits(degree, [first, second])
@@ -244,24 +232,16 @@ def test_a_joint_hinge_is_searched_by_push_and_others_by_balance() -> None:
 
 
 def test_a_point_of_version_2_stands_for_what_it_stood_for() -> None:
-    point = {
-        "scale": 100.0,
-        "margin": 0.3,
-        "balance": 2.0,
-        "degree": 2,
-        "positive_shape2": 0.25,
-        "negative_shape2": 0.75,
-    }
+    both = {"scale": 100.0, "margin": 0.3, "degree": 2, "positive_shape2": 0.25, "negative_shape2": 0.75}
     part = space_of(SELF, space_version=2).losses[SELF]
     # The slopes are 1 - s / 2 and 2 (1 + s / 2), of mean 1 and 2.
-    assert part.suggest(FixedPoint(point)) == {
+    assert part.suggest(FixedPoint({**both, "balance": 2.0})) == {
         "positive_coefficients": (30.0, -100.0, 25.0),
         "negative_coefficients": (0.0, 200.0, 50.0),
     }
     now = space_of(SELF).losses[SELF]
-    pushed = {name: value for name, value in point.items() if name != "balance"} | {"push": 0.5}
     # With a balance of 1, W_a - W_b = -s^2 / 2, which is 0 at most: nothing is lifted.
-    assert now.suggest(FixedPoint(pushed)) == {
+    assert now.suggest(FixedPoint({**both, "push": 0.5})) == {
         "positive_coefficients": (30.0, -100.0, 25.0),
         "negative_coefficients": (0.0, 100.0, 25.0),
     }

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import FixedTrial
 
-from orchestrator.experiment.sections import Search
-from orchestrator.experiment.spaces import make_space
 from search_spaces import SPACES, LossPart, LossSpace, Range, SpaceError, Values
 from search_spaces.space import FixedPoint
-from trainables.config import TrainingConfig
+from tests.search_spaces.studies import space_of
 from trainables.losses import LOSSES, build_loss
 
 EACH = pytest.mark.parametrize("name", sorted(SPACES))
@@ -75,10 +73,10 @@ def test_a_range_is_finite_ascending_and_above_zero_where_logarithmic(low: float
     assert refuses(lambda: Range(low, high, log)) is not allowed
 
 
-@pytest.mark.parametrize("values", [(), (1, 1)])
-def test_values_are_listed_once(values: tuple) -> None:
-    with pytest.raises(SpaceError, match="each once"):
-        Values(values)
+def test_values_are_listed_once() -> None:
+    for values in ((), (1, 1)):
+        with pytest.raises(SpaceError, match="each once"):
+            Values(values)
 
 
 def test_points_outside_narrower_bounds_are_left_out() -> None:
@@ -104,8 +102,7 @@ WITH_NEGATIVES = ("triplet", "polynomial_self", "polynomial_relative", "gradient
 
 
 def part(loss: str, batch_size: int = 128, **search: Any) -> LossPart:
-    training = TrainingConfig(batch_size=batch_size)
-    return make_space(Search(**search), "vsepp", [loss], training, {}).losses[loss]
+    return space_of(loss, {"batch_size": batch_size}, **search).losses[loss]
 
 
 @pytest.mark.parametrize("loss", WITH_NEGATIVES)
@@ -144,17 +141,17 @@ def test_listed_counts_and_all() -> None:
     assert build_loss("triplet", **found.suggest(FixedPoint(found.first_points()[1]))) == build_loss("triplet")
 
 
-def test_fixed_coefficients_leave_the_count_to_search() -> None:
-    search = {"fixed": {"polynomial_relative": {"coefficients": (0.2, 1.0)}}}
-    found = part("polynomial_relative", space={"polynomial_relative": {"negatives": [1, 16]}}, **search)
-    assert list(found.bounds) == ["negatives"]
-    assert found.suggest(FixedPoint({"negatives": 5})) == {"negatives": 5, "coefficients": (0.2, 1.0)}
-
-
-def test_a_fixed_count() -> None:
-    found = part("triplet", fixed={"triplet": {"negatives": 4}})
-    assert list(found.bounds) == ["margin"]
-    assert found.suggest(FixedPoint({"margin": 0.3})) == {"margin": 0.3, "negatives": 4}
+@pytest.mark.parametrize(
+    ("loss", "fixed", "space", "point"),
+    [
+        ("polynomial_relative", {"coefficients": (0.2, 1.0)}, {"negatives": [1, 16]}, {"negatives": 5}),
+        ("triplet", {"negatives": 4}, {}, {"margin": 0.3}),
+    ],
+)
+def test_what_is_fixed_is_not_searched(loss: str, fixed: Any, space: Any, point: dict[str, Any]) -> None:
+    found = part(loss, fixed={loss: fixed}, space={loss: space})
+    assert list(found.bounds) == list(point)
+    assert found.suggest(FixedPoint(point)) == {**point, **fixed}
 
 
 def test_polynomials_of_several_negatives_are_no_triplet_sh() -> None:

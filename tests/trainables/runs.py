@@ -1,10 +1,15 @@
 """Trainings from beginning to end: what they report, and where they are stopped."""
 
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrialConfig
-from trainables.data.dataset import Dataset
+from trainables.data.dataset import Dataset, Split
+from trainables.models import RetrievalModel
 from trainables.trial import run_trial
 
 
@@ -25,3 +30,20 @@ def stopped(config: TrialConfig, data: Dataset, root: Path, epoch: int) -> Path:
         if report.epoch == epoch:
             return checkpoint
     raise AssertionError(f"the training ends before epoch {epoch}")
+
+
+def encoded_alone(model: RetrievalModel, split: Split) -> tuple[Any, list[Any]]:
+    """Return the encoded images of a split, and its captions, encoded one at a time."""
+    captions = []
+    for start, stop in pairwise(split.offsets):
+        tokens = torch.from_numpy(split.tokens[start:stop]).long()
+        captions.append(model.encode_captions(tokens[None], torch.tensor([len(tokens)])))
+    return model.encode_images(torch.from_numpy(split.features[split.image_rows]).float()), captions
+
+
+def resumed(config: TrialConfig, data: Dataset, root: Path, stop: int) -> list[dict[str, float]]:
+    """Stop and resume a training, which must end like an undisturbed one, whose numbers are returned."""
+    straight, checkpoint = trained(config, data), stopped(config, data, root, stop)
+    torch.manual_seed(12345)  # A process that did something else in between.
+    assert trained(config, data, checkpoint) == straight[stop - 1 :]
+    return straight

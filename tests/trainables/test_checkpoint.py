@@ -9,6 +9,7 @@ import torch
 
 from trainables.checkpoint import (
     BEST,
+    MANIFEST,
     STATE,
     EpochReport,
     find_damage,
@@ -37,28 +38,6 @@ def test_the_newest_are_kept_and_found(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch_0003", "epoch_0009", "epoch_0010"]
 
 
-def truncate(directory: Path) -> None:
-    path = directory / STATE
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def flip_a_bit(directory: Path) -> None:
-    content = bytearray((directory / BEST).read_bytes())
-    content[len(content) // 2] ^= 1
-    (directory / BEST).write_bytes(content)
-
-
-def forget_best(directory: Path) -> None:
-    manifest = json.loads((directory / "manifest.json").read_text())
-    del manifest[BEST]
-    (directory / "manifest.json").write_text(json.dumps(manifest))
-
-
-def put_a_folder(directory: Path) -> None:
-    (directory / STATE).unlink()
-    (directory / STATE).mkdir()
-
-
 STRAYS = ("epoch_0001.bak", "epoch_9", "epoch_0001 (copy)", "epoch_", "epoch_00x1", ".epoch_0002", "damaged_epoch_0003")
 
 
@@ -75,27 +54,40 @@ def test_whatever_else_lies_beside_checkpoints_is_left_alone(tmp_path: Path) -> 
     assert {path.name for path in tmp_path.iterdir()} == {"epoch_0005", *STRAYS}
 
 
-@pytest.mark.parametrize(
-    ("damage", "named"),
-    [
-        pytest.param(truncate, STATE, id="truncated"),
-        pytest.param(flip_a_bit, BEST, id="one bit"),
-        pytest.param(lambda directory: (directory / STATE).unlink(), STATE, id="file missing"),
-        pytest.param(lambda directory: (directory / "manifest.json").unlink(), "manifest.json", id="no manifest"),
-        pytest.param(
-            lambda directory: (directory / "manifest.json").write_text("{"), "manifest.json", id="manifest cut"
-        ),
-        pytest.param(
-            lambda directory: (directory / "manifest.json").write_text("[1]"), "manifest.json", id="not an object"
-        ),
-        pytest.param(lambda directory: (directory / "manifest.json").write_text("{}"), "does not name", id="empty"),
-        pytest.param(forget_best, "does not name best.pt", id="half a manifest"),
-        pytest.param(put_a_folder, "cannot be read: Is a directory", id="a folder"),
-    ],
-)
-def test_damage_is_named_and_the_one_before_is_used(tmp_path: Path, damage, named: str) -> None:
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def put_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def forget_best(path: Path) -> None:
+    path.write_text(json.dumps({STATE: json.loads(path.read_text())[STATE]}))
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "truncated": (STATE, lambda path: path.write_bytes(path.read_bytes()[:-100]), STATE),
+    "one bit": (BEST, flip_a_bit, BEST),
+    "file missing": (STATE, Path.unlink, STATE),
+    "no manifest": (MANIFEST, Path.unlink, MANIFEST),
+    "manifest cut": (MANIFEST, lambda path: path.write_text("{"), MANIFEST),
+    "not an object": (MANIFEST, lambda path: path.write_text("[1]"), MANIFEST),
+    "empty": (MANIFEST, lambda path: path.write_text("{}"), "does not name"),
+    "half a manifest": (MANIFEST, forget_best, "does not name best.pt"),
+    "a folder": (STATE, put_a_folder, "cannot be read: Is a directory"),
+}
+
+
+@pytest.mark.parametrize(("name", "damage", "named"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_named_and_the_one_before_is_used(
+    tmp_path: Path, name: str, damage: Callable[[Path], object], named: str
+) -> None:
     good, bad = save_epoch(tmp_path, report(1)), save_epoch(tmp_path, report(2))
-    damage(bad)
+    damage(bad / name)
     assert named in (find_damage(bad) or "")
     with pytest.raises(CheckpointError, match=named):
         read_file(bad, STATE)
@@ -139,4 +131,4 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     directory = save_epoch(tmp_path, EpochReport(1, {}, True, saves({"format": 99})))
     with pytest.raises(CheckpointError, match="format 99"):
         read_file(directory, STATE)
-    assert json.loads((directory / "manifest.json").read_text())[STATE]["bytes"] > 0
+    assert json.loads((directory / MANIFEST).read_text())[STATE]["bytes"] > 0

@@ -27,10 +27,8 @@ SHIFTS = re.compile(r"blocks\.\d\.(w\.bias|norm\.running_mean)$")
 """What a batch norm takes out again: its gradient is rounding and nothing else, of which Adam makes steps."""
 
 
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    """60 images with 5 captions: an epoch of 18 steps of 16 pairs."""
-    return tiny_dataset()
+DATA = tiny_dataset()
+"""60 images with 5 captions: an epoch of 18 steps of 16 pairs."""
 
 
 def config(loss: str = "nt_xent", *, seed: int = 0, model: str = "vsepp", **rest: Any) -> TrialConfig:
@@ -198,21 +196,21 @@ def finished(outcome: EpochReport | DivergedError) -> EpochReport:
     return outcome
 
 
-def test_a_trial_that_comes_later_trains_beside_those_that_are_further(data: Dataset) -> None:
+def test_a_trial_that_comes_later_trains_beside_those_that_are_further() -> None:
     first, later = config(epochs=3), config(epochs=3, loss_parameters={"temperature": 0.2})
     group = FusedTrials("cpu")
-    group.add("first", first, data)
+    group.add("first", first, DATA)
     seen: dict[str, list[EpochReport]] = {"first": [], "later": []}
     for epoch in range(1, 5):
         if epoch == 2:
-            group.add("later", later, data)
+            group.add("later", later, DATA)
         if epoch == 4:
             group.remove("first")
         names = [name for name, start in (("first", 1), ("later", 2)) if start <= epoch < start + 3]
         for name, outcome in group.run_epoch(names).items():
             seen[str(name)].append(finished(outcome))
     for name, each in (("first", first), ("later", later)):
-        expected = list(run_trial(each, data, device="cpu"))
+        expected = list(run_trial(each, DATA, device="cpu"))
         assert [report.epoch for report in seen[name]] == [1, 2, 3]
         for got, wanted in zip(seen[name], expected, strict=True):
             assert got.metrics.keys() == wanted.metrics.keys()
@@ -228,9 +226,9 @@ WILD = {
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cause", WILD)
-def test_one_that_diverges_does_not_touch_its_neighbours(cause: str, model: str, data: Dataset) -> None:
+def test_one_that_diverges_does_not_touch_its_neighbours(cause: str, model: str) -> None:
     training, loss, parameters = WILD[cause]
-    data = suited(data, config(model=model))
+    data = suited(DATA, config(model=model))
     plain = {"optimizer": "sgd", "gradient_clip": None, "learning_rate": 1e-4}
     wild = config(loss, model=model, loss_parameters=parameters, **{**plain, **training})
     tame = config("triplet", model=model, seed=1, **plain)
@@ -246,78 +244,73 @@ def test_one_that_diverges_does_not_touch_its_neighbours(cause: str, model: str,
 
 
 @pytest.mark.parametrize("temperature", [0.1, "learned"])
-def test_its_checkpoint_is_that_of_a_trial_alone(data: Dataset, tmp_path: Path, temperature: float | str) -> None:
+def test_its_checkpoint_is_that_of_a_trial_alone(tmp_path: Path, temperature: float | str) -> None:
     configs = [config(epochs=3, seed=seed, loss_parameters={"temperature": temperature}) for seed in (0, 1)]
-    group = together(configs, data)
+    group = together(configs, DATA)
     for _ in range(2):
         outcomes = group.run_epoch("01")
     saved = save_epoch(tmp_path / "fused", finished(outcomes["1"]))
-    other = stopped(configs[1], data, tmp_path / "alone", 2)
+    other = stopped(configs[1], DATA, tmp_path / "alone", 2)
     for name in ("state.pt", "best.pt"):
         assert (saved / name).stat().st_size == (other / name).stat().st_size
     # It resumes alone, and beside another trial.
-    again, last = trained(configs[1], data, saved)
-    beside = together(configs[:1], data)
-    report = beside.add("resumed", configs[1], data, saved)
+    again, last = trained(configs[1], DATA, saved)
+    beside = together(configs[:1], DATA)
+    report = beside.add("resumed", configs[1], DATA, saved)
     assert report is not None and report.epoch == 2 and numbers(report) == again
     outcome = finished(beside.run_epoch(["0", "resumed"])["resumed"])
     assert outcome.epoch == 3
     assert outcome.metrics["train/loss"] == pytest.approx(last["train/loss"], rel=1e-3)
     if temperature == "learned":
-        alone_too = trained(configs[1], data)[1]["loss/temperature"]
+        alone_too = trained(configs[1], DATA)[1]["loss/temperature"]
         assert report.metrics["loss/temperature"] == pytest.approx(alone_too, rel=1e-4)
         assert outcome.metrics["loss/temperature"] == pytest.approx(last["loss/temperature"], rel=1e-4)
 
 
-def test_what_a_schedule_changes_is_changed_for_its_trial_alone(data: Dataset) -> None:
+def test_what_a_schedule_changes_is_changed_for_its_trial_alone() -> None:
     changing = replace(config(epochs=2), schedule=(Change(epoch=2, loss_parameters={"temperature": 0.5}),))
     configs = [config(epochs=2), changing]
-    group = together(configs, data)
+    group = together(configs, DATA)
     group.run_epoch("01")
     for outcome, each in zip(group.run_epoch("01").values(), configs, strict=True):
-        expected = trained(each, data)[-1]
+        expected = trained(each, DATA)[-1]
         assert finished(outcome).metrics["train/loss"] == pytest.approx(expected["train/loss"], rel=1e-3)
 
 
-def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
+def test_only_what_can_lie_on_each_other_is_stacked() -> None:
     def shape(each: TrialConfig, beside: Trial) -> object:
         trial = Trial(each, beside.data, CPU, beside=beside)
         trial.begin_epoch()
         return stack_shape(trial)
 
-    base = Trial(config(), data, CPU)
+    base = Trial(config(), DATA, CPU)
     base.begin_epoch()
     for each in (config("triplet"), config(seed=4), config(learning_rate=1.0), config(weight_decay=0.5)):
         assert shape(each, base) == stack_shape(base)
-    for each in (
-        config(embedding_size=16),
-        config(batch_size=8),
-        config(gradient_clip=1.0),
-        config(duplicates="negatives"),
-        config(model="wsabie"),
-        config(length_buckets=2),
-        config(batches="images"),
-        config("warp", loss_parameters={"bank": 8}),
-    ):
-        assert shape(each, base) != stack_shape(base)
-    regions = Trial(config(model="vsrn"), suited(data, config(model="vsrn")), CPU)
+    apart = among(
+        *({"embedding_size": 16}, {"batch_size": 8}, {"gradient_clip": 1.0}, {"duplicates": "negatives"}),
+        *({"model": "wsabie"}, {"length_buckets": 2}, {"batches": "images"}),
+        {"loss": "warp", "loss_parameters": {"bank": 8}},
+    )
+    assert all(shape(each, base) != stack_shape(base) for each in apart)
+    regions = Trial(config(model="vsrn"), suited(DATA, config(model="vsrn")), CPU)
     words = [{}, PUBLISHED, {"region_norm": "published"}, PUBLISHED]
     shapes = [shape(config(model="vsrn", model_parameters=parameters), regions) for parameters in words]
     assert shapes[1] == shapes[3] and len(set(shapes)) == 3
 
 
-def test_a_trial_with_a_bank_trains_beside_others_as_alone(data: Dataset) -> None:
+def test_a_trial_with_a_bank_trains_beside_others_as_alone() -> None:
     configs = [config("warp", loss_parameters={"bank": bank}) for bank in (0, 8, 64)]
-    outcomes = together(configs, data).run_epoch("012")
+    outcomes = together(configs, DATA).run_epoch("012")
     losses = [finished(outcomes[place]).metrics["train/loss"] for place in "012"]
-    alone_too = [next(run_trial(one, data, device="cpu")).metrics["train/loss"] for one in configs]
+    alone_too = [next(run_trial(one, DATA, device="cpu")).metrics["train/loss"] for one in configs]
     assert losses == pytest.approx(alone_too)
     assert len(set(losses)) == 3
 
 
-def test_a_stack_of_nobody_takes_no_step(data: Dataset) -> None:
+def test_a_stack_of_nobody_takes_no_step() -> None:
     _, loss, parameters = WILD["its loss"]
-    trials = [Trial(config(loss, loss_parameters=parameters, seed=seed), data, CPU) for seed in (0, 1)]
+    trials = [Trial(config(loss, loss_parameters=parameters, seed=seed), DATA, CPU) for seed in (0, 1)]
     for trial in trials:
         trial.begin_epoch()
     epoch = StackedEpoch(trials)
@@ -326,14 +319,14 @@ def test_a_stack_of_nobody_takes_no_step(data: Dataset) -> None:
     assert all(isinstance(outcome, DivergedError) for outcome in epoch.finish())
 
 
-def test_the_first_steps_of_fused_trials_are_counted_as_alone(data: Dataset) -> None:
+def test_the_first_steps_of_fused_trials_are_counted_as_alone() -> None:
     configs = [
         config("triplet", loss_parameters={"negatives": count}, cocos_steps=steps)
         for count, steps in [(1, 2), (3, 2), (64, 0)]
     ]
-    outcomes = together(configs, data).run_epoch("012")
+    outcomes = together(configs, DATA).run_epoch("012")
     for place, one in zip("012", configs, strict=True):
-        reports = finished(outcomes[place]), next(run_trial(one, data, device="cpu"))
+        reports = finished(outcomes[place]), next(run_trial(one, DATA, device="cpu"))
         counts, expected = (
             {key: value for key, value in report.metrics.items() if key.startswith("cocos_start/")}
             for report in reports

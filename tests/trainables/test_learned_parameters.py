@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from tests.trainables.runs import numbers, stopped, trained
+from tests.trainables.runs import resumed
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import BEST, STATE, read_file, save_epoch
 from trainables.config import Change, TrialConfig
-from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
 from trainables.evaluation import similarities
 from trainables.losses import LOSSES, build_loss
@@ -25,9 +24,7 @@ CPU = torch.device("cpu")
 LEARNS = {name: list(learnable_of(loss)) for name, loss in LOSSES.items() if learnable_of(loss)}
 
 
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return tiny_dataset()
+DATA = tiny_dataset()
 
 
 def learning(loss: str = "nt_xent", *, changes: tuple[Change, ...] = (), **training: Any) -> TrialConfig:
@@ -36,10 +33,10 @@ def learning(loss: str = "nt_xent", *, changes: tuple[Change, ...] = (), **train
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_the_temperature_is_that_of_a_log_scale_learned_as_in_clip(data: Dataset, optimizer: str) -> None:
+def test_the_temperature_is_that_of_a_log_scale_learned_as_in_clip(optimizer: str) -> None:
     """A loop of its own: the logits are multiplied by exp(log_scale), which starts at log(1 / 0.07)."""
     config = learning(optimizer=optimizer, weight_decay=0.1 if optimizer == "adam" else 0.0, learning_rate=2e-2)
-    trial, plain = Trial(config, data, CPU), Trial(config, data, CPU)
+    trial, plain = Trial(config, DATA, CPU), Trial(config, DATA, CPU)
     trial.begin_epoch()
     trial.train()
     plain.begin_epoch()
@@ -67,27 +64,25 @@ def test_the_temperature_is_that_of_a_log_scale_learned_as_in_clip(data: Dataset
 
 @pytest.mark.parametrize("loss", LEARNS)
 @pytest.mark.parametrize("stop", [1, 2, 4])
-def test_a_resumed_trial_resumes_to_the_bit(data: Dataset, tmp_path: Path, stop: int, loss: str) -> None:
+def test_a_resumed_trial_resumes_to_the_bit(tmp_path: Path, stop: int, loss: str) -> None:
     config = learning(loss, epochs=4, learning_rate_drop_epochs=2, weight_decay=0.1)
-    straight = trained(config, data)
-    checkpoint = stopped(config, data, tmp_path, stop)
-    assert trained(config, data, checkpoint) == straight[stop - 1 :]
+    straight = resumed(config, DATA, tmp_path, stop)
     for name in LEARNS[loss]:
         assert len({metrics[f"loss/{name}"] for metrics in straight}) == 4
 
 
 @pytest.mark.parametrize(("sign", "bound"), [(1.0, 0.01), (-1.0, 1.0)])
-def test_a_value_never_leaves_its_bounds(data: Dataset, sign: float, bound: float) -> None:
-    trial = Trial(learning(learning_rate=10.0), data, CPU)
+def test_a_value_never_leaves_its_bounds(sign: float, bound: float) -> None:
+    trial = Trial(learning(learning_rate=10.0), DATA, CPU)
     trial.begin_epoch()
     trial.learned.each["temperature"].raw.grad = torch.tensor(sign)
     trial.learned.step()
     assert trial.learned.numbers(trial.loss)["temperature"] == pytest.approx(bound, rel=1e-6)
 
 
-def test_its_optimizer_has_the_rate_of_the_epoch_and_no_weight_decay(data: Dataset) -> None:
+def test_its_optimizer_has_the_rate_of_the_epoch_and_no_weight_decay() -> None:
     change = Change(epoch=2, training={"weight_decay": 0.5})
-    trial = Trial(learning(weight_decay=0.1, learning_rate_drop_epochs=1, changes=(change,)), data, CPU)
+    trial = Trial(learning(weight_decay=0.1, learning_rate_drop_epochs=1, changes=(change,)), DATA, CPU)
     for rate in (5e-3, 5e-4):
         trial.begin_epoch()
         (group,) = trial.learned.each["temperature"].optimizer.param_groups
@@ -95,10 +90,10 @@ def test_its_optimizer_has_the_rate_of_the_epoch_and_no_weight_decay(data: Datas
         assert group["lr"] == pytest.approx(rate)
 
 
-def test_the_gradient_of_a_temperature_is_no_part_of_the_norm_that_is_clipped(data: Dataset) -> None:
+def test_the_gradient_of_a_temperature_is_no_part_of_the_norm_that_is_clipped() -> None:
     """With a learned temperature that stands still, the model learns what it learns beside a fixed one."""
     fixed = replace(learning(gradient_clip=0.05), loss_parameters={"temperature": 0.07})
-    trials = [Trial(config, data, CPU) for config in (learning(gradient_clip=0.05), fixed)]
+    trials = [Trial(config, DATA, CPU) for config in (learning(gradient_clip=0.05), fixed)]
     for trial in trials:
         trial.begin_epoch()
     for group in trials[0].learned.each["temperature"].optimizer.param_groups:
@@ -106,9 +101,9 @@ def test_the_gradient_of_a_temperature_is_no_part_of_the_norm_that_is_clipped(da
     assert trials[0].train() == pytest.approx(trials[1].train(), rel=1e-5)
 
 
-def test_the_best_model_is_kept_with_the_values_that_it_was_trained_with(data: Dataset, tmp_path: Path) -> None:
+def test_the_best_model_is_kept_with_the_values_that_it_was_trained_with(tmp_path: Path) -> None:
     temperatures = {}
-    for report in run_trial(learning(epochs=8), data, device="cpu"):
+    for report in run_trial(learning(epochs=8), DATA, device="cpu"):
         temperatures[report.epoch] = report.metrics["loss/temperature"]
         checkpoint = save_epoch(tmp_path, report)
     best = read_file(checkpoint, BEST)
@@ -116,16 +111,16 @@ def test_the_best_model_is_kept_with_the_values_that_it_was_trained_with(data: D
     assert best[LEARNED] == {"temperature": temperatures[best["epoch"]]}
 
 
-def test_a_checkpoint_of_a_loss_that_learns_nothing_is_as_it_was(data: Dataset, tmp_path: Path) -> None:
-    report = next(iter(run_trial(tiny_config(), data, device="cpu")))
+def test_a_checkpoint_of_a_loss_that_learns_nothing_is_as_it_was(tmp_path: Path) -> None:
+    report = next(iter(run_trial(tiny_config(), DATA, device="cpu")))
     checkpoint = save_epoch(tmp_path, report)
     assert LEARNED not in read_file(checkpoint, STATE)
     assert LEARNED not in read_file(checkpoint, BEST)
     assert not [name for name in report.metrics if name.startswith("loss/")]
 
 
-def test_cocos_has_the_value_in_force(data: Dataset) -> None:
-    trial = Trial(learning(epochs=2, cocos_every=1), data, CPU)
+def test_cocos_has_the_value_in_force() -> None:
+    trial = Trial(learning(epochs=2, cocos_every=1), DATA, CPU)
     counted = trial.run_epoch().metrics
     trial.loss = build_loss("nt_xent", temperature=trial.learned.numbers(trial.loss)["temperature"])
     expected = trial.count_contributions()
@@ -140,19 +135,12 @@ CHANGES = {
 
 @pytest.mark.parametrize(("start", "later"), CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("stop", [1, 2, 3])
-def test_a_schedule_begins_and_ends_learning(
-    data: Dataset, tmp_path: Path, start: dict[str, Any], later: Any, stop: int
-) -> None:
+def test_a_schedule_begins_and_ends_learning(tmp_path: Path, start: dict[str, Any], later: Any, stop: int) -> None:
     change = Change(epoch=3, loss_parameters={"temperature": later})
     config = replace(tiny_config(epochs=4), loss_parameters=start, schedule=(change,))
-    straight = []
-    for report in run_trial(config, data, device="cpu"):
-        straight.append(numbers(report))
-        if report.epoch == stop:
-            checkpoint = save_epoch(tmp_path, report)
+    straight = resumed(config, DATA, tmp_path, stop)
     in_force = [start["temperature"], start["temperature"], later, later]
     assert ["loss/temperature" in metrics for metrics in straight] == [value == LEARNED for value in in_force]
-    assert trained(config, data, checkpoint) == straight[stop - 1 :]
 
 
 def test_a_learned_parameter_has_no_value_of_its_own() -> None:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import batches, five_each, one_to_one, random_cosines
 from trainables.metrics import (
     class_metrics,
     embedding_metrics,
@@ -60,25 +61,82 @@ def sorted_metrics(similarity: Tensor, positives: Tensor, map5: str) -> dict[str
     return result
 
 
-def unit_embeddings(images: int, captions_each: int, size: int = 8, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    vectors = torch.nn.functional.normalize(torch.randn(images, size, generator=generator), dim=1)
-    owner = torch.arange(images).repeat_interleave(captions_each)
-    noise = torch.randn(len(owner), size, generator=generator)
-    return vectors, torch.nn.functional.normalize(vectors[owner] + 0.5 * noise, dim=1), owner
+Embedded = tuple[Tensor, Tensor, Tensor]
+"""Vectors of images and of captions, and the image of each caption."""
 
 
-def positives_of(owner: Tensor, images: int) -> Tensor:
-    return owner == torch.arange(images)[:, None]
+def scattered(images: int, size: int, noise: float, scale: float = 1.0, captions: int | Tensor = 3) -> Embedded:
+    """Return vectors of images, and of captions near their image, all of about a length."""
+    generator = torch.Generator().manual_seed(0)
+    vectors = scale * torch.nn.functional.normalize(torch.randn(images, size, generator=generator), dim=-1)
+    owner = torch.arange(images).repeat_interleave(captions) if isinstance(captions, int) else captions
+    return vectors, vectors[owner] + scale * noise * torch.randn(len(owner), size, generator=generator), owner
+
+
+def nearly_tied(step: float) -> Embedded:
+    """Return images that differ by less than float32 tells of their products."""
+    base, nudge = scattered(20, 64, 0.0)[0][:1], torch.randn(20, 64, generator=torch.Generator().manual_seed(1))
+    images, owner = base + step * nudge, torch.arange(20).repeat_interleave(3)
+    return images, images[owner] + step * nudge[owner.flip(0)], owner
+
+
+def twice_the_same() -> Embedded:
+    images, captions, owner = scattered(24, 8, 0.5, captions=1)
+    images[5], captions[3] = images[4], captions[2]
+    return images, captions, owner
+
+
+ANY_ORDER = torch.tensor([0, 3, 1, 1, 5, 2, 2, 2, 4, 0, 0, 0, 0, 0, 0, 3, 5, 1])
+EMBEDDED = {
+    "all apart": scattered(90, 32, 0.01),
+    "in the middle": scattered(90, 32, 0.3),
+    "at random": scattered(90, 32, 5.0),
+    "long vectors": scattered(90, 32, 0.3, scale=1e4),
+    "short vectors": scattered(90, 32, 0.3, scale=1e-6),
+    "all the same": (torch.ones(9, 4), torch.ones(27, 4), torch.arange(9).repeat_interleave(3)),
+    "zeros": (torch.zeros(9, 4), torch.zeros(27, 4), torch.arange(9).repeat_interleave(3)),
+    "nearly tied": nearly_tied(1e-6),
+    "more nearly tied": nearly_tied(3e-8),
+    "two of each the same": twice_the_same(),
+    "captions in any order and number": scattered(6, 8, 0.5, captions=ANY_ORDER),
+}
+
+
+MIDDLE, NEAR, OWNER = EMBEDDED["in the middle"]
+EMBEDDED["half precision"] = MIDDLE.half(), NEAR.bfloat16(), OWNER
+
+
+@pytest.mark.parametrize("map5", ["published", "standard"])
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_blocks_of_float32_count_as_the_full_matrix_does_in_float64(
+    name: str, map5: Literal["published", "standard"]
+) -> None:
+    """On scores that tie, that nearly tie, and on random ones."""
+    images, captions, owner = EMBEDDED[name]
+    full = images.double() @ captions.double().T
+    exact = embedding_metrics(images.double(), captions.double(), owner, map5=map5)
+    assert exact == pytest.approx(retrieval_metrics(full, owner == torch.arange(len(images))[:, None], map5), abs=1e-9)
+    for chunk in (7, 64, 1024) if len(images) > 24 else (1, 3, 16, 1024):
+        assert embedding_metrics(images, captions, owner, map5=map5, chunk=chunk) == exact
+
+
+def test_the_cases_reach_both_ways_of_deciding() -> None:
+    """Scores that all lie apart are decided in float32; those of equal vectors are all computed again."""
+    assert embedding_metrics(*EMBEDDED["all apart"])["rsum"] == 600.0
+    assert embedding_metrics(*EMBEDDED["all the same"])["rsum"] == 100.0, "not above chance, which is 302"
+    assert 0 < embedding_metrics(*EMBEDDED["in the middle"])["rsum"] < 600.0
+    point, owner = scattered(1, 64, 0.0)[0], torch.arange(30).repeat_interleave(5)
+    for chunk in (7, 64, 1024):
+        assert embedding_metrics(point.expand(30, -1), point.expand(150, -1), owner, chunk=chunk)["rsum"] == 0
 
 
 @pytest.mark.parametrize("map5", ["published", "standard"])
 @settings(max_examples=60, deadline=None)
-@given(batch=batches())
+@given(batch=batches(), dtype=st.sampled_from([torch.float64, torch.bfloat16]))
 def test_metrics_are_those_of_the_sorted_candidates(
-    map5: Literal["published", "standard"], batch: tuple[Tensor, Tensor, Tensor]
+    map5: Literal["published", "standard"], batch: tuple[Tensor, Tensor, Tensor], dtype: torch.dtype
 ) -> None:
-    similarity, positives, _ = batch
+    similarity, positives = batch[0].to(dtype), batch[1]
     metrics = retrieval_metrics(similarity, positives, map5)
     assert metrics == pytest.approx(sorted_metrics(similarity, positives, map5), abs=1e-9)
     assert metrics.keys() == NAMES
@@ -112,48 +170,18 @@ def test_the_rank_of_each_positive_is_counted_and_holds_all_metrics(
         assert metrics_of_ranks(i2t, t2i, owner, map5=map5) == embedding_metrics(images, captions, owner, map5=map5)
 
 
-@pytest.mark.parametrize("constant", [0.0, 1.0, -0.3])
-def test_a_collapsed_model_never_scores_above_chance(constant: float) -> None:
-    matrix = retrieval_metrics(torch.full((30, 150), constant), five_each(30))
-    assert matrix["rsum"] == 0
-    assert matrix["i2t_medr"] == 146
-    assert matrix["t2i_meanr"] == 30
-    vector = torch.nn.functional.normalize(random_cosines(1, 64), dim=1).float()
-    owner = torch.arange(30).repeat_interleave(5)
-    for chunk in (7, 64, 1024):
-        assert embedding_metrics(vector.expand(30, -1), vector.expand(150, -1), owner, chunk=chunk) == matrix
-
-
 def test_embeddings_as_they_leave_a_model_in_training_are_taken() -> None:
     images, captions = torch.eye(20), torch.eye(20)
     wanted = embedding_metrics(images, captions, torch.arange(20))
     assert embedding_metrics(images.requires_grad_(), captions.requires_grad_(), torch.arange(20)) == wanted
 
 
-@pytest.mark.parametrize("captions_each", [1, 5])
-@pytest.mark.parametrize("chunk", [1, 3, 7, 16, 60, 1000])
-def test_blocks_count_as_the_full_matrix_does(chunk: int, captions_each: int) -> None:
-    images, captions, owner = unit_embeddings(24, captions_each)
-    images[5], captions[3] = images[4], captions[2]
-    full = retrieval_metrics(images.double() @ captions.double().T, positives_of(owner, 24))
-    assert embedding_metrics(images, captions, owner, chunk=chunk) == pytest.approx(full, abs=1e-9)
-
-
-def test_captions_in_any_order_and_number() -> None:
-    images, captions, _ = unit_embeddings(6, 3)
-    owner = torch.tensor([0, 3, 1, 1, 5, 2, 2, 2, 4, 0, 0, 0, 0, 0, 0, 3, 5, 1])
-    full = retrieval_metrics(images @ captions.T, positives_of(owner, 6), "standard")
-    assert embedding_metrics(images, captions, owner, map5="standard", chunk=4) == pytest.approx(full)
-
-
 def test_folds_are_averaged() -> None:
-    images, captions, owner = unit_embeddings(20, 5, size=4)
+    images, captions, owner = scattered(20, 4, 0.5, captions=5)
     folds = [embedding_metrics(images[i : i + 4], captions[5 * i : 5 * i + 20], owner[:20]) for i in range(0, 20, 4)]
     expected = {name: sum(fold[name] for fold in folds) / 5 for name in NAMES}
     assert embedding_metrics(images, captions, owner, folds=5) == pytest.approx(expected)
-    assert (
-        embedding_metrics(images, captions, owner, folds=5)["rsum"] > embedding_metrics(images, captions, owner)["rsum"]
-    )
+    assert expected["rsum"] > embedding_metrics(images, captions, owner)["rsum"]
 
 
 def test_stacked_trials_are_separate_trials() -> None:
@@ -165,67 +193,47 @@ def test_stacked_trials_are_separate_trials() -> None:
             assert {name: value[first, second].item() for name, value in stacked.items()} == pytest.approx(alone)
 
 
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_half_precision_scores(structure: str) -> None:
-    similarity = random_cosines(*STRUCTURES[structure].shape).bfloat16()
-    assert retrieval_metrics(similarity, STRUCTURES[structure]) == pytest.approx(
-        sorted_metrics(similarity, STRUCTURES[structure], "published")
-    )
-
-
 THREE = torch.eye(3)
-FOUR = unit_embeddings(4, 2)
-REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "NaN": (
-        lambda: retrieval_metrics(torch.eye(3).fill_diagonal_(torch.nan), one_to_one(3)),
-        "similarity must be finite, got 3 of 9",
-    ),
-    "infinite": (lambda: retrieval_metrics(THREE / 0, one_to_one(3)), "similarity must be finite, got 9 of 9"),
-    "stacked": (lambda: retrieval_metrics(THREE[None], one_to_one(3)), r"must have the shape .* got \(1, 3, 3\)"),
-    "shapes differ": (lambda: retrieval_metrics(THREE, one_to_one(2)), r"and torch.bool of shape \(2, 2\)"),
-    "positives of numbers": (lambda: retrieval_metrics(THREE, THREE), "torch.float32"),
-    "no positive": (
-        lambda: retrieval_metrics(THREE, torch.zeros(3, 3, dtype=torch.bool)),
-        r"every image .* got none for \[0, 1, 2\]",
-    ),
-    "no queries": (
-        lambda: retrieval_metrics(torch.zeros(0, 3), torch.zeros(0, 3, dtype=torch.bool)),
-        r"at least one image .* got \(0, 3\)",
-    ),
-    "another mean": (
-        lambda: retrieval_metrics(THREE, one_to_one(3), "mean"),  # type: ignore[arg-type]
-        "map5 must be 'published' or 'standard', got 'mean'",
-    ),
-    "NaN image": (lambda: embedding_metrics(THREE / 0 * 0, THREE, torch.arange(3)), "images must be finite"),
-    "NaN caption": (lambda: embedding_metrics(THREE, THREE.log() * 0, torch.arange(3)), "captions must be finite"),
+FOUR = scattered(4, 8, 0.5, captions=2)
+ONE = one_to_one(3)
+NONE = torch.zeros(3, 3, dtype=torch.bool)
+OWNERS = torch.arange(3)
+IN_FOLDS, IN_CHUNKS = partial(embedding_metrics, folds=3), partial(embedding_metrics, chunk=0)
+REFUSED: dict[str, tuple[Callable[..., object], tuple[Any, ...], str]] = {
+    "NaN": (retrieval_metrics, (THREE.clone().fill_diagonal_(torch.nan), ONE), "similarity must be finite, got 3 of 9"),
+    "infinite": (retrieval_metrics, (THREE / 0, ONE), "similarity must be finite, got 9 of 9"),
+    "stacked": (retrieval_metrics, (THREE[None], ONE), r"must have the shape .* got \(1, 3, 3\)"),
+    "shapes differ": (retrieval_metrics, (THREE, one_to_one(2)), r"and torch.bool of shape \(2, 2\)"),
+    "positives of numbers": (retrieval_metrics, (THREE, THREE), "torch.float32"),
+    "no positive": (retrieval_metrics, (THREE, NONE), r"every image .* got none for \[0, 1, 2\]"),
+    "no queries": (retrieval_metrics, (THREE[:0], NONE[:0]), r"at least one image .* got \(0, 3\)"),
+    "another mean": (retrieval_metrics, (THREE, ONE, "mean"), "map5 must be 'published' or 'standard', got 'mean'"),
+    "NaN image": (embedding_metrics, (THREE / 0 * 0, THREE, OWNERS), "images must be finite"),
+    "NaN caption": (embedding_metrics, (THREE, THREE.log() * 0, OWNERS), "captions must be finite"),
     "sizes differ": (
-        lambda: embedding_metrics(THREE, torch.ones(3, 4), torch.arange(3)),
+        embedding_metrics,
+        (THREE, torch.ones(3, 4), OWNERS),
         r"shapes \(I, D\) and \(C, D\), got \(3, 3\), \(3, 4\)",
     ),
-    "owners of numbers": (lambda: embedding_metrics(THREE, THREE, torch.ones(3)), "integers .* got torch.float32"),
-    "too few owners": (lambda: embedding_metrics(THREE, THREE, torch.arange(2)), r"must be integers of shape \(C,\)"),
+    "owners of numbers": (embedding_metrics, (THREE, THREE, torch.ones(3)), "integers .* got torch.float32"),
+    "too few owners": (embedding_metrics, (THREE, THREE, OWNERS[:2]), r"must be integers of shape \(C,\)"),
     "owner out of range": (
-        lambda: embedding_metrics(THREE, THREE, torch.tensor([0, 1, 3])),
+        embedding_metrics,
+        (THREE, THREE, torch.tensor([0, 1, 3])),
         r"must be in \[0, 3\), got 0 to 3",
     ),
-    "image without caption": (
-        lambda: embedding_metrics(THREE, THREE, torch.tensor([0, 0, 2])),
-        r"every image .* got none for \[1\]",
-    ),
-    "nothing": (lambda: embedding_metrics(THREE[:0], THREE[:0], torch.arange(0)), "at least one image and one caption"),
-    "folds": (lambda: embedding_metrics(*FOUR, folds=3), "folds must divide the number of images, 4, got 3"),
-    "chunk": (lambda: embedding_metrics(*FOUR, chunk=0), "chunk must be at least 1, got 0"),
-    "a class of one image": (
-        lambda: rank_classmates(BlockScores(THREE, THREE), torch.tensor([0, 0, 1])),
-        "every class needs two images",
-    ),
+    "image without caption": (embedding_metrics, (THREE, THREE, OWNERS // 2 * 2), r"every image .* got none for \[1\]"),
+    "nothing": (embedding_metrics, (THREE[:0], THREE[:0], OWNERS[:0]), "at least one image and one caption"),
+    "folds": (IN_FOLDS, FOUR, "folds must divide the number of images, 4, got 3"),
+    "chunk": (IN_CHUNKS, FOUR, "chunk must be at least 1, got 0"),
+    "a class of one image": (rank_classmates, (BlockScores(THREE, THREE), OWNERS // 2), "every class needs two images"),
 }
 
 
-@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_has_no_metrics_is_refused(call: Callable[[], object], message: str) -> None:
+@pytest.mark.parametrize(("call", "arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_has_no_metrics_is_refused(call: Callable[..., object], arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call()
+        call(*arguments)
 
 
 PLACES = (1, 2, 4, 5, 8, 10)
@@ -268,18 +276,11 @@ def test_chunks_change_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rank_classmates(BlockScores(vectors, vectors), labels).tolist() == whole.tolist()
 
 
-def test_a_collapsed_model_finds_nothing() -> None:
-    ranks = rank_classmates(BlockScores(torch.ones(40, 3), torch.ones(40, 3)), torch.arange(10).repeat(4))
-    assert class_metrics(ranks)["rsum"] == 0.0
-
-
 def test_chance_is_that_of_random_vectors() -> None:
     labels = np.arange(12).repeat(4)
     generator = torch.Generator().manual_seed(1)
-    found = []
+    found, eye = [], torch.eye(48).double()
     for _ in range(300):
         order = torch.randn(48, 48, generator=generator).double()
-        found.append(
-            class_metrics(rank_classmates(BlockScores(order, torch.eye(48).double()), torch.from_numpy(labels)))["rsum"]
-        )
+        found.append(class_metrics(rank_classmates(BlockScores(order, eye), torch.from_numpy(labels)))["rsum"])
     assert np.mean(found) == pytest.approx(chance_rsum(np.arange(48), labels), abs=3.0)

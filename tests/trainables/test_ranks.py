@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainables.errors import DataError
-from trainables.metrics import retrieval_metrics
 from trainables.ranks import Ranks, chance_rsum, read_ranks, write_ranks
 
 
@@ -67,18 +65,12 @@ def test_text_of_a_real_size_stays_small() -> None:
     assert len(ranks.to_text()["packed"]) < 20_000
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(lambda text: {**text, "packed": text["packed"][:-8]}, id="cut off"),
-        pytest.param(lambda text: {**text, "packed": "!" + text["packed"][1:]}, id="no base64"),
-        pytest.param(lambda text: {**text, "captions": 3}, id="another number of captions"),
-        pytest.param(lambda text: {"captions": 10}, id="nothing packed"),
-    ],
-)
-def test_damaged_text_is_named(damage) -> None:
-    with pytest.raises(DataError, match="kept ranks are damaged"):
-        Ranks.from_text(damage(ranks_of([5, 5]).to_text()))
+def test_damaged_text_is_named() -> None:
+    text = ranks_of([5, 5]).to_text()
+    changes = ({"packed": text["packed"][:-8]}, {"packed": "!" + text["packed"][1:]}, {"captions": 3})
+    for damaged in (*({**text, **change} for change in changes), {"captions": 10}):
+        with pytest.raises(DataError, match="kept ranks are damaged"):
+            Ranks.from_text(damaged)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"no archive at all"], ids=["empty", "cut", "text"])
@@ -135,16 +127,6 @@ def test_the_recalls_are_those_of_all_rankings(captions_of_images: list[int]) ->
     t2i = sum(counted_recall(images, 1, k) for k in (1, 5, 10))
     owners = np.arange(images).repeat(captions_of_images)
     assert chance_rsum(owners) == pytest.approx(i2t + t2i)
-
-
-def test_random_scores_reach_it_on_average() -> None:
-    owners = np.arange(30).repeat([*[5] * 25, *[6] * 3, *[1] * 2])
-    positives = torch.from_numpy(np.arange(30)[:, None] == owners)
-    generator = torch.Generator().manual_seed(0)
-    reached = [
-        retrieval_metrics(torch.rand(positives.shape, generator=generator), positives)["rsum"] for _ in range(400)
-    ]
-    assert np.mean(reached) == pytest.approx(chance_rsum(owners), abs=3 * np.std(reached) / 20)
 
 
 @pytest.mark.parametrize(

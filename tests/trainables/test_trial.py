@@ -6,46 +6,34 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainables.runs import numbers, stopped, trained
+from tests.trainables.runs import numbers, resumed, stopped, trained
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import BEST, read_file, save_epoch
 from trainables.cocos import count_contributions
 from trainables.config import Change, TrainingConfig
-from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate_checkpoint, similarities
 from trainables.trial import Trial, run_trial
 
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return tiny_dataset()
+DATA = tiny_dataset()
 
 
-@pytest.fixture(scope="module")
-def small() -> Dataset:
-    """For what does not depend on how well a trial learns: an epoch of 7 steps of 16 pairs."""
-    return tiny_dataset(images=24)
+SMALL = tiny_dataset(images=24)
+"""For what does not depend on how well a trial learns: an epoch of 7 steps of 16 pairs."""
 
 
 @pytest.mark.parametrize("loss", ["triplet", "triplet_sh", "nt_xent", "circle"])
-def test_it_learns(data: Dataset, loss: str) -> None:
-    reports = list(run_trial(tiny_config(loss=loss, epochs=5), data, device="cpu"))
+def test_it_learns(loss: str) -> None:
+    reports = list(run_trial(tiny_config(loss=loss, epochs=5), DATA, device="cpu"))
     assert [report.epoch for report in reports] == [1, 2, 3, 4, 5]
     assert reports[-1].metrics["train/loss"] < reports[0].metrics["train/loss"]
     # Chance for 20 images and 100 captions is about 5 + 25 + 50 per direction.
     assert reports[-1].metrics["val/rsum_best"] > 300
 
 
-def test_a_seed_gives_the_same_numbers_and_another_seed_others(small: Dataset) -> None:
-    first, again, other = (trained(tiny_config(seed=seed), small) for seed in (0, 0, 1))
-    assert first == again
-    assert first != other
-
-
-def test_of_epochs_that_are_equally_good_the_first_is_kept(small: Dataset, tmp_path: Path) -> None:
-    # Steps so small that no weight changes: every epoch has the value of the first.
-    reports = list(run_trial(tiny_config(epochs=3, learning_rate=1e-30), small, device="cpu"))
+def test_of_epochs_that_are_equally_good_the_first_is_kept(tmp_path: Path) -> None:
+    # Steps so SMALL that no weight changes: every epoch has the value of the first.
+    reports = list(run_trial(tiny_config(epochs=3, learning_rate=1e-30), SMALL, device="cpu"))
     assert len({report.metrics["val/rsum"] for report in reports}) == 1
     assert [report.is_best for report in reports] == [True, False, False]
     assert read_file(save_epoch(tmp_path, reports[-1]), BEST)["epoch"] == 1
@@ -53,37 +41,33 @@ def test_of_epochs_that_are_equally_good_the_first_is_kept(small: Dataset, tmp_p
 
 @pytest.mark.parametrize(("stop", "bank"), [(1, None), (2, None), (4, None), (2, 40)])
 def test_a_resumed_trial_repeats_the_last_report_and_ends_like_an_undisturbed_one(
-    small: Dataset, tmp_path: Path, stop: int, bank: int | None
+    tmp_path: Path, stop: int, bank: int | None
 ) -> None:
     config = tiny_config(epochs=4, learning_rate_drop_epochs=2, warmup_epochs=2)
     if bank is not None:
         config = replace(config, loss="warp", loss_parameters={"bank": bank})
-    straight = trained(config, small)
-    checkpoint = stopped(config, small, tmp_path, stop)
-    torch.manual_seed(12345)  # A process that did something else in between.
-    resumed = trained(config, small, checkpoint)
-    assert resumed == straight[stop - 1 :]
+    resumed(config, SMALL, tmp_path, stop)
 
 
-def test_the_checkpoint_holds_the_model_of_the_best_epoch(data: Dataset, tmp_path: Path) -> None:
+def test_the_checkpoint_holds_the_model_of_the_best_epoch(tmp_path: Path) -> None:
     # A rate far too high soon makes an epoch worse than the best.
-    for report in run_trial(tiny_config(epochs=30, learning_rate=0.2), data, device="cpu"):
+    for report in run_trial(tiny_config(epochs=30, learning_rate=0.2), DATA, device="cpu"):
         checkpoint = save_epoch(tmp_path, report)
         if report.metrics["val/rsum"] < report.metrics["val/rsum_best"]:
             break
-    evaluated = evaluate_checkpoint(checkpoint, data, "val", device="cpu")
+    evaluated = evaluate_checkpoint(checkpoint, DATA, "val", device="cpu")
     assert report.metrics["val/rsum"] < report.metrics["val/rsum_best"]
     assert evaluated["rsum"] == pytest.approx(report.metrics["val/rsum_best"], abs=1e-9)
-    assert set(evaluate_checkpoint(checkpoint, data, "test", device="cpu")) == set(evaluated)
+    assert set(evaluate_checkpoint(checkpoint, DATA, "test", device="cpu")) == set(evaluated)
 
 
-def test_more_epochs_resume_the_same_trial_but_another_config_does_not(small: Dataset, tmp_path: Path) -> None:
+def test_more_epochs_resume_the_same_trial_but_another_config_does_not(tmp_path: Path) -> None:
     config = tiny_config(epochs=1)
-    checkpoint = save_epoch(tmp_path, next(run_trial(config, small, device="cpu")))
+    checkpoint = save_epoch(tmp_path, next(run_trial(config, SMALL, device="cpu")))
     longer = replace(config, training=replace(config.training, epochs=2))
-    assert [report.epoch for report in run_trial(longer, small, checkpoint, device="cpu")] == [1, 2]
+    assert [report.epoch for report in run_trial(longer, SMALL, checkpoint, device="cpu")] == [1, 2]
     with pytest.raises(CheckpointError, match="another config"):
-        list(run_trial(replace(config, seed=5), small, checkpoint, device="cpu"))
+        list(run_trial(replace(config, seed=5), SMALL, checkpoint, device="cpu"))
     with pytest.raises(CheckpointError, match="other data"):
         list(run_trial(config, tiny_dataset(digest="other"), checkpoint, device="cpu"))
     with pytest.raises(CheckpointError, match="here has other"):
@@ -99,79 +83,79 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize("change", SCHEDULES.values(), ids=SCHEDULES)
-def test_a_schedule_is_the_same_trial_until_it_changes(small: Dataset, tmp_path: Path, change: Change) -> None:
+def test_a_schedule_is_the_same_trial_until_it_changes(tmp_path: Path, change: Change) -> None:
     plain = tiny_config(loss="nt_xent", epochs=4)
     scheduled = replace(plain, schedule=(change,))
-    before = trained(plain, small)
-    whole = trained(scheduled, small)
+    before = trained(plain, SMALL)
+    whole = trained(scheduled, SMALL)
     assert whole[:2] == before[:2]
     assert whole[2]["train/loss"] != before[2]["train/loss"] or whole[3]["train/loss"] != before[3]["train/loss"]
-    stream = run_trial(plain, small, device="cpu")
+    stream = run_trial(plain, SMALL, device="cpu")
     next(stream)
     checkpoint = save_epoch(tmp_path, next(stream))
-    assert trained(scheduled, small, checkpoint) == whole[1:]
+    assert trained(scheduled, SMALL, checkpoint) == whole[1:]
     later = save_epoch(tmp_path, next(stream))
     with pytest.raises(CheckpointError, match="another config"):
-        list(run_trial(scheduled, small, later, device="cpu"))
+        list(run_trial(scheduled, SMALL, later, device="cpu"))
 
 
-def test_a_loss_that_is_not_finite_ends_the_trial_at_that_step(data: Dataset) -> None:
+def test_a_loss_that_is_not_finite_ends_the_trial_at_that_step() -> None:
     with pytest.raises(DivergedError, match=r"train/(loss|similarity) is (nan|inf) in epoch 1, step [23]"):
-        list(run_trial(tiny_config(learning_rate=1e38, gradient_clip=None), data, device="cpu"))
+        list(run_trial(tiny_config(learning_rate=1e38, gradient_clip=None), DATA, device="cpu"))
 
 
-def test_to_adam_a_loss_times_c_is_the_loss_with_the_clip_divided_by_c(data: Dataset) -> None:
+def test_to_adam_a_loss_times_c_is_the_loss_with_the_clip_divided_by_c() -> None:
     reports = []
     for scale in (1.0, 16.0):
         config = tiny_config(loss="polynomial_relative", epochs=2, gradient_clip=0.8 * scale)
         config = replace(config, loss_parameters={"coefficients": (0.2 * scale, scale)})
-        reports.append(trained(config, data))
+        reports.append(trained(config, DATA))
     for mean, total in zip(*reports, strict=True):
         assert total["train/loss"] == pytest.approx(16 * mean["train/loss"], rel=1e-3)
         assert total["val/rsum"] == pytest.approx(mean["val/rsum"])
 
 
-def test_images_with_their_captions_train_as_many_scaled_epochs(small: Dataset) -> None:
+def test_images_with_their_captions_train_as_many_scaled_epochs() -> None:
     config = tiny_config(epochs=1, batches="images", scale_epochs=True)
-    assert len(list(run_trial(config, small, device="cpu"))) == 5
+    assert len(list(run_trial(config, SMALL, device="cpu"))) == 5
 
 
-def test_cocos_is_counted_at_the_best_epochs_and_when_due(data: Dataset) -> None:
+def test_cocos_is_counted_at_the_best_epochs_and_when_due() -> None:
     counted, best = set(), set()
-    for report in run_trial(tiny_config(epochs=12, cocos_every=5, learning_rate=0.05), data, device="cpu"):
+    for report in run_trial(tiny_config(epochs=12, cocos_every=5, learning_rate=0.05), DATA, device="cpu"):
         best |= {report.epoch} if report.is_best else set()
         counted |= {report.epoch} if "cocos/i2t_negatives_per_batch" in report.metrics else set()
     assert counted == best | {5, 10}
     assert counted != set(range(1, 13))
 
 
-def test_cocos_has_the_batch_size_in_force(data: Dataset) -> None:
+def test_cocos_has_the_batch_size_in_force() -> None:
     """With a margin that no pair keeps, every query has all other pairs of its batch for contributing negatives."""
     config = tiny_config(loss="triplet", epochs=3, cocos_every=1, batch_size=16, duplicates="negatives")
     change = Change(epoch=2, training={"batch_size": 8})
     scheduled = replace(config, loss_parameters={"margin": 4.0}, schedule=(change,))
-    reports = run_trial(scheduled, data, device="cpu")
+    reports = run_trial(scheduled, DATA, device="cpu")
     assert [report.metrics["cocos/i2t_negatives_per_query"] for report in reports] == [15, 7, 7]
 
 
-def test_counting_changes_nothing_that_is_trained(small: Dataset) -> None:
+def test_counting_changes_nothing_that_is_trained() -> None:
     def losses(every: int) -> list[float]:
         config = tiny_config(loss="warp", epochs=4, cocos_every=every, learning_rate=0.02)
-        return [report.metrics["train/loss"] for report in run_trial(config, small, device="cpu")]
+        return [report.metrics["train/loss"] for report in run_trial(config, SMALL, device="cpu")]
 
     assert losses(1) == losses(0)
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3])
-def test_a_training_ends_when_its_patience_is_over_resumed_or_not(small: Dataset, tmp_path: Path, stop: int) -> None:
-    # Steps so small that no weight changes: no epoch improves on the first.
+def test_a_training_ends_when_its_patience_is_over_resumed_or_not(tmp_path: Path, stop: int) -> None:
+    # Steps so SMALL that no weight changes: no epoch improves on the first.
     config = tiny_config(epochs=9, learning_rate=1e-30, patience=2)
-    assert [report.epoch for report in run_trial(config, small, device="cpu")] == [1, 2, 3]
-    checkpoint = stopped(config, small, tmp_path, stop)
-    resumed = [report.epoch for report in run_trial(config, small, checkpoint, device="cpu")]
+    assert [report.epoch for report in run_trial(config, SMALL, device="cpu")] == [1, 2, 3]
+    checkpoint = stopped(config, SMALL, tmp_path, stop)
+    resumed = [report.epoch for report in run_trial(config, SMALL, checkpoint, device="cpu")]
     assert resumed == list(range(stop, 4))
     longer = replace(config, training=replace(config.training, patience=4))
-    assert [report.epoch for report in run_trial(longer, small, checkpoint, device="cpu")] == list(range(stop, 6))
+    assert [report.epoch for report in run_trial(longer, SMALL, checkpoint, device="cpu")] == list(range(stop, 6))
 
 
 def test_patience_waits_from_the_best_epoch_on() -> None:
@@ -184,9 +168,9 @@ def test_patience_waits_from_the_best_epoch_on() -> None:
 
 
 @pytest.mark.parametrize("loss", ["triplet", "warp"])
-def test_the_first_steps_are_counted_and_nothing_else_changes(small: Dataset, loss: str) -> None:
+def test_the_first_steps_are_counted_and_nothing_else_changes(loss: str) -> None:
     with_counts, without = (
-        [numbers(report) for report in run_trial(tiny_config(loss=loss, epochs=2, cocos_steps=steps), small)]
+        [numbers(report) for report in run_trial(tiny_config(loss=loss, epochs=2, cocos_steps=steps), SMALL)]
         for steps in (3, 0)
     )
     assert not any(name.startswith("cocos_start/") for name in with_counts[1])
@@ -200,10 +184,10 @@ def test_the_first_steps_are_counted_and_nothing_else_changes(small: Dataset, lo
     assert [{name: value for name, value in epoch.items() if name not in added} for epoch in with_counts] == without
 
 
-def test_the_first_step_is_counted_on_the_first_batch_of_the_untrained_model(data: Dataset) -> None:
+def test_the_first_step_is_counted_on_the_first_batch_of_the_untrained_model() -> None:
     config = tiny_config(loss="triplet", epochs=1, cocos_steps=1)
-    report = next(iter(run_trial(config, data, device="cpu")))
-    trial = Trial(config, data, torch.device("cpu"))
+    report = next(iter(run_trial(config, DATA, device="cpu")))
+    trial = Trial(config, DATA, torch.device("cpu"))
     trial.begin_epoch()
     batch = next(iter(trial.batches()))
     with torch.no_grad():

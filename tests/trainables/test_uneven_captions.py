@@ -12,7 +12,7 @@ from trainables.checkpoint import save_epoch
 from trainables.cocos import count_contributions
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.batches import ResidentSplit, image_batches
-from trainables.data.dataset import Dataset, Split, data_notes
+from trainables.data.dataset import data_notes
 from trainables.errors import ConfigError
 from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
 from trainables.fused import FusedTrials
@@ -27,28 +27,7 @@ COUNTS = (1, 9, 4)
 """Captions of the first, second and third image; then again."""
 
 
-def take(split: Split, counts: tuple[int, ...]) -> Split:
-    """Return a split whose images keep so many of their captions, in turn."""
-    images = len(split.image_rows)
-    number = np.arange(len(split.image_of_caption)) - np.searchsorted(split.image_of_caption, split.image_of_caption)
-    kept = np.flatnonzero(number < np.resize(counts, images)[split.image_of_caption])
-    parts = [split.tokens[split.offsets[caption] : split.offsets[caption + 1]] for caption in kept]
-    return replace(
-        split,
-        tokens=np.concatenate(parts),
-        offsets=np.cumsum([0, *map(len, parts)]),
-        image_of_caption=split.image_of_caption[kept],
-        captions=type(split.captions).pack(split.captions[int(caption)] for caption in kept),
-    )
-
-
-def uneven() -> Dataset:
-    data = tiny_dataset(images=30, captions_per_image=9)
-    return replace(data, splits={name: take(split, COUNTS) for name, split in data.splits.items()})
-
-
-DATA = uneven()
-assert set(np.bincount(DATA.splits["train"].image_of_caption)) == {1, 4, 9}
+DATA = tiny_dataset(images=30, captions_per_image=COUNTS)
 SMALL = TrainingConfig(epochs=1, batch_size=8, embedding_size=4, word_size=4, cocos_every=1)
 
 

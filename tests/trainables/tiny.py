@@ -13,8 +13,13 @@ from trainables.data.tokenizers import END, SPECIAL, START, Vocabulary
 WORDS = 24
 
 
-def tiny_dataset(images: int = 60, captions_per_image: int = 5, *, digest: str = "tiny", seed: int = 0) -> Dataset:
-    """Make train, val and test splits of ``images``, a third and a third of it, with global features (rows, WORDS)."""
+def tiny_dataset(
+    images: int = 60, captions_per_image: int | tuple[int, ...] = 5, *, digest: str = "tiny", seed: int = 0
+) -> Dataset:
+    """Make train, val and test splits of ``images``, a third and a third of it, with global features (rows, WORDS).
+
+    Several numbers of captions are those of the first images, and again of the next.
+    """
     vocabulary = Vocabulary((*SPECIAL, *(f"word{index}" for index in range(WORDS))))
     rng = np.random.default_rng(seed)
     sizes = {"train": images, "val": images // 3, "test": images // 3}
@@ -25,7 +30,8 @@ def tiny_dataset(images: int = 60, captions_per_image: int = 5, *, digest: str =
     splits, first = {}, 0
     for name, size in sizes.items():
         rows = np.arange(first, first + size)
-        splits[name] = make_split(name, features, rows, [shown[row] for row in rows], captions_per_image, rng)
+        counts = np.resize(captions_per_image, size)
+        splits[name] = make_split(name, features, rows, [shown[row] for row in rows], counts, rng)
         first += size
     return Dataset(name="tiny", digest=digest, vocabulary=vocabulary, splits=splits)
 
@@ -55,18 +61,25 @@ def _with_bags(split: Split) -> Split:
 
 
 def make_split(
-    name: str, features: np.ndarray, rows: np.ndarray, shown: list[np.ndarray], per_image: int, rng: np.random.Generator
+    name: str,
+    features: np.ndarray,
+    rows: np.ndarray,
+    shown: list[np.ndarray],
+    counts: np.ndarray,
+    rng: np.random.Generator,
 ) -> Split:
     captions = [
         [START, *(len(SPECIAL) + rng.permutation(words)[: rng.integers(2, 5)]), END]
-        for words in shown
-        for _ in range(per_image)
+        for words, count in zip(shown, counts, strict=True)
+        for _ in range(count)
     ]
-    return split_of(name, features, rows, captions)
+    return split_of(name, features, rows, captions, counts)
 
 
-def split_of(name: str, features: np.ndarray, rows: np.ndarray, captions: list[list[int]]) -> Split:
-    """Return a split of images, each with as many of the captions as the others, in their order."""
+def split_of(
+    name: str, features: np.ndarray, rows: np.ndarray, captions: list[list[int]], counts: np.ndarray | int
+) -> Split:
+    """Return a split of images with their captions, whose number is that of each image or of all."""
     return Split(
         name=name,
         features=features,
@@ -75,7 +88,7 @@ def split_of(name: str, features: np.ndarray, rows: np.ndarray, captions: list[l
         filenames=Strings.pack(f"image{row}.jpg" for row in rows),
         tokens=np.concatenate(captions).astype(np.int32),
         offsets=np.cumsum([0, *map(len, captions)]).astype(np.int64),
-        image_of_caption=np.repeat(np.arange(len(rows)), len(captions) // len(rows)).astype(np.int64),
+        image_of_caption=np.repeat(np.arange(len(rows)), counts).astype(np.int64),
         captions=Strings.pack(" ".join(map(str, words)) for words in captions),
     )
 

@@ -73,13 +73,11 @@ class Direction(NamedTuple):
         """Return each pair's entry, shape (..., P), of a matrix of shape (..., Q, M)."""
         return matrix.flatten(-2).index_select(-1, self.query * matrix.shape[-1] + self.candidate)
 
-    def sum_of_pairs(self, rows: Tensor) -> Tensor:
-        """Return the sum over each query's pairs, shape (..., Q, M), of one row per pair, shape (..., P, M)."""
+    def sum_per_query(self, values: Tensor) -> Tensor:
+        """Return the sum over each query's positives, shape (..., Q), of values of pairs, shape (..., P)."""
         if self.pairs_are_queries:
-            return rows
-        # Made from ``rows``, because the hyper-parameters may give ``rows`` leading dimensions that scores lack.
-        sums = rows.new_zeros(*rows.shape[:-2], *self.scores.shape[-2:])
-        return sums.index_add(-2, self.query, rows)
+            return values
+        return values.new_zeros(*values.shape[:-1], self.scores.shape[-2]).index_add(-1, self.query, values)
 
     def hardest_negative(self) -> Tensor:
         """Return the highest negative similarity of each query, shape (..., Q); -inf for a query without negatives."""

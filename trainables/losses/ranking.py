@@ -101,7 +101,7 @@ class SmoothAP:
         criterion = (exceeds * (1 - exceeds) / rank.square()).scatter(-1, own_place, 0.0)
         # Slopes of 1 - R+/R with respect to s_j: a negative raises only R, another positive raises R+ and R.
         slopes = torch.where(direction.rows(direction.positives), -beyond, rank - beyond) * criterion
-        own = direction.of_pairs(direction.sum_of_pairs(slopes)) - slopes.sum(-1)
+        own = direction.of_pairs(direction.sum_per_query(slopes.mT).mT) - slopes.sum(-1)
         return Contributions(slopes.clamp(min=0), (own * direction.share_of_pair()).abs(), criterion)
 
     def _mean_precision(self, direction: Direction) -> Tensor:

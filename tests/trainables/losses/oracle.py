@@ -3,37 +3,46 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-PairTerm = Callable[..., Tensor]
+
+class Pair(NamedTuple):
+    """The scores of a query, its positive ``p``, and the places of all its positives and negatives."""
+
+    row: Tensor
+    p: int
+    positives: list[int]
+    negatives: list[int]
+
+    @property
+    def nothing(self) -> Tensor:
+        return self.row.new_zeros(())
 
 
-def triplet(
-    row: Tensor, p: int, positives: list[int], own: list[int], margin: float, negatives: int | str = "all"
-) -> Tensor:
-    total = row.new_zeros(())
-    for n in hardest_of(row, own, negatives):
-        total = total + torch.relu(margin + row[n] - row[p])
-    return total
+def triplet(pair: Pair, margin: float, negatives: int | str = "all") -> Tensor:
+    costs = (
+        torch.relu(margin + pair.row[n] - pair.row[pair.p]) for n in hardest_of(pair.row, pair.negatives, negatives)
+    )
+    return sum(costs, pair.nothing)
 
 
-def triplet_sh(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
-    if not negatives:
-        return row.new_zeros(())
-    return torch.relu(margin + row[hardest(row, negatives)] - row[p])
+def triplet_sh(pair: Pair, margin: float) -> Tensor:
+    return triplet(pair, margin, negatives=1)
 
 
-def nt_xent(row: Tensor, p: int, positives: list[int], negatives: list[int], temperature: float) -> Tensor:
+def nt_xent(pair: Pair, temperature: float) -> Tensor:
+    row, p, positives, negatives = pair
     largest = max(float(row[j].detach()) for j in positives + negatives) / temperature
     denominator = sum(torch.exp(row[j] / temperature - largest) for j in positives + negatives)
     return torch.log(denominator) + largest - row[p] / temperature
 
 
-def smooth_ap(row: Tensor, p: int, positives: list[int], negatives: list[int], temperature: float) -> Tensor:
+def smooth_ap(pair: Pair, temperature: float) -> Tensor:
     """One positive's part of 1 - AP."""
+    row, p, positives, negatives = pair
     rank = rank_in_positives = 1.0
     for j in positives + negatives:
         if j != p:
@@ -44,45 +53,38 @@ def smooth_ap(row: Tensor, p: int, positives: list[int], negatives: list[int], t
     return 1 - torch.as_tensor(rank_in_positives / rank, dtype=row.dtype)
 
 
+def within(pair: Pair, gate: float | None, count: int | str) -> list[int]:
+    """The negatives that count, without those that the gate shuts out."""
+    row, p, _, negatives = pair
+    return [n for n in hardest_of(row, negatives, count) if gate is None or row[n] + gate > row[p]]
+
+
+def power_series(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
+    return sum(number * x**power for power, number in enumerate(coefficients))
+
+
 def polynomial_self(
-    row: Tensor,
-    p: int,
-    positives: list[int],
-    own: list[int],
+    pair: Pair,
     positive_coefficients: tuple[float, ...],
     negative_coefficients: tuple[float, ...],
     hinge: str = "joint",
     gate: float | None = None,
     negatives: int | str = 1,
 ) -> Tensor:
-    total = row.new_zeros(())
-    for n in hardest_of(row, own, negatives):
-        if gate is not None and not row[n] + gate > row[p]:
-            continue
-        first = sum(a * row[p] ** power for power, a in enumerate(positive_coefficients))
-        second = sum(b * row[n] ** power for power, b in enumerate(negative_coefficients))
-        if hinge == "joint":
-            total = total + torch.relu(first + second)
-        else:
-            total = total + torch.relu(first) + torch.relu(second)
+    total, first = pair.nothing, power_series(positive_coefficients, pair.row[pair.p])
+    for n in within(pair, gate, negatives):
+        second = power_series(negative_coefficients, pair.row[n])
+        separate = torch.relu(first) + torch.relu(second)
+        total = total + (torch.relu(first + second) if hinge == "joint" else separate)
     return total
 
 
 def polynomial_relative(
-    row: Tensor,
-    p: int,
-    positives: list[int],
-    own: list[int],
-    coefficients: tuple[float, ...],
-    gate: float | None = None,
-    negatives: int | str = 1,
+    pair: Pair, coefficients: tuple[float, ...], gate: float | None = None, negatives: int | str = 1
 ) -> Tensor:
-    total = row.new_zeros(())
-    for n in hardest_of(row, own, negatives):
-        if gate is None or row[n] + gate > row[p]:
-            difference = row[n] - row[p]
-            total = total + torch.relu(sum(e * difference**power for power, e in enumerate(coefficients)))
-    return total
+    row, p = pair[:2]
+    costs = (torch.relu(power_series(coefficients, row[n] - row[p])) for n in within(pair, gate, negatives))
+    return sum(costs, pair.nothing)
 
 
 RANK_ALPHAS: dict[str, Callable[[int, int, int], float]] = {
@@ -92,16 +94,9 @@ RANK_ALPHAS: dict[str, Callable[[int, int, int], float]] = {
 }
 
 
-def warp(
-    row: Tensor,
-    p: int,
-    positives: list[int],
-    negatives: list[int],
-    margin: float,
-    rank_weight: str = "harmonic",
-    top: int = 10,
-) -> Tensor:
+def warp(pair: Pair, margin: float, rank_weight: str = "harmonic", top: int = 10) -> Tensor:
     """The expected term: draws 1, 2 ... miss until one violates, and each violator is as likely as the others."""
+    row, p, _, negatives = pair
     violators, total_count = [n for n in negatives if row[n] > row[p] - margin], len(negatives)
     expected, missed = 0.0, 1.0
     for draws in range(1, len(negatives) + 1):
@@ -109,52 +104,42 @@ def warp(
         ranks = range(1, total_count // draws + 1)
         expected += missed * chance * sum(RANK_ALPHAS[rank_weight](j, top, total_count) for j in ranks)
         missed *= 1 - chance
-    total = row.new_zeros(())
-    for n in violators:
-        total = total + expected / len(violators) * torch.relu(margin - row[p] + row[n])
-    return total
+    costs = (expected / len(violators) * torch.relu(margin - row[p] + row[n]) for n in violators)
+    return sum(costs, pair.nothing)
 
 
-def sigmoid(row: Tensor, p: int, positives: list[int], negatives: list[int], temperature: float, bias: float) -> Tensor:
+def sigmoid(pair: Pair, temperature: float, bias: float) -> Tensor:
     """One positive's decision, k times, and those of all negatives: their mean over k positives is the query's term."""
+    row, p, positives, negatives = pair
     total = len(positives) * torch.log1p(torch.exp(-(row[p] / temperature + bias)))
-    for n in negatives:
-        total = total + torch.log1p(torch.exp(row[n] / temperature + bias))
-    return total
+    return total + sum(torch.log1p(torch.exp(row[n] / temperature + bias)) for n in negatives)
 
 
-def decoupled(row: Tensor, p: int, positives: list[int], negatives: list[int], temperature: float) -> Tensor:
+def decoupled(pair: Pair, temperature: float) -> Tensor:
+    row, p, _, negatives = pair
     if not negatives:
-        return row.new_zeros(())
+        return pair.nothing
     return torch.log(sum(torch.exp(row[n] / temperature) for n in negatives)) - row[p] / temperature
 
 
-def multi_similarity(
-    row: Tensor,
-    p: int,
-    positives: list[int],
-    negatives: list[int],
-    alpha: float,
-    beta: float,
-    base: float,
-    epsilon: float | None,
-) -> Tensor:
+def multi_similarity(pair: Pair, alpha: float, beta: float, base: float, epsilon: float | None) -> Tensor:
     """The whole query's term, the same for each of its positives."""
-    pulled, pushed = list(positives), list(negatives)
+    row, _, pulled, pushed = pair
     if epsilon is not None:
-        top = max((float(row[n].detach()) for n in negatives), default=-math.inf)
-        low = min(float(row[i].detach()) for i in positives)
-        pulled = [i for i in positives if float(row[i].detach()) - epsilon < top]
-        pushed = [n for n in negatives if float(row[n].detach()) + epsilon > low]
+        top = max((float(row[n].detach()) for n in pair.negatives), default=-math.inf)
+        low = min(float(row[i].detach()) for i in pair.positives)
+        pulled = [i for i in pair.positives if float(row[i].detach()) - epsilon < top]
+        pushed = [n for n in pair.negatives if float(row[n].detach()) + epsilon > low]
     pull = 1 + sum(torch.exp(-alpha * (row[i] - base)) for i in pulled)
     push = 1 + sum(torch.exp(beta * (row[n] - base)) for n in pushed)
     return torch.log(torch.as_tensor(pull)) / alpha + torch.log(torch.as_tensor(push)) / beta
 
 
-def circle(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float, scale: float) -> Tensor:
+def circle(pair: Pair, margin: float, scale: float) -> Tensor:
     """The whole query's term, the same for each of its positives; the weights of pairs are constants."""
+    row, _, positives, negatives = pair
     if not negatives:
-        return row.new_zeros(())
+        return pair.nothing
     pull, push = 0.0, 0.0
     for i in positives:
         weight = max(0.0, 1 + margin - float(row[i].detach()))
@@ -165,18 +150,18 @@ def circle(row: Tensor, p: int, positives: list[int], negatives: list[int], marg
     return torch.log1p(pull * push)
 
 
-def triplet_selhn(
-    row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float, epsilon: float
-) -> Tensor:
+def triplet_selhn(pair: Pair, margin: float, epsilon: float) -> Tensor:
+    row, p, _, negatives = pair
     if negatives and abs(float((row[p] - row[hardest(row, negatives)]).detach())) < epsilon:
-        return triplet(row, p, positives, negatives, margin) / len(negatives)
-    return triplet_sh(row, p, positives, negatives, margin)
+        return triplet(pair, margin) / len(negatives)
+    return triplet_sh(pair, margin)
 
 
-def gradient_weights(row: Tensor, p: int, positives: list[int], negatives: list[int], /, **asked: Any) -> Tensor:
+def gradient_weights(pair: Pair, /, **asked: Any) -> Tensor:
     """The weights one by one in plain floats, and the linear function that has them for its gradient."""
+    row, p, _, negatives = pair
     given = {"margin": 0.2, "temperature": 0.1, "triplet_weight": "softmax", "pair_weight": "sigmoid", **asked}
-    own, total = float(row[p].detach()), row.new_zeros(())
+    own, total = float(row[p].detach()), pair.nothing
     if not negatives:
         return total
     count = given.get("negatives", "hardest")
@@ -216,7 +201,7 @@ def hardest_of(row: Tensor, negatives: list[int], count: int | str) -> list[int]
     return chosen
 
 
-TERMS: dict[str, PairTerm] = {
+TERMS: dict[str, Callable[..., Tensor]] = {
     term.__name__: term
     for term in (
         *(triplet, triplet_sh, nt_xent, smooth_ap, polynomial_self, polynomial_relative, warp, sigmoid),
@@ -236,8 +221,8 @@ class Case:
     weight_scale: str | None = None
     """The parameter by which weights are multiplied, or with a slash before it divided."""
 
-    def term(self, row: Tensor, p: int, positives: list[int], negatives: list[int]) -> Tensor:
-        return TERMS[self.name](row, p, positives, negatives, **self.parameters)
+    def term(self, pair: Pair) -> Tensor:
+        return TERMS[self.name](pair, **self.parameters)
 
 
 SELF = {"positive_coefficients": (0.5, -0.9, 0.2), "negative_coefficients": (0.1, 0.9, 0.3)}
@@ -306,62 +291,41 @@ EXPECTED_WARP = {
 """WARP draws at random; these are the means over its draws."""
 
 
-def pairs(scores: Tensor, positives: Tensor, ignore: Tensor) -> Iterator[tuple[int, int, list[int], list[int]]]:
-    """Yield query, positive, all positives and all negatives, of each pair."""
-    for query in range(scores.shape[0]):
-        own = [j for j in range(scores.shape[1]) if positives[query, j]]
-        negatives = [j for j in range(scores.shape[1]) if not positives[query, j] and not ignore[query, j]]
-        for p in own:
-            yield query, p, own, negatives
+def queries(scores: Tensor, positives: Tensor, ignore: Tensor) -> Iterator[list[Pair]]:
+    """Yield the pairs of each query."""
+    for row, positive, ignored in zip(scores, positives.tolist(), ignore.tolist(), strict=True):
+        own = [j for j, is_own in enumerate(positive) if is_own]
+        negatives = [j for j in range(len(positive)) if not positive[j] and not ignored[j]]
+        yield [Pair(row, p, own, negatives) for p in own]
 
 
 def loss(case: Case, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
     """The whole loss of a batch, shape ()."""
     ignore = torch.zeros_like(positives) if ignore is None else ignore
-    directions = ((similarity, positives, ignore), (similarity.T, positives.T, ignore.T))
     total = similarity.new_zeros(())
-    for scores, own, ignored in directions:
-        for query, p, mine, negatives in pairs(scores, own, ignored):
-            term = case.term(scores[query], p, mine, negatives)
-            total = total + (term / (2 * len(mine) * len(scores)) if case.reduction == "means" else term)
+    for scores, own, ignored in ((similarity, positives, ignore), (similarity.T, positives.T, ignore.T)):
+        for pairs in queries(scores, own, ignored):
+            of_query = sum(case.term(pair) for pair in pairs)
+            total = total + (of_query / (2 * len(pairs) * len(scores)) if case.reduction == "means" else of_query)
     return total / positives.sum() if case.reduction == "per_pair" else total
 
 
-@dataclass(frozen=True)
-class Counters:
-    """The counters of one direction as the papers define them."""
-
-    negatives_per_query: float
-    negatives_per_batch: float
-    queries_without_gradient: int
-    negative_weight: float
-    positive_weight: float
-    effective_negatives_entropy: float
-    effective_negatives_squares: float
-    gradient_share_hardest1: float
-    gradient_share_hardest5: float
-
-
-def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsilon: float) -> Counters:
-    """The counters of one direction, from the derivative of each query's term by each of its scores."""
+def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsilon: float) -> dict[str, float]:
+    """The papers' counters of one direction, from the derivative of each query's term by each of its scores."""
     counts, pushes, pulls = [], [], []
     without_epsilon: list[tuple[float, float, float, float]] = []
-    for query, own, negatives in queries(scores, positives, ignore):
-        row = scores[query].detach().clone().requires_grad_()
-        terms = [case.term(row, p, own, negatives) for p in own]
-        gradients = [_derivative(term, row) * _scale(case) for term in terms]
-        criteria = [_criterion(case, row, p, own, negatives, gradients[at]) for at, p in enumerate(own)]
+    for pairs in queries(scores.detach(), positives, ignore):
+        row = pairs[0].row.clone().requires_grad_()
+        pairs = [pair._replace(row=row) for pair in pairs]
+        own, negatives = pairs[0].positives, pairs[0].negatives
+        gradients = [_derivative(case.term(pair), row) * _scale(case) for pair in pairs]
+        criteria = [_criterion(case, pair, gradient) for pair, gradient in zip(pairs, gradients, strict=True)]
+        counted = [
+            (g, n) for g, compared in zip(gradients, criteria, strict=True) for n in negatives if compared[n] > epsilon
+        ]
         of_query = torch.stack(gradients).mean(0) if case.reduction == "means" else torch.stack(gradients).sum(0)
-        counts.append(sum(value > epsilon for row in criteria for value in row.values()) / len(own))
-        pushes.append(
-            sum(
-                abs(float(gradient[n]))
-                for gradient, compared in zip(gradients, criteria, strict=True)
-                for n in negatives
-                if compared[n] > epsilon
-            )
-            / len(own)
-        )
+        counts.append(sum(value > epsilon for compared in criteria for value in compared.values()) / len(own))
+        pushes.append(sum(abs(float(gradient[n])) for gradient, n in counted) / len(own))
         pulls.append(sum(abs(float(of_query[p])) for p in own) / len(own))
         weights = {n: sum(abs(float(gradient[n])) for gradient in gradients) for n in negatives}
         if (total := sum(weights.values())) > 0:
@@ -371,23 +335,17 @@ def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsi
             without_epsilon.append((math.exp(entropy), 1 / sum(share**2 for share in shares.values()), one, five))
     means = [sum(column) / len(column) for column in zip(*without_epsilon, strict=True)] or [math.nan] * 4
     active = len(counts) if case.name == "nt_xent" else sum(count > 0 for count in counts)
-    return Counters(
-        negatives_per_query=sum(counts) / active if active else math.nan,
-        negatives_per_batch=sum(counts),
-        queries_without_gradient=sum(count == 0 for count in counts),
-        negative_weight=sum(pushes) / len(pushes),
-        positive_weight=sum(pulls) / len(pulls),
-        effective_negatives_entropy=means[0],
-        effective_negatives_squares=means[1],
-        gradient_share_hardest1=means[2],
-        gradient_share_hardest5=means[3],
-    )
-
-
-def queries(scores: Tensor, positives: Tensor, ignore: Tensor) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Yield each query with its positives and its negatives."""
-    seen = {query: (own, negatives) for query, _, own, negatives in pairs(scores, positives, ignore)}
-    yield from ((query, *rest) for query, rest in seen.items())
+    return {
+        "negatives_per_query": sum(counts) / active if active else math.nan,
+        "negatives_per_batch": sum(counts),
+        "queries_without_gradient": sum(count == 0 for count in counts),
+        "negative_weight": sum(pushes) / len(pushes),
+        "positive_weight": sum(pulls) / len(pulls),
+        "effective_negatives_entropy": means[0],
+        "effective_negatives_squares": means[1],
+        "gradient_share_hardest1": means[2],
+        "gradient_share_hardest5": means[3],
+    }
 
 
 def _scale(case: Case) -> float:
@@ -401,10 +359,9 @@ def _derivative(term: Tensor, row: Tensor) -> Tensor:
     return torch.autograd.grad(term, row, retain_graph=True)[0] if term.requires_grad else torch.zeros_like(row)
 
 
-def _criterion(
-    case: Case, row: Tensor, p: int, own: list[int], negatives: list[int], gradient: Tensor
-) -> dict[int, float]:
+def _criterion(case: Case, pair: Pair, gradient: Tensor) -> dict[int, float]:
     """What is compared with epsilon: the derivative by each negative; for SmoothAP the number of eq. 13."""
+    row, p, own, negatives = pair
     if case.name != "smooth_ap":
         return {n: abs(float(gradient[n])) for n in negatives}
     scaled = row.detach() / case.parameters["temperature"]

@@ -9,21 +9,21 @@ from torch import Tensor
 from search_spaces import SPACES, LossPart, Values
 from search_spaces.space import Asked, FixedPoint
 from tests.trainables.losses.batches import one_to_one, random_cosines
+from tests.trainables.losses.test_losses import value_and_gradient
 from trainables.losses import build_loss
 from trainables.losses.pair_weights import Circle, GradientWeights, MultiSimilarity
 
 
 def test_pairs_beyond_their_optimum_have_no_weight() -> None:
-    similarity = torch.tensor([[1.3, -0.9], [-0.9, 1.3]], dtype=torch.float64).requires_grad_()
-    (gradient,) = torch.autograd.grad(Circle(margin=0.25, scale=4.0)(similarity, one_to_one(2)), similarity)
-    assert not gradient.any()
+    similarity = torch.tensor([[1.3, -0.9], [-0.9, 1.3]], dtype=torch.float64)
+    assert not value_and_gradient(Circle(margin=0.25, scale=4.0), similarity, one_to_one(2))[1].any()
 
 
 def test_a_pair_on_the_edge_is_left_out() -> None:
-    similarity = torch.tensor([[0.5, 0.25], [0.0, 0.75]], dtype=torch.float64).requires_grad_()
+    similarity = torch.tensor([[0.5, 0.25], [0.0, 0.75]], dtype=torch.float64)
     for epsilon, counts in ((0.25, 0), (0.2500001, 2), (0.5, 2), (0.5000001, 4)):
-        value = MultiSimilarity(epsilon=epsilon)(similarity, one_to_one(2))
-        assert (torch.autograd.grad(value, similarity)[0] != 0).sum() == counts
+        _, found = value_and_gradient(MultiSimilarity(epsilon=epsilon), similarity, one_to_one(2))
+        assert (found != 0).sum() == counts
 
 
 PAIRS = 6
@@ -34,19 +34,16 @@ NT_XENT = {"triplet_weight": "softmax", "pair_weight": "constant", "negatives": 
 MARGIN, RISE, BEND = 0.25, 0.7, 0.4
 PARABOLA = (RISE * MARGIN + BEND * MARGIN**2, RISE + 2 * BEND * MARGIN, BEND)
 
+OPEN_SELF = {"positive_coefficients": (2.0, -0.7, 0.2), "negative_coefficients": (1.0, 0.6, 0.2)}
+"""Both hinges stay open: 2 - 0.7 s + 0.2 s^2 and 1 + 0.6 s + 0.2 s^2 are above 0 for every cosine."""
+OF_PARABOLA = {"margin": MARGIN, "slope": 2 * BEND / RISE, "scale": RISE / PAIRS}
+TILTS = {"positive_tilt": 0.4 / 0.7, "negative_tilt": 0.4, "balance": 1.0 / 0.7, "scale": 0.7 / PAIRS}
+ALL, SHARP = {"negatives": "all"}, {"temperature": 0.07}
 POINTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "triplet_sh": ("triplet_sh", {"margin": 0.3}, {**CONSTANT, "margin": 0.3}),
-    "triplet": ("triplet", {"margin": 0.3}, {**CONSTANT, "negatives": "all", "margin": 0.3}),
-    "nt_xent": (
-        "nt_xent",
-        {"temperature": 0.07},
-        {**NT_XENT, "temperature": 0.07, "scale": 1 / 0.07, "reduction": "mean"},
-    ),
-    "nt_xent as a sum": (
-        "nt_xent",
-        {"temperature": 0.07},
-        {**NT_XENT, "temperature": 0.07, "scale": 1 / (2 * PAIRS * 0.07)},
-    ),
+    "triplet": ("triplet", {"margin": 0.3}, {**CONSTANT, **ALL, "margin": 0.3}),
+    "nt_xent": ("nt_xent", SHARP, {**NT_XENT, **SHARP, "scale": 1 / 0.07, "reduction": "mean"}),
+    "nt_xent as a sum": ("nt_xent", SHARP, {**NT_XENT, **SHARP, "scale": 1 / (2 * PAIRS * 0.07)}),
     "polynomial_relative of degree 1": (
         "polynomial_relative",
         {"coefficients": (0.2, 1.0)},
@@ -55,39 +52,18 @@ POINTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "polynomial_relative of degree 2": (
         "polynomial_relative",
         {"coefficients": PARABOLA, "gate": MARGIN},
-        {
-            "triplet_weight": "linear",
-            "pair_weight": "constant",
-            "margin": MARGIN,
-            "slope": 2 * BEND / RISE,
-            "scale": RISE / PAIRS,
-        },
+        {**CONSTANT, "triplet_weight": "linear", **OF_PARABOLA},
     ),
-    # Both hinges stay open: 2 - 0.7 s + 0.2 s^2 and 1 + 0.6 s + 0.2 s^2 are above 0 for every cosine.
     "polynomial_self with open hinges": (
         "polynomial_self",
-        {
-            "positive_coefficients": (2.0, -0.7, 0.2),
-            "negative_coefficients": (1.0, 0.6, 0.2),
-            "hinge": "separate",
-            "gate": 0.2,
-        },
-        {
-            "triplet_weight": "constant",
-            "pair_weight": "linear",
-            "margin": 0.2,
-            "positive_tilt": 0.4 / 0.7,
-            "negative_tilt": 0.4,
-            "balance": 1.0 / 0.7,
-            "scale": 0.7 / PAIRS,
-        },
+        {**OPEN_SELF, "hinge": "separate", "gate": 0.2},
+        {**CONSTANT, "pair_weight": "linear", "margin": 0.2, **TILTS},
     ),
 }
 
 
 def gradient(name: str, parameters: dict[str, Any], similarity: Tensor, positives: Tensor) -> Tensor:
-    leaf = similarity.clone().requires_grad_()
-    return torch.autograd.grad(build_loss(name, **parameters)(leaf, positives), leaf)[0]
+    return value_and_gradient(build_loss(name, **parameters), similarity, positives)[1]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -99,19 +75,11 @@ def test_a_point_of_the_family_has_the_gradient_of_the_loss(name, parameters, po
     assert found.any()
 
 
-@pytest.mark.parametrize(
-    ("slope", "weight"),
-    [
-        pytest.param(-2.0, 0.5, id="falls"),
-        pytest.param(-4.0, 0.0, id="reaches 0"),
-        pytest.param(-8.0, 0.0, id="would be below 0"),
-    ],
-)
+@pytest.mark.parametrize(("slope", "weight"), [(-2.0, 0.5), (-4.0, 0.0), (-8.0, 0.0)])
 def test_a_falling_triplet_weight_ends_at_zero(slope: float, weight: float) -> None:
     """Similarities of 0.5 everywhere exceed a margin of 0.25 by 0.25, at which the weight is [1 + slope / 4]+."""
     loss = GradientWeights("linear", "constant", margin=0.25, slope=slope)
-    leaf = torch.full((2, 2), 0.5, dtype=torch.float64, requires_grad=True)
-    (found,) = torch.autograd.grad(loss(leaf, one_to_one(2)), leaf)
+    _, found = value_and_gradient(loss, torch.full((2, 2), 0.5, dtype=torch.float64), one_to_one(2))
     assert found.tolist() == [[-2 * weight, 2 * weight], [2 * weight, -2 * weight]]
 
 
@@ -120,8 +88,8 @@ def test_a_falling_triplet_weight_ends_at_zero(slope: float, weight: float) -> N
 def test_a_triplet_at_the_margin_itself_has_no_weight(triplet_weight: Any, negative: float, weight: float) -> None:
     """A margin of 0.25 and similarities of 0.5 and 0.25 are exact in binary: the excess is 0 and not a rounding."""
     loss = GradientWeights(triplet_weight, "constant", margin=0.25, slope=0.0)
-    similarity = torch.tensor([[0.5, negative], [negative, 0.5]], dtype=torch.float64, requires_grad=True)
-    (found,) = torch.autograd.grad(loss(similarity, one_to_one(2)), similarity)
+    similarity = torch.tensor([[0.5, negative], [negative, 0.5]], dtype=torch.float64)
+    _, found = value_and_gradient(loss, similarity, one_to_one(2))
     assert found[0, 1].item() == 2 * weight
 
 
@@ -134,12 +102,8 @@ def test_the_space_holds_other_losses_as_points(name, parameters) -> None:
     (point,) = space.within(space.bounds, space.twins(name, parameters))
     suggested = space.suggest(FixedPoint(point), space.bounds)
     similarity, positives = random_cosines(PAIRS, PAIRS, seed=7), one_to_one(PAIRS)
-    torch.testing.assert_close(
-        gradient("gradient_weights", suggested, similarity, positives),
-        gradient(name, parameters, similarity, positives),
-        rtol=1e-9,
-        atol=1e-9,
-    )
+    found = gradient("gradient_weights", suggested, similarity, positives)
+    torch.testing.assert_close(found, gradient(name, parameters, similarity, positives), rtol=1e-9, atol=1e-9)
 
 
 def test_numbers_of_choices_that_are_not_listed_are_not_searched() -> None:

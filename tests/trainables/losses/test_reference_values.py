@@ -8,6 +8,7 @@ import torch
 from tests.reference_values.archive import NOISES, reference_values
 from tests.trainables.losses.batches import five_each, one_to_one
 from tests.trainables.losses.oracle import PUBLISHED_SELF
+from tests.trainables.losses.test_losses import value_and_gradient
 from trainables.losses import build_loss
 
 
@@ -28,8 +29,7 @@ from trainables.losses import build_loss
 )
 def test_published_values_and_gradients(noise: str, case: str, key: str, name: str, parameters: dict[str, Any]) -> None:
     prefix, values = f"{case}_s1_n{noise}", reference_values()
-    similarity = values[f"{prefix}|similarity"].clone().requires_grad_()
-    value = build_loss(name, **parameters)(similarity, one_to_one(24) if case == "pairs" else five_each(24))
-    value.backward()
-    torch.testing.assert_close(value, values[f"{prefix}|{key}|loss"], rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(similarity.grad, values[f"{prefix}|{key}|grad_similarity"], rtol=1e-9, atol=1e-9)
+    positives = one_to_one(24) if case == "pairs" else five_each(24)
+    found = value_and_gradient(build_loss(name, **parameters), values[f"{prefix}|similarity"], positives)
+    expected = values[f"{prefix}|{key}|loss"], values[f"{prefix}|{key}|grad_similarity"]
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)

@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import Tensor
 
-from tests.trainables.losses.batches import batches, one_to_one, random_cosines
+from tests.trainables.losses.batches import STRUCTURES, one_to_one, random_cosines
+from tests.trainables.losses.test_losses import value_and_gradient
 from trainables.errors import ConfigError
 from trainables.losses.contrastive import Decoupled, NTXent, Sigmoid
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
@@ -18,12 +16,10 @@ from trainables.losses.triplet import Triplet, TripletHardest, TripletSelHN
 
 
 def test_of_equally_hard_negatives_one_gets_the_gradient() -> None:
-    similarity = torch.zeros(3, 3, requires_grad=True)
-    TripletHardest()(similarity, one_to_one(3)).backward()
-    assert similarity.grad is not None
-    assert similarity.grad.diagonal().tolist() == [-2, -2, -2]
-    assert similarity.grad[~one_to_one(3)].sum() == 6
-    assert set(similarity.grad[~one_to_one(3)].tolist()) <= {0.0, 1.0, 2.0}
+    _, gradient = value_and_gradient(TripletHardest(), torch.zeros(3, 3), one_to_one(3))
+    assert gradient.diagonal().tolist() == [-2, -2, -2]
+    assert gradient[~one_to_one(3)].sum() == 6
+    assert set(gradient[~one_to_one(3)].tolist()) <= {0.0, 1.0, 2.0}
 
 
 def test_each_query_decides_for_itself() -> None:
@@ -41,12 +37,9 @@ def test_each_query_decides_for_itself() -> None:
 
 def test_a_collapsed_batch_pulls_and_pushes_every_pair() -> None:
     """Where all similarities are equal, the hardest negative is one of many; SelHN pushes all of them."""
-    similarity = torch.full((4, 4), 0.9, dtype=torch.float64).requires_grad_()
-    counts = [
-        int((torch.autograd.grad(loss(similarity, one_to_one(4)), similarity)[0] > 0).sum())
-        for loss in (TripletSelHN(), TripletHardest())
-    ]
-    assert counts[0] == 12 > counts[1]
+    batch = torch.full((4, 4), 0.9, dtype=torch.float64), one_to_one(4)
+    pushed = [(value_and_gradient(loss, *batch)[1] > 0).sum() for loss in (TripletSelHN(), TripletHardest())]
+    assert pushed[0] == 12 > pushed[1]
 
 
 def test_a_huge_right_score_costs_nothing() -> None:
@@ -54,10 +47,8 @@ def test_a_huge_right_score_costs_nothing() -> None:
 
 
 def test_a_query_without_negatives_costs_nothing() -> None:
-    similarity = random_cosines(2, 3, seed=4).requires_grad_()
-    value = Decoupled()(similarity, torch.ones(2, 3, dtype=torch.bool))
-    assert value == 0
-    assert not torch.autograd.grad(value, similarity)[0].any()
+    value, gradient = value_and_gradient(Decoupled(), random_cosines(2, 3, seed=4), STRUCTURES["no_negatives"])
+    assert value == 0 and not gradient.any()
 
 
 def test_pairs_are_counted_as_published() -> None:
@@ -76,17 +67,6 @@ def test_a_bias_far_out_does_not_overflow(bias: float, score: float) -> None:
     assert value > 1e3
 
 
-@settings(max_examples=40, deadline=None)
-@given(batch=batches(), margin=st.floats(0, 2))
-def test_linear_polynomials_are_the_hardest_triplets_over_n(
-    batch: tuple[Tensor, Tensor, Tensor], margin: float
-) -> None:
-    expected = TripletHardest(margin)(*batch) / batch[1].sum()
-    joint = PolynomialSelf((margin / 2, -1.0), (margin / 2, 1.0))
-    for loss in (joint, PolynomialRelative((margin, 1.0)), PolynomialRelative((margin, 1.0, 0.0), gate=margin)):
-        torch.testing.assert_close(loss(*batch), expected, rtol=1e-9, atol=1e-12)
-
-
 def test_the_gate_bounds_where_coefficients_must_be_feasible() -> None:
     with pytest.raises(ConfigError, match="must rise"):
         PolynomialRelative((0.2, 1.0, 1.0))
@@ -95,33 +75,24 @@ def test_the_gate_bounds_where_coefficients_must_be_feasible() -> None:
         PolynomialRelative((0.2, 1.0, 0.5), gate=2.0)
 
 
-CONSTANTS = [
-    pytest.param(PolynomialRelative, {"coefficients": (0.5,)}, "coefficients must hold", id="relative"),
-    pytest.param(PolynomialRelative, {"coefficients": torch.ones(3, 1)}, "coefficients must hold", id="stacked"),
-    pytest.param(
-        PolynomialSelf,
-        {"positive_coefficients": (0.5,), "negative_coefficients": (0.1,)},
-        "positive_coefficients and negative_coefficients must hold",
-        id="self",
-    ),
-    pytest.param(
-        PolynomialSelf,
-        {"positive_coefficients": (0.5,), "negative_coefficients": (0.1,), "hinge": "separate"},
-        "positive_coefficients and negative_coefficients must hold",
-        id="two hinges",
-    ),
-]
+BOTH = {"positive_coefficients": (0.5,), "negative_coefficients": (0.1,)}
+CONSTANTS: dict[str, tuple[type, dict[str, Any]]] = {
+    "relative": (PolynomialRelative, {"coefficients": (0.5,)}),
+    "stacked": (PolynomialRelative, {"coefficients": torch.ones(3, 1)}),
+    "self": (PolynomialSelf, BOTH),
+    "two hinges": (PolynomialSelf, {**BOTH, "hinge": "separate"}),
+}
 
 
-@pytest.mark.parametrize(("loss", "parameters", "message"), CONSTANTS)
-def test_constants_are_refused(loss: type, parameters: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("loss", "parameters"), CONSTANTS.values(), ids=CONSTANTS)
+def test_constants_are_refused(loss: type, parameters: dict[str, Any]) -> None:
     """They used to be taken, and their backward pass failed for want of a graph."""
-    with pytest.raises(ConfigError, match=f"{message} a coefficient of power 1 or above.*a constant has no gradient"):
+    named = " and ".join(name for name in parameters if name != "hinge")
+    wanted = f"{named} must hold a coefficient of power 1 or above.*a constant has no gradient"
+    with pytest.raises(ConfigError, match=wanted):
         loss(**parameters, allow_infeasible=True)
 
 
 @pytest.mark.parametrize("parameters", [((0.5,), (0.0, 1.0)), ((0.2, -1.0), (0.1,))], ids=["negative", "positive"])
 def test_one_polynomial_of_two_may_be_a_constant(parameters: tuple[Any, Any]) -> None:
-    similarity = random_cosines(3, 3, seed=1).requires_grad_()
-    PolynomialSelf(*parameters)(similarity, one_to_one(3)).backward()
-    assert similarity.grad is not None and similarity.grad.any()
+    assert value_and_gradient(PolynomialSelf(*parameters), random_cosines(3, 3, seed=1), one_to_one(3))[1].any()

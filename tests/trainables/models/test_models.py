@@ -1,7 +1,9 @@
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.config import TrialConfig
@@ -10,7 +12,9 @@ from trainables.data.dataset import Dataset
 from trainables.losses import build_loss
 from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
 from trainables.models import MODELS, build_model
+from trainables.models.scan import SCAN
 from trainables.models.vsepp import VSEPP
+from trainables.models.vsrn import RegionReasoning
 from trainables.optimizers import build_optimizer
 from trainables.training_steps import train_epoch
 from trainables.trial import run_trial
@@ -108,10 +112,30 @@ def test_sgd_is_the_step_of_the_algorithm() -> None:
     )
 
 
-def test_published_numbers_of_vsepp_parameters() -> None:
+# A linear map of 2,048 features to 1,024 dimensions, and one direction of a GRU from 300 to 1,024 dimensions.
+MAP, GRU = 2048 * 1024 + 1024, 3 * 1024 * 300 + 3 * 1024 * 1024 + 2 * 3 * 1024
+PUBLISHED_COUNTS = {
+    "vsepp": (lambda: VSEPP(2048, 3178, 1024, 300), {"image_projection": MAP, "text.gru": GRU, "text.words": 953_400}),
+    "scan": (
+        lambda: SCAN(2048, 8481, 1024, 300),
+        {"image_projection": MAP, "gru": 2 * GRU, "words": 2_544_300, "": 12_789_420},
+    ),
+    "vsrn": (
+        lambda: RegionReasoning(2048, 2048),
+        {
+            "projection": 2048 * 2048 + 2048,
+            **{f"blocks.{block}": 16_789_504 for block in range(4)},
+            "gru": 25_178_112,
+            "": 96_536_576,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "published"), PUBLISHED_COUNTS.values(), ids=PUBLISHED_COUNTS)
+def test_published_numbers_of_parameters(make: Callable[[], nn.Module], published: dict[str, int]) -> None:
     with torch.device("meta"):
-        model = VSEPP(2048, 3178, 1024, 300)
-    count = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_modules()}
-    assert count["image_projection"] == 2_098_176
-    assert count["text.gru"] == 4_073_472
-    assert count["text.words"] == 300 * 3178
+        model = make()
+    counts = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_modules()}
+    assert {name: counts[name] for name in published} == published
+    assert (MAP, GRU) == (2_098_176, 4_073_472)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,12 @@ from torch import Tensor
 from orchestrator.experiment.plugins import load_plugins
 from tests.support.plugins import plugins_gone_afterwards, write_plugin
 from tests.trainables.models.test_scan import attention, expected
+from tests.trainables.runs import encoded_alone
 from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import EpochReport, save_epoch
 from trainables.config import TrialConfig
 from trainables.contracts.model_contract import check_model
 from trainables.data.batches import ResidentSplit
-from trainables.data.dataset import Dataset
 from trainables.evaluation import evaluate, evaluate_checkpoint, load_best, rank_checkpoint
 from trainables.losses import NotANumberError
 from trainables.metrics import metrics_in_folds, retrieval_metrics
@@ -36,16 +37,10 @@ DATA = suited(tiny_dataset(), CONFIG)
 
 
 @torch.no_grad()
-def matrix(model: RetrievalModel, data: Dataset, split: str) -> Tensor:
-    """The similarity of each pair of a split by the loops of the paper, a caption encoded at a time."""
-    part = data.splits[split]
-    images = model.eval().encode_images(torch.from_numpy(part.features[part.image_rows]).float())
-    columns = []
-    for start, stop in zip(part.offsets, part.offsets[1:], strict=False):
-        tokens = torch.from_numpy(part.tokens[start:stop]).long()
-        caption = model.encode_captions(tokens[None], torch.tensor([len(tokens)]))
-        columns.append(expected(images, caption, attention(lambda_softmax=9.0)))
-    return torch.cat(columns, 1)
+def matrix(model: RetrievalModel) -> Tensor:
+    """The similarity of each pair of the test split by the loops of the paper."""
+    images, captions = encoded_alone(model.eval(), DATA.splits["test"])
+    return torch.cat([expected(images, caption, attention(lambda_softmax=9.0)) for caption in captions], 1)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +52,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_metrics_are_those_of_the_loops_over_pairs(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = load_best(checkpoint, DATA)
     positives = torch.arange(20)[:, None] == torch.from_numpy(DATA.splits["test"].image_of_caption)
-    wanted = retrieval_metrics(matrix(model, DATA, "test"), positives)
+    wanted = retrieval_metrics(matrix(model), positives)
     # Captions of the same words tie, and rounding decides about them.
     assert evaluate_checkpoint(checkpoint, DATA, "test", device="cpu")["rsum"] == pytest.approx(wanted["rsum"], abs=3)
     monkeypatch.setattr(pair_model, "AT_ONCE", 7)
@@ -81,7 +76,7 @@ def test_a_packed_model_answers_as_it_does_in_its_dataset(
     assert tensors["images.lengths"].tolist() == [3] * 20 and len(tensors["images"]) == 60
     assert len(tensors["captions"]) == int(tensors["captions.lengths"].sum()) == len(DATA.splits["test"].tokens)
     model, _ = load_best(checkpoint, DATA)
-    scores, split, retriever = matrix(model, DATA, "test"), DATA.splits["test"], Retriever(tmp_path / "packed")
+    scores, split, retriever = matrix(model), DATA.splits["test"], Retriever(tmp_path / "packed")
     for caption in (0, 17, 99):
         words = " ".join(DATA.vocabulary.decode(split.tokens[slice(*split.offsets[caption : caption + 2])][1:-1]))
         answers = retriever.images_for(words, 5)
@@ -169,30 +164,26 @@ def jittered(images: PackedSets, captions: PackedSets) -> Tensor:
     return scores + 3e-8 * torch.linspace(-1, 1, scores.numel()).view_as(scores)
 
 
-def whole(compare: Callable[[PackedSets, PackedSets], Tensor]) -> Tensor:
+Compare = Callable[[PackedSets, PackedSets], Tensor]
+
+
+def whole(compare: Compare) -> Tensor:
     return compare(packed(12, 0), packed(24, 1))
 
 
 @pytest.mark.parametrize("compare", [largest_product, in_tenths])
 @pytest.mark.parametrize("chunk", [1, 5, 100])
-def test_metrics_and_ranks_are_those_of_the_whole_matrix(
-    compare: Callable[[PackedSets, PackedSets], Tensor], chunk: int
-) -> None:
-    images, captions = packed(12, 0), packed(24, 1)
-
-    def scores(some: PackedSets, others: PackedSets) -> PairScores:
-        return PairScores(compare, some, others)
-
+def test_metrics_and_ranks_are_those_of_the_whole_matrix(compare: Compare, chunk: int) -> None:
+    images, captions, scores = packed(12, 0), packed(24, 1), partial(PairScores, compare)
     positives = torch.arange(12)[:, None] == OWNERS
     found = metrics_in_folds(scores, images, captions, OWNERS, chunk=chunk)
     assert found == pytest.approx(retrieval_metrics(compare(images, captions), positives))
     ranks = rank_by_scores(scores(images, captions), OWNERS, chunk=chunk)
-    for got, wanted in zip(ranks, rank_similarity(compare(images, captions), OWNERS), strict=True):
-        assert torch.equal(got, wanted)
-    matrix, halves = compare(images, captions), []
+    assert all(map(torch.equal, ranks, rank_similarity(compare(images, captions), OWNERS)))
+    halves = []
     for fold in range(2):
         rows, columns = torch.arange(12) // 6 == fold, fold == OWNERS // 6
-        halves.append(retrieval_metrics(matrix[rows][:, columns], positives[rows][:, columns]))
+        halves.append(retrieval_metrics(whole(compare)[rows][:, columns], positives[rows][:, columns]))
     in_two = metrics_in_folds(scores, images, captions, OWNERS, folds=2, chunk=chunk)
     assert in_two["rsum"] == pytest.approx((halves[0]["rsum"] + halves[1]["rsum"]) / 2)
 
@@ -202,8 +193,7 @@ def test_what_blocks_round_differently_stays_a_tie(chunk: int) -> None:
     ranks = rank_by_scores(PairScores(jittered, packed(12, 0), packed(24, 1)), OWNERS, chunk=chunk)
     wanted = rank_similarity(whole(in_tenths), OWNERS)
     assert len(whole(in_tenths).unique()) < 20, "there must be ties"
-    for got, other in zip(ranks, wanted, strict=True):
-        assert torch.equal(got, other)
+    assert all(map(torch.equal, ranks, wanted))
 
 
 def test_some_scores_are_those_of_the_matrix() -> None:

@@ -121,8 +121,7 @@ def test_blocks_change_neither_similarities_nor_gradients(
     whole = computed()
     for name, value in {"GROUP": 2, "BLOCK": 20, "KEPT": kept}.items():
         monkeypatch.setattr(scan, name, value)
-    for got, wanted in zip(computed(), whole, strict=True):
-        torch.testing.assert_close(got, wanted, atol=1e-12, rtol=0)
+    torch.testing.assert_close(computed(), whole, atol=1e-12, rtol=0)
     inside = torch.arange(5) < LENGTHS[:, None]
     assert not whole[2][~inside].any(), "padding gets no gradient"
 
@@ -153,17 +152,6 @@ def test_regions_that_are_all_the_same_or_opposite_have_finite_gradients(directi
         similarity = how.compare_sets(Sets(images, torch.full((2,), 3)), Sets(captions, torch.tensor([2, 1])))
         similarity.sum().backward()
         assert similarity.isfinite().all() and captions.grad is not None and captions.grad.isfinite().all()
-
-
-def test_published_numbers_of_scan_parameters() -> None:
-    with torch.device("meta"):
-        model = SCAN(2048, 8481, 1024, 300)
-    count = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_modules()}
-    # Two directions of the GRU of VSE++, and its linear map.
-    assert count["image_projection"] == 2048 * 1024 + 1024 == 2_098_176
-    assert count["gru"] == 2 * (3 * 1024 * 300 + 3 * 1024 * 1024 + 2 * 3 * 1024) == 2 * 4_073_472
-    assert count["words"] == 300 * 8481
-    assert count[""] == 2_098_176 + 8_146_944 + 2_544_300 == 12_789_420
 
 
 def test_regions_and_words_are_unit_vectors_of_the_published_layers() -> None:
