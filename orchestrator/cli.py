@@ -72,16 +72,13 @@ GROUPS = {
 
 COMMANDS = {name: (group, summary) for group, commands in GROUPS.items() for name, summary in commands.items()}
 
-RESULTS = ("summarise", "report", "compare")
-"""Commands that read results and end."""
-
 MODULES = {
     "list": "list_names",
     "check-plugin": "plugins",
     **dict.fromkeys(("resume", "extend", "confirm"), "search"),
     "cocos": "evaluate",
     **dict.fromkeys(("ui", "sync"), "mlflow_store"),
-    **dict.fromkeys(RESULTS, "results"),
+    **dict.fromkeys(("summarise", "report", "compare"), "results"),
 }
 """Name of a command -> module under ``orchestrator/commands/``, where the two differ."""
 
@@ -119,7 +116,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name of the called command, the command, and its arguments."""
         name, command, arguments = super().resolve_command(ctx, args)
-        if name in RESULTS and "numpy" not in sys.modules:
+        if MODULES.get(str(name)) == "results" and "numpy" not in sys.modules:
             # NumPy reads the variable when it is imported. The matrices of a surface are small, and threads on them
             # wait for each other for most of their time.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -252,13 +252,13 @@ def searched_numbers(space: StudySpace) -> dict[str, Range | Values]:
 
 def place_of(bounds: Mapping[str, Range | Values], trial: Trial) -> Array:
     """Return where a trial lies in the ranges, shape (d,), in [0, 1]; listed numbers are spaced evenly."""
+    return np.array([_share_of(bound, trial.params[name]) for name, bound in bounds.items()])
 
-    def share(bound: Range | Values, value: float) -> float:
-        if isinstance(bound, Range):
-            return bound.share_of(value)
-        return sorted(bound.values).index(value) / (len(bound.values) - 1)
 
-    return np.array([share(bound, trial.params[name]) for name, bound in bounds.items()])
+def _share_of(bound: Range | Values, value: float) -> float:
+    if isinstance(bound, Range):
+        return bound.share_of(value)
+    return sorted(bound.values).index(value) / (len(bound.values) - 1)
 
 
 def value_at(bound: Range | Values, share: float) -> float:

@@ -168,7 +168,7 @@ def crossings(first: Curve, second: Curve, costs: tuple[float, float], points: i
     ``points`` budgets that both searches reach.
     """
     low, high = max(costs), min(first.count * costs[0], second.count * costs[1])
-    if min(costs) <= 0 or high <= low:
+    if high <= low:
         return []
     budgets = np.geomspace(low, high, points)
     lead = first.at_budgets(costs[0], budgets) - second.at_budgets(costs[1], budgets)

@@ -98,6 +98,15 @@ def outcomes_of(answers: Sequence[Answer]) -> dict[str, str]:
     return {row["candidate"]: row["verdict"] for row in rows}
 
 
+def outcome_against(verdict: DatasetVerdict, compared: Comparison) -> Verdict:
+    """Return how the winner compares with a candidate: by a table's row, a headline, or else the comparison itself."""
+    answers = answer_questions(verdict)
+    row = outcomes_of(answers).get(compared.label)
+    if row is not None:
+        return OPPOSITE.get(Verdict(row), Verdict(row))
+    return next((Verdict(one.verdict) for one in answers if one.closest == compared.label), compared.verdict)
+
+
 class _Questions:
     """The questions of a dataset with a winner."""
 

@@ -13,9 +13,9 @@ from orchestrator.journal.directory import JOURNAL_FILE, read_history
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.results.answer import Answer, Cell, Column, Table
-from orchestrator.results.candidates import DatasetVerdict, Verdict
+from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmation import confirmations, verdicts_of
-from orchestrator.results.questions import OPPOSITE, answer_questions, outcomes_of
+from orchestrator.results.questions import outcome_against
 from orchestrator.results.winner import winners_of
 from orchestrator.text.values import flat
 from orchestrator.text.wording import interval_text, metric_words, number_text, setting_text
@@ -159,12 +159,7 @@ def _confirmed(first: Side, second: Side) -> str:
     interval, metric = comparison.deciding_interval, verdict.metric
     ends = f", 95 % CI {interval_text(interval.low, interval.high, metric)}" if interval else ""
     gap = number_text(comparison.difference, metric, signed=True)
-    answers = answer_questions(verdict)
-    if (row := outcomes_of(answers).get(other.trial.id)) is not None:
-        outcome = Verdict(row)
-        outcome = OPPOSITE.get(outcome, outcome)
-    else:
-        outcome = next((Verdict(one.verdict) for one in answers if one.closest == other.trial.id), comparison.verdict)
+    outcome = outcome_against(verdict, comparison)
     return f"with fresh seeds {winner.trial.id} is {outcome}: {gap} {metric_words(metric)}{ends}"
 
 

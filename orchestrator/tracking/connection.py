@@ -113,8 +113,11 @@ def store_failures() -> tuple[type[Exception], ...]:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's text without passwords; MLflow appends traces in further lines."""
-    return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:300]
+    """Return the first line of an error's text without passwords; MLflow appends traces in further lines.
+
+    The line is cut where it is longer than what we say ourselves, with two addresses of files.
+    """
+    return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:1000]
 
 
 def connect(uri: str, output: Path) -> "MlflowClient":

@@ -1,5 +1,6 @@
 """Times things in turns, so that what else the machine does hits all of them alike."""
 
+import os
 import resource
 import subprocess
 import time
@@ -43,9 +44,10 @@ def wait() -> None:
 
 
 def cpu_seconds(command: Sequence[object], folder: Path | None = None) -> float:
-    """Return the CPU time of a command to its end, user and system."""
+    """Return the CPU time of a command to its end, user and system; modules are compiled once, as for its users."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(list(map(str, command)), cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(list(map(str, command)), cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 

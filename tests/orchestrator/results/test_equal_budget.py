@@ -221,6 +221,7 @@ def test_a_loss_that_is_good_on_average_is_overtaken_by_one_with_the_best_trial(
     # The first has 1 to 2 epochs, the second 4 to 8: no budget is of both.
     rising, level = Curve(np.array([0.0, 10.0])), Curve(np.array([8.0, 8.0]))
     assert crossings(rising, level, (1.0, 4.0)) == []
+    assert crossings(rising, level, (0.0, 0.0)) == [], "trials that took no time have no budget"
     assert len(crossings(rising, level, (1.0, 1.0))) == 1
 
 

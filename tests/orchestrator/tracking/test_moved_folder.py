@@ -111,9 +111,10 @@ def undelivered(output: Path) -> str:
 
 
 def test_a_search_in_a_moved_folder_goes_on_and_says_what_mlflow_misses(runs: Path) -> None:
-    there = runs.rename(runs.with_name("there"))
+    there = runs.rename(runs.with_name("there" * 40))
     before = content(there)
-    assert f"keeps its files in {runs}" in undelivered(there)
+    problem = undelivered(there)
+    assert f"keeps its files in {runs}" in problem and f"`orchestrator sync --output {there}`" in problem
     card = there / "tiny" / CHAMPIONS / "pets" / CARD
     card.write_text(card.read_text().replace("20.0", "21.0"))
     _, (problem,) = registry.register_all(default_uri(there), there / "tiny")
