@@ -187,6 +187,7 @@ def test_ray_is_left_without_waiting_for_a_head_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: list[str]
 ) -> None:
     waited: queue.Queue[bool] = queue.Queue()
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(runtime, "_join", lambda address: None)
     monkeypatch.setattr(JoinedRay, "lost", lambda joined: lost)
     monkeypatch.setattr(ray, "shutdown", lambda: waited.put(threading.current_thread() is threading.main_thread()))
