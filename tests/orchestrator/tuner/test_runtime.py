@@ -196,6 +196,18 @@ def test_ray_is_left_without_waiting_for_a_head_that_is_gone(
     assert waited.get() is not bool(lost)
 
 
+def test_ray_is_joined_again_only_when_the_former_one_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(runtime, "_join", lambda address: done.append("joined"))
+    monkeypatch.setattr(JoinedRay, "lost", lambda joined: ["its head has ended"])
+    monkeypatch.setattr(ray, "shutdown", lambda: (time.sleep(0.2), done.append("left")))
+    for _ in range(2):
+        with ray_runtime(tmp_path, "127.0.0.1:1"):
+            pass
+    assert done[:3] == ["joined", "left", "joined"]
+
+
 @pytest.mark.proof
 def test_a_connection_that_a_living_head_closes_is_no_end(head: socket.socket) -> None:
     joined = JoinedRay(f"127.0.0.1:{head.getsockname()[1]}")
