@@ -245,6 +245,10 @@ OBJECT_STORE_BYTES = 100 * 2**20
 """Bytes of Ray's object store, in which results are small; by default Ray takes a third of the machine's memory."""
 
 
+LEAVING = "leaving Ray"
+"""Name of the thread that leaves a Ray whose head is gone; until it ends, this process can join no other Ray."""
+
+
 @contextmanager
 def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
     """Start a Ray of our own on this machine and end it, or join a cluster and leave it.
@@ -255,6 +259,9 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
     Raises:
         ClusterError: If the cluster cannot be joined, or Ray cannot be started.
     """
+    for thread in threading.enumerate():
+        if thread.name == LEAVING:
+            thread.join()
     if ray.is_initialized():
         yield JoinedRay()
         return
@@ -274,7 +281,7 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
         if joined is not None and joined.lost():
             # Ray asks a head that is gone for five seconds. If another head starts at its address meanwhile, Ray ends
             # this process, which would not have said anything yet.
-            threading.Thread(target=ray.shutdown, name="leaving Ray", daemon=True).start()
+            threading.Thread(target=ray.shutdown, name=LEAVING, daemon=True).start()
         else:
             ray.shutdown()
 

@@ -138,7 +138,9 @@ def test_want_of_memory_has_its_own_patience_and_ends_with_advice(ledger: Ledger
         retry(ledger, trial, short, 1)
         ledger.report(trial, epoch, {"val/rsum": 1.0}, TrialState.RUNNING)
     reason = give_up(trial, short, Patience()) or ""
-    assert all(words in reason for words in ("3 times: CUDA out of memory", "batch_size", "resources.max_concurrent"))
+    named = ("3 times: CUDA out of memory", "training.batch_size", "resources.max_concurrent")
+    assert all(words in reason for words in named), reason
+    assert give_up(trial, short, Patience(memory_retries=3)) is None
     assert give_up(trial, NO_LUCK, Patience()) is None
 
 

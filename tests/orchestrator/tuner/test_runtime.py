@@ -187,12 +187,25 @@ def test_ray_is_left_without_waiting_for_a_head_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost: list[str]
 ) -> None:
     waited: queue.Queue[bool] = queue.Queue()
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(runtime, "_join", lambda address: None)
     monkeypatch.setattr(JoinedRay, "lost", lambda joined: lost)
     monkeypatch.setattr(ray, "shutdown", lambda: waited.put(threading.current_thread() is threading.main_thread()))
     with ray_runtime(tmp_path, "127.0.0.1:1"):
         pass
     assert waited.get() is not bool(lost)
+
+
+def test_ray_is_joined_again_only_when_the_former_one_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(runtime, "_join", lambda address: done.append("joined"))
+    monkeypatch.setattr(JoinedRay, "lost", lambda joined: ["its head has ended"])
+    monkeypatch.setattr(ray, "shutdown", lambda: (time.sleep(0.2), done.append("left")))
+    for _ in range(2):
+        with ray_runtime(tmp_path, "127.0.0.1:1"):
+            pass
+    assert done[:3] == ["joined", "left", "joined"]
 
 
 @pytest.mark.proof
