@@ -180,7 +180,7 @@ class _Questions:
         named = f"{what} ({self._full_name(self._by_label[label])})"
         if label == self._winner.label:
             verb = "win" if self._published else "wins"
-            return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.", str(Verdict.TIE))
+            return Answer(PUBLISHED, self._verdict.dataset, question, f"The {named} {verb}.")
         chances = len(self._candidates) - 1
         contest = self._contest([self._by_label[label]], {label: chances}, chances)
         answer = self._answer(PUBLISHED, question, contest, {self._winner.label: THE_WINNER, label: f"the {named}"}, "")
