@@ -145,7 +145,9 @@ def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_p
         known = ledger.history.trials
         begun = next((one for one in trainings_of([plan], ledger.history) if one.trial not in known), None)
         if begun is not None:
+            race = races_of(ledger.history)
             ledger.begin(begun)
+            assert races_of(ledger.history) == race, "a training that runs has lost no seed"
         ledger.close()
         again = Ledger(folder / "journal.jsonl")
         confirm(again, RACING)
