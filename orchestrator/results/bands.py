@@ -237,7 +237,8 @@ def _estimates(
     gain_from = cache(partial(gain_to_end, finished=finished))
     for point in points:
         curve = point.running_best() if point.state is TrialState.STOPPED_EARLY else {}
-        if curve and (gain := gain_from(last := max(curve))):
+        last = max(curve, default=None)
+        if last is not None and (gain := gain_from(last)):
             yield point, curve[last] + gain[0], 1.0, gain[1]
 
 

@@ -118,6 +118,10 @@ def test_a_picture_file_of_the_dataset_is_found_by_its_name(
     output: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     register_all(default_uri(output), directory)
+    stranger = tmp_path / "holiday.jpg"
+    Image.new("RGB", (40, 60)).save(stranger)
+    # Where the dataset is missing, the refusal is the same.
+    assert retrieve(output, "--image", str(stranger)) != 0 and "not known how" in capsys.readouterr().err
     monkeypatch.setattr("orchestrator.commands.retrieve.open_dataset", lambda config, data_root: DATA)
     for name, split in (("image80.jpg", "test"), ("image3.jpg", "train")):
         picture = tmp_path / name
@@ -126,8 +130,6 @@ def test_a_picture_file_of_the_dataset_is_found_by_its_name(
         said = json.loads(capsys.readouterr().out)
         assert f"{name} is an image of tiny {split}, found by its name" in said["warnings"][0]
         assert len(said["answers"]) == 10
-    stranger = tmp_path / "holiday.jpg"
-    Image.new("RGB", (40, 60)).save(stranger)
     assert retrieve(output, "--image", str(stranger)) != 0 and "not known how" in capsys.readouterr().err
 
 

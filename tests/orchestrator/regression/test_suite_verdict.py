@@ -294,9 +294,11 @@ def test_a_regression_is_said_with_its_interval_and_every_row_shows_what_the_see
     both = new(nt_xent=runs([200.0, 201.0, 202.0]), triplet=runs(SAME))
     reference = accepted(nt_xent=runs(OLD), triplet=runs(OLD))
     result = judge_suite(make_suite(matters=30), both, reference)
-    about, worst, *_ = said(result, both, reference)
+    about, worst, well = said(result, both, reference)
     drop = "val rsum 201.0, accepted 300.5 (−99.5, 95 % CI [−102.3, −96.7], p < 0.001). Regression."
     assert worst.headline == f"NT-Xent on pets: {drop}"
+    *_, unsure = said(judge_suite(make_suite(matters=1), both, reference), both, reference)
+    assert [one.headline.rpartition("). ")[2] for one in (well, unsure)] == ["No regression.", "Inconclusive."]
     rows = {row["name"]: row for row in about.table.to_dict()["rows"]}
     interval = rows["NT-Xent on pets"]["difference"]
     # Student's interval of the pooled spread, by hand: s^2 = (5 * 3.5 + 2 * 1) / 7, t(0.975, 7) = 2.3646.

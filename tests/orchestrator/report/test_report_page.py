@@ -150,13 +150,16 @@ def test_every_trial_is_a_dot_of_the_search_and_every_counted_one_of_cocos() -> 
 def test_cocos_are_paired_with_the_metric_of_their_own_epoch() -> None:
     author = Author()
     trial = author.create("nt_xent", 0, {"temperature": 0.1})
-    for epoch, rsum in enumerate([100.0, 120.0, 130.0, 110.0], start=1):
-        counted = {"cocos/i2t_negatives_per_query": 5.0 + epoch} if epoch in (1, 4) else {}
-        author.epoch(trial, epoch, {"val/rsum": rsum, **counted}, "finished" if epoch == 4 else "running")
+    for epoch, rsum in enumerate([100.0, 120.0, 130.0, 110.0, 105.0], start=1):
+        counted = {"cocos/i2t_negatives_per_query": 5.0 + epoch} if epoch in (2, 4, 5) else {}
+        author.epoch(trial, epoch, {"val/rsum": rsum, **counted}, "finished" if epoch == 5 else "running")
+    other = author.create("nt_xent", 1, {"temperature": 0.2})
+    author.epoch(other, 1, {"val/rsum": 90.0, "cocos/t2i_queries_without_gradient": 0.5}, "finished")
     history = author.finish()
-    assert counted_epoch(history.trials[trial]) == 4
-    (panel,) = build_page(history).figures["cocos"].options[0].panels
-    assert (panel.data[0]["x"], panel.data[0]["y"]) == ([9.0], [110.0])
+    assert counted_epoch(history.trials[trial]) == 4, "of two epochs that are as near, the later"
+    panels = [panel for option in build_page(history).figures["cocos"].options for panel in option.panels]
+    dots = [(panel.data[0]["x"], panel.data[0]["y"]) for panel in panels]
+    assert dots == [([9.0], [110.0]), ([0.5], [90.0])], "a chart of each count that any trial has"
 
 
 def test_a_count_that_all_trials_have_is_a_sentence_and_no_chart() -> None:

@@ -116,6 +116,7 @@ def test_a_race_gives_its_later_trainings_to_the_two_in_front(tmp_path: Path) ->
     assert done == race.used == len(ledger.history.stage(Stage.CONFIRM)) == 20
     far_behind = "pets-vsepp-nt_xent-0002"
     assert race.seeds[far_behind] == 3 < max(race.seeds.values())
+    assert race.rounds[-1].seeds == race.seeds, "each has as many fresh seeds as it was given"
     own = [trial.config.seed for trial in ledger.history.stage(Stage.CONFIRM) if trial.candidate == far_behind]
     assert own == fresh_seeds(0, 3)
     assert race_outcome(race, far_behind) == "3 seeds"
@@ -144,7 +145,9 @@ def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_p
         known = ledger.history.trials
         begun = next((one for one in trainings_of([plan], ledger.history) if one.trial not in known), None)
         if begun is not None:
+            race = races_of(ledger.history)
             ledger.begin(begun)
+            assert races_of(ledger.history) == race, "a training that runs has lost no seed"
         ledger.close()
         again = Ledger(folder / "journal.jsonl")
         confirm(again, RACING)

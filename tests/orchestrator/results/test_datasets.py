@@ -1,13 +1,16 @@
 """The interaction of loss and dataset against a textbook, its error rate, and mean ranks against Demsar's table."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
 
+from orchestrator.results.answers import over_datasets
 from orchestrator.results.crossed import Runs, crossed_test
 from orchestrator.results.datasets import Interaction, common_losses, interaction_test, mean_ranks
+from tests.answers_page import candidate, summary_of, verdict_of
 
 Values = dict[str, dict[str, Runs]]
 
@@ -134,3 +137,17 @@ def test_equal_scores_share_their_ranks() -> None:
     found = mean_ranks({"en": {"a": 3, "b": 2, "c": 1}, "zh": {"a": 3, "b": 3, "c": 1}, "ar": {"b": 3, "a": 2, "c": 1}})
     assert found is not None
     assert found[0] == {"a": 1.5, "b": 1.5, "c": 3.0}
+
+
+def test_of_each_loss_its_best_candidate_counts_and_over_images_the_best_with_their_values() -> None:
+    best, kept, further = (candidate("a" * n, "nt_xent", 200.0 - n, images=20.0 * (n > 1)) for n in (1, 2, 3))
+    other, *pair = (candidate(label, "triplet_sh", 190.0, images=20.0) for label in "bcd")
+    pair = [replace(pair[0], loss="nt_xent"), pair[1]]
+    verdicts = {"en": verdict_of([best, kept, further, other]), "zh": verdict_of(pair)}
+    answers = {answer.key: answer for answer in over_datasets(summary_of(verdicts))}
+    means = {row["loss"]: row["en"] for row in answers["ranks"].table.to_dict()["rows"]}
+    first, *_, last = verdicts["en"].candidates
+    assert means == {"nt_xent": first.result.mean, "triplet_sh": last.result.mean} and first.label == "a"
+    runs = {"en": [kept, other], "zh": pair}
+    found = interaction({name: {one.loss: one.image_runs() for one in of} for name, of in runs.items()})
+    assert answers["order"].numbers["statistic"] == found.statistic

@@ -185,6 +185,21 @@ def test_a_confirmed_trial_is_what_the_table_of_its_loss_says(ledger: Ledger, se
         assert f" is {turned.get(shown[one.label], shown[one.label])}: " in said
 
 
+def test_a_confirmed_baseline_without_a_row_is_what_its_own_question_says(ledger: Ledger) -> None:
+    """Alone it is behind; among all comparisons, of which it is the clearest, the verdict corrects for the others."""
+    candidates = [
+        Candidate("pets", "vsepp", loss, {"scale": float(number)}, add_trial(ledger, [100.0 - number]).id, values)
+        for number, (loss, gap) in enumerate((("nt_xent", 0.0), ("nt_xent", 0.1), ("triplet", 0.1), ("triplet", 1.9)))
+        for values in [{run: {"val/rsum": 100.0 - number, "test/rsum": run / 1.5 - gap} for run in range(5)}]
+    ]
+    verdict = judge(candidates, baseline=candidates[3].label)
+    winner, *_, baseline = (Side("one", trial, {}, verdict=verdict) for trial in ledger.history.trials.values())
+    answers = {answer.key: answer for answer in answer_questions(verdict)}
+    assert baseline.trial.id not in outcomes_of(list(answers.values()))
+    assert [one.verdict for one in verdict.comparisons if one.label == baseline.trial.id] == ["tie"]
+    assert answers["published"].verdict == "better" and " is better: +1.9 " in which_is_better(winner, baseline)
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["winner first", "winner second"])
 def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Path, order: tuple[int, int]) -> None:
     with closing(begin(tmp_path, "one", confirm={"top": 1, "seeds": 3})) as ledger:
