@@ -276,6 +276,13 @@ def test_chunks_change_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rank_classmates(BlockScores(vectors, vectors), labels).tolist() == whole.tolist()
 
 
+def test_a_collapsed_model_finds_no_classmate() -> None:
+    """Equal vectors tie, although their scores are rounded differently."""
+    for point in scattered(5, 64, 0.0)[0]:
+        scores = BlockScores(point.expand(150, -1), point.expand(150, -1))
+        assert class_metrics(rank_classmates(scores, torch.arange(30).repeat_interleave(5)))["rsum"] == 0
+
+
 def test_chance_is_that_of_random_vectors() -> None:
     labels = np.arange(12).repeat(4)
     generator = torch.Generator().manual_seed(1)

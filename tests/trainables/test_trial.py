@@ -32,7 +32,7 @@ def test_it_learns(loss: str) -> None:
 
 
 def test_of_epochs_that_are_equally_good_the_first_is_kept(tmp_path: Path) -> None:
-    # Steps so SMALL that no weight changes: every epoch has the value of the first.
+    # Steps so small that no weight changes: every epoch has the value of the first.
     reports = list(run_trial(tiny_config(epochs=3, learning_rate=1e-30), SMALL, device="cpu"))
     assert len({report.metrics["val/rsum"] for report in reports}) == 1
     assert [report.is_best for report in reports] == [True, False, False]
@@ -148,7 +148,7 @@ def test_counting_changes_nothing_that_is_trained() -> None:
 
 @pytest.mark.parametrize("stop", [1, 2, 3])
 def test_a_training_ends_when_its_patience_is_over_resumed_or_not(tmp_path: Path, stop: int) -> None:
-    # Steps so SMALL that no weight changes: no epoch improves on the first.
+    # Steps so small that no weight changes: no epoch improves on the first.
     config = tiny_config(epochs=9, learning_rate=1e-30, patience=2)
     assert [report.epoch for report in run_trial(config, SMALL, device="cpu")] == [1, 2, 3]
     checkpoint = stopped(config, SMALL, tmp_path, stop)

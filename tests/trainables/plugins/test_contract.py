@@ -108,7 +108,7 @@ from trainables.models.retrieval_model import RetrievalModel
 
 @model()
 class Wrong(RetrievalModel):
-    def __init__(self, size, words, *sizes):
+    def __init__(self, size, words, embedding_size, word_size):
         super().__init__()
         self.image, self.words, self.unused = nn.Linear(size, 8), nn.Embedding(words, 8), nn.Linear(2, 2)
         self.offset = torch.randn(8)
@@ -129,8 +129,9 @@ def test_a_model_whose_padding_counts_is_told_with_all_else_that_is_wrong(tmp_pa
     assert "register tensors as nn.Parameter or buffer" in found["weights"]
 
 
-def test_a_model_that_takes_no_sizes_is_told_how_to_take_them(tmp_path: Path) -> None:
-    source = write_plugin(tmp_path, MODEL.replace("size, words, *sizes", "size"))
+@pytest.mark.parametrize("left_out", [", words, embedding_size, word_size", ", word_size"])
+def test_a_model_that_does_not_take_all_sizes_is_told_how_to_take_them(tmp_path: Path, left_out: str) -> None:
+    source = write_plugin(tmp_path, MODEL.replace(left_out, ""))
     load_plugins([str(source)])
     (found,) = [one for one in check_model("wrong") if one.status != "ok"]
     assert found.message.startswith(f"{source.name}:") and "without a build of the class" in found.message
