@@ -269,6 +269,12 @@ def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> di
     return found
 
 
+def stops_too_early(early: Json) -> bool:
+    """Whether the first epoch at which the scheduler stops trials hardly ranks them, see ``early_epochs``."""
+    tau = early["tau"].get(str(early["grace_epochs"]))
+    return tau is not None and tau < RANKED
+
+
 def describe_early_epochs(study: str, early: Json) -> list[str]:
     """Return sentences about a study: how well the scheduler's first epoch ranks trials, and the key to change."""
     name = study if early["loss"] == ANY else printed(early["loss"])
@@ -283,7 +289,7 @@ def describe_early_epochs(study: str, early: Json) -> list[str]:
         said = f"From epoch {first} of {name} on, trials rank like in the last epoch"
         return [f"{said}: Kendall's τ is at least {RANKED:g} {over}."]
     said = f"ranks trials like the last epoch: Kendall's τ = {number_text(tau, decimals=2)} {over}."
-    if tau >= RANKED:
+    if not stops_too_early(early):
         return [f"Epoch {grace} of {name} {said}"]
     said = f"Epoch {grace} of {name} hardly {said}"
     if settings < SHARE * early["begun"]:

@@ -27,6 +27,7 @@ from orchestrator.results.analyses import (
     optimism_answer,
     pareto_fronts,
     space_edges,
+    stops_too_early,
     values_at_best,
 )
 from orchestrator.results.answer import Answer, Cell, Column, Quantity, table_of
@@ -154,11 +155,13 @@ class Summary:
 
     @cached_property
     def caveats(self) -> Mapping[str, Sequence[str]]:
-        """Dataset -> all sentences that qualify its results: of trials, early epochs, ranges and settings."""
-        return {
-            dataset: [text for answer in answers if answer is not None for text in answer.sentences]
-            for dataset, answers in self.qualifying.items()
-        }
+        """Dataset -> all sentences that qualify its results: of trials, early stopping, ranges and settings."""
+        hasty = {study: early for study, early in self.early_epochs.items() if stops_too_early(early)}
+        found: dict[str, Sequence[str]] = {}
+        for dataset, (limits, _, edges) in self.qualifying.items():
+            answers = (limits, early_answer(dataset, self.of_dataset(hasty, dataset)), edges)
+            found[dataset] = [text for answer in answers if answer is not None for text in answer.sentences]
+        return found
 
     @cached_property
     def qualifying(self) -> Mapping[str, Sequence[Answer | None]]:

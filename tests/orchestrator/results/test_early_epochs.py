@@ -74,6 +74,15 @@ def test_a_grace_before_an_epoch_that_tells_is_warned_of() -> None:
     assert told["tau"]["3"] == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("scheduler", ["asha", "none"])
+def test_epochs_that_rank_trials_well_and_trials_that_nobody_stops_need_no_caveat(scheduler: str) -> None:
+    curves = LATE if scheduler == "none" else [[10.0 + number, 20.0 + number, 30.0 + number] for number in range(8)]
+    experiment = make_experiment(training={"epochs": len(curves[0])}, scheduler={"name": scheduler})
+    summary = summarise(history_of(curves, experiment))
+    assert summary["early_epochs"][STUDY]["settings"] == 8
+    assert not [said for said in summary["caveats"]["pets"] if "rank" in said]
+
+
 ADVICE = [
     ({3: 0.7, 6: 0.8}, 3, "Epoch 3 of NT-Xent ranks", "τ = 0.70 over 9 of 10 settings."),
     ({3: 0.1, 6: 0.2}, 3, "The scheduler may have stopped", "`scheduler.name: none` stops none."),
