@@ -29,7 +29,7 @@ ROOMS = {
     "tuner": "experiment machines storage studies workload",
     "forecast": "experiment machines studies workload",
     "winners": "experiment results storage workload",
-    "report": "results views",
+    "report": "experiment results views",
     "views": "results",
     "exports": "experiment results",
     "machines": "experiment storage",

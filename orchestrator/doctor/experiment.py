@@ -14,10 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from orchestrator.doctor.machine import Check, refused
-from orchestrator.experiment.yaml_files import parse_yaml
+from orchestrator.experiment.yaml_files import parse_yaml, yaml_text
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, JournalReader, copy_name, keep_copy
@@ -219,7 +217,7 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
     """The files that are made from the journal say what the journal says."""
     if not history.experiment:
         return
-    texts = {"experiment.yaml": yaml.safe_dump(dict(history.experiment.values), sort_keys=False)}
+    texts = {"experiment.yaml": yaml_text(dict(history.experiment.values))}
     if history.outcome in ("finished", "budget_spent"):
         texts["summary.json"] = json.dumps(summarise(history), indent=2) + "\n"
     for name, text in texts.items():

@@ -109,6 +109,10 @@ class _Loader(yaml.SafeLoader):
         return int(digits, base)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes a text in quotes where this reader, or another reader of YAML, would take it for something else."""
+
+
 def _check_keys(node: yaml.MappingNode) -> None:
     """Refuse keys that are no short texts, or that are there twice."""
     lines: dict[str, int] = {}
@@ -132,7 +136,8 @@ for _kind, _pattern in {
     "float": r"[-+]?(?:\.\d+|\d[0-9_]*(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
     "merge": r"<<",
 }.items():
-    _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(rf"(?:{_pattern})\Z", re.ASCII), None)
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(rf"(?:{_pattern})\Z", re.ASCII), None)
 _Loader.add_constructor(f"{_TAG}int", _Loader.construct_yaml_int)
 
 
@@ -163,6 +168,16 @@ def parse_yaml(text: str) -> tuple[Any, dict[str, str]]:
         # PyYAML raises this error at an escape such as "\UFFFFFFFF".
         raise YamlTextError("an escape without a character", _place(loader)) from None
     return value, dict(_places(node))
+
+
+def yaml_text(value: Any, width: int = 80) -> str:
+    r"""Return plain values as YAML of ASCII characters, which ``parse_yaml`` reads back; mappings keep their order.
+
+    Example:
+        >>> yaml_text({"name": "2e-4", "rate": 2e-4})
+        "name: '2e-4'\nrate: 0.0002\n"
+    """
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=width)
 
 
 def _places(node: yaml.Node | None, above: str = "") -> Iterator[tuple[str, str]]:

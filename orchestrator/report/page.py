@@ -12,8 +12,8 @@ from pathlib import PurePath
 from typing import Any
 
 import msgspec
-import yaml
 
+from orchestrator.experiment.yaml_files import yaml_text
 from orchestrator.journal.directory import TrackedRuns
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
@@ -112,8 +112,8 @@ def build_page(
         makers=_figure_makers(summary, studies),
         queries=list(queries),
         cost=_cost(trials, history.experiment.gpus),
-        # In ASCII, safe_dump escapes all characters that could not be seen.
-        experiment=yaml.safe_dump(msgspec.json.decode(values), sort_keys=False, allow_unicode=False, width=100),
+        # In ASCII, all characters that could not be seen are escaped.
+        experiment=yaml_text(msgspec.json.decode(values), width=100),
         digests=dict(history.data),
         versions=_versions(history.environment),
         runs=runs,

@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from orchestrator.experiment.experiment import Experiment, changed_keys
 from orchestrator.experiment.plugins import changed_plugins
 from orchestrator.experiment.sections import Resources
-from orchestrator.experiment.yaml_files import short
+from orchestrator.experiment.yaml_files import short, yaml_text
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
@@ -84,7 +82,7 @@ def start(
 ) -> None:
     """Record the start: experiment, data, environment, storage and the options of the command line."""
     resolved = experiment.to_dict()
-    write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
+    write_whole(directory / "experiment.yaml", yaml_text(resolved))
     started = ExperimentStarted(
         experiment=resolved,
         data=here.digests,

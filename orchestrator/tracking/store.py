@@ -17,9 +17,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
 from orchestrator.experiment.experiment import ANY
+from orchestrator.experiment.yaml_files import yaml_text
 from orchestrator.journal.directory import TrackedRuns, write_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
@@ -394,7 +393,7 @@ class Store:
         """Send the file of a config before the params, which say that the run has the file."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / file
-            path.write_text(yaml.safe_dump(dict(content), sort_keys=False), encoding="utf-8")
+            path.write_text(yaml_text(dict(content)), encoding="utf-8")
             self._send_files(run, [path])
         # Where a request fails, the next attempt reads from the store what the run holds.
         run.described = True

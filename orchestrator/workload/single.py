@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from orchestrator.experiment.plugins import installed_sources, load_plugins
-from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate
+from orchestrator.experiment.yaml_files import Document, override, read_yaml, validate, yaml_text
 from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.checkpoint import EpochReport, find_latest, save_epoch
@@ -141,7 +139,7 @@ def train(
     steps = count_steps(data.splits["train"], config.training)
     on_start(TrainingStart(directory, str(chosen), steps, tuple(data_notes(config, data))))
     checkpoint = find_latest(directory) if resume else None
-    write_whole(directory / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
+    write_whole(directory / "config.yaml", yaml_text(config.to_dict()))
     history = read_history(directory) if checkpoint else {}
     for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
         history[report.epoch] = dict(report.metrics)

@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from orchestrator.experiment.experiment import Experiment, load_experiment, shipped_experiments
-from orchestrator.experiment.yaml_files import DEEPEST, LARGEST_TEXT, MOST_NODES, YamlTextError, parse_yaml, validate
+from orchestrator.experiment.yaml_files import (
+    DEEPEST,
+    LARGEST_TEXT,
+    MOST_NODES,
+    YamlTextError,
+    parse_yaml,
+    validate,
+    yaml_text,
+)
 from orchestrator.regression.suite import Suite, load_suite, shipped_suites
 from orchestrator.workload.single import read_config
 from trainables.errors import ConfigError
@@ -112,9 +120,11 @@ plain = st.recursive(
 
 
 @given(plain)
+@example({"08": "1e5", "on": ["0o17", "2024-01-01", "1:30"]})
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_what_was_written_is_read_back(value: Any) -> None:
-    assert parse_yaml(yaml.safe_dump(value))[0] == value
+def test_what_was_written_is_read_back_by_this_and_any_other_reader(value: Any) -> None:
+    text = yaml_text(value)
+    assert parse_yaml(text)[0] == yaml.safe_load(text) == value
 
 
 def test_what_ships_is_read_as_by_any_reader_of_yaml() -> None:
