@@ -36,6 +36,7 @@ def records(file: Path) -> list[Any]:
     return kept
 
 
+@pytest.mark.proof
 def test_runs_hold_settings_epochs_and_what_was_best(
     found: LoadedExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
