@@ -116,9 +116,9 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name of the called command, the command, and its arguments."""
         name, command, arguments = super().resolve_command(ctx, args)
-        if MODULES.get(str(name)) == "results" and "numpy" not in sys.modules:
-            # NumPy reads the variable when it is imported. The matrices of a surface are small, and threads on them
-            # wait for each other for most of their time.
+        if MODULES.get(str(name), name) in ("results", "status") and "numpy" not in sys.modules:
+            # NumPy reads the variable when it is imported, and starts its threads then. The matrices of a surface are
+            # small, and threads on them wait for each other for most of their time.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         return name, command and load_command(str(name)), arguments
 

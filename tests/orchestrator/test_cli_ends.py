@@ -90,12 +90,17 @@ def test_a_command_imports_no_other_command() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
-def test_a_command_of_results_computes_in_one_thread_or_as_told(given: dict[str, str], threads: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "given", "threads"),
+    [("summarise", {}, "1"), ("status", {}, "1"), ("report", {"OPENBLAS_NUM_THREADS": "3"}, "3")],
+)
+def test_a_command_of_results_computes_in_one_thread_or_as_told(
+    command: str, given: dict[str, str], threads: str
+) -> None:
     """Two threads on the small matrices of a surface take several times the CPU time of one."""
     program = (
         "import os, sys\nfrom orchestrator.cli import app\n"
-        "try:\n    app(['summarise', 'nothing', '--output', '.'])\n"
+        f"try:\n    app(['{command}', 'nothing', '--output', '.'])\n"
         "except Exception:\n    print('numpy' in sys.modules, os.environ['OPENBLAS_NUM_THREADS'])"
     )
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | given
