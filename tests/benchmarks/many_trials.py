@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.benchmarks.rows import Row
-from tests.benchmarks.throughput import BEHIND, MODES, Measurement, measure
+from tests.benchmarks.throughput import BEHIND, MODES, Measurement, growth_rows, measure
 
 LONGER = 700 / 625
 """How many times as long as the trials' own sleep, shared among the workers, a search may take."""
@@ -58,5 +58,5 @@ def rows(name: str, found: Measurement, ideal: float, note: str) -> Iterator[Row
     if found.delivering_a_trial:
         note_on = "its start included; processor"
         yield Row(f"{name}process that delivers, a trial", "s", found.delivering_a_trial, None, "", None, note_on)
-    yield Row(f"{name}KB a trial", "KB", found.kilobytes_a_trial, STEEPEST, "the limit", 1.0)
+    yield from growth_rows(name, found, STEEPEST)
     yield Row(f"{name}after the last trial", "s", found.seconds_after, None, "", None, note)

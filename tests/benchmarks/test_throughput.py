@@ -1,5 +1,6 @@
 """A search of trials that cost nothing: all of them end well, and the driver does not grow with them."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import TrialState
-from tests.benchmarks.throughput import STEEPEST, Measurement, Sample, measure
+from tests.benchmarks import many_trials
+from tests.benchmarks.throughput import STEEPEST, Measurement, Sample, growth_rows, measure
 
 TRIALS = 150
 
@@ -23,7 +25,7 @@ def test_many_trials_end_well_and_leave_little_behind(tmp_path: Path) -> None:
     assert len(states) == found.trials == TRIALS
     assert set(states) == {TrialState.FINISHED, TrialState.STOPPED_EARLY}
     # Pools of Ray and MLflow still fill in the first few hundred trials; 5,000 are measured by the benchmark.
-    assert found.kilobytes_a_trial < SLACK * STEEPEST
+    assert found.kilobytes_a_trial is not None and found.kilobytes_a_trial < SLACK * STEEPEST
     assert found.delivering_a_trial > 0
 
 
@@ -40,6 +42,17 @@ def test_pace_and_slope_are_those_of_the_samples() -> None:
     assert found.seconds_a_trial == pytest.approx(0.1)
     assert found.kilobytes_a_trial == pytest.approx(7.0)
     assert found.delivering_a_trial == pytest.approx(0.05)
+    assert [row.ours for row in growth_rows("", found, STEEPEST)] == [pytest.approx(7.0)]
+
+
+def test_a_run_too_short_for_a_slope_has_none() -> None:
+    # A fast machine ends a tiny run between two looks: all of its trials, or those after the warm-up, at once.
+    at_once = Measurement("ours", (Sample(0.0, 0, 900.0), Sample(0.5, 1, 950.0), Sample(1.0, 20, 990.0)))
+    once_between = Measurement("ours", (*at_once.samples[:2], Sample(0.7, 9, 960.0), at_once.samples[-1]))
+    for found in (at_once, once_between):
+        assert found.kilobytes_a_trial is None and not list(growth_rows("", found, STEEPEST))
+        rows = list(many_trials.rows("", found, 1.0, ""))
+        assert rows and all(math.isfinite(row.ours) for row in rows)
 
 
 def test_the_processor_is_counted_from_the_first_trial_to_the_last() -> None:

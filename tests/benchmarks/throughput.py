@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,9 @@ STEEPEST = 20.0
 
 WARM_UP = 0.2
 """Part of the trials before the memory is looked at: imports and pools are not growth."""
+
+SECONDS = 0.5
+"""Between two looks at a driver."""
 
 ENDS = (b'"state":"finished"', b'"state":"stopped_early"', b'"state":"diverged"', b'"state":"failed"')
 BEHIND = "behind"
@@ -103,9 +106,14 @@ class Measurement:
         return max(sample.kilobytes for sample in self.samples)
 
     @property
-    def kilobytes_a_trial(self) -> float:
-        """Slope of the memory over the trials, from the warm-up to the last, by least squares."""
+    def kilobytes_a_trial(self) -> float | None:
+        """Slope of the memory over the trials, from the warm-up to the last, by least squares.
+
+        ``None`` where the samples between show fewer than two counts of ended trials: the run was too short.
+        """
         used = [sample for sample in self.samples if WARM_UP * self.trials <= sample.ended < self.trials]
+        if len({sample.ended for sample in used}) < 2:
+            return None
         ended = np.array([sample.ended for sample in used], dtype=float)
         return float(np.polyfit(ended, [sample.kilobytes for sample in used], 1)[0])
 
@@ -262,21 +270,27 @@ def _counter(path: Path) -> object:
 
 def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
     samples: list[Sample] = []
-    place, ended = 0, 0
+    place, ended, is_over = 0, 0, False
     driver, delivering = psutil.Process(process.pid), None
-    while process.poll() is None:
+    while not is_over:
+        is_over = process.poll() is not None
         if counted.exists():
             with counted.open("rb") as file:
                 file.seek(place)
                 new = file.read()
+            new = new[: new.rfind(b"\n") + 1]
             place += len(new)
             ended += sum(new.count(end) for end in ENDS) + new.count(b"ended\n")
+        if is_over and samples:
+            # What ended between the last look and the end of the process counts, too.
+            samples.append(replace(samples[-1], seconds=time.monotonic(), ended=ended))
         with suppress(psutil.Error):
             kilobytes = driver.memory_full_info().uss / 1024
             children = () if delivering else driver.children()
             delivering = delivering or next((one for one in children if COMMAND[-1] in one.cmdline()), None)
             samples.append(Sample(time.monotonic(), ended, kilobytes, _processor(driver), _processor(delivering)))
-        time.sleep(0.5)
+        if not is_over:
+            time.sleep(SECONDS)
     return samples
 
 
@@ -305,7 +319,14 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     for other in others:
         size = f"of {first.trials} and {other.trials} trials"
         yield Row(pace, "s", first.seconds_a_trial, other.seconds_a_trial, MODES[other.mode], note=size)
-        yield Row(growth, "KB", first.kilobytes_a_trial, other.kilobytes_a_trial, MODES[other.mode], note=size)
+        if first.kilobytes_a_trial is not None:
+            yield Row(growth, "KB", first.kilobytes_a_trial, other.kilobytes_a_trial, MODES[other.mode], note=size)
     yield Row(f"{MODES[first.mode]}: {pace}", "s", first.seconds_a_trial, LONGEST, "the limit", 1.0)
-    yield Row(f"{MODES[first.mode]}: KB a trial", "KB", first.kilobytes_a_trial, STEEPEST, "the limit", 1.0)
+    yield from growth_rows(f"{MODES[first.mode]}: ", first, STEEPEST)
     yield Row(f"{MODES[first.mode]}: driver", "MB", first.kilobytes / 1024, None, "", note="the most that it had")
+
+
+def growth_rows(name: str, found: Measurement, limit: float) -> Iterator[Row]:
+    """Return the row of the memory that a driver gains a trial; none where the run was too short to tell."""
+    if found.kilobytes_a_trial is not None:
+        yield Row(f"{name}KB a trial", "KB", found.kilobytes_a_trial, limit, "the limit", 1.0)
