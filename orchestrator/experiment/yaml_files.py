@@ -376,7 +376,9 @@ def _mistakes(kind: type, values: Any, error: ValidationError) -> Iterator[str]:
             words = [other["ctx"]["expected"] for other in others if other["type"] == "literal_error"]
             rule = " or ".join([first["msg"], *(words if first["type"] != "literal_error" else ())])
             rule = re.sub(r"^\w+ should", "should", rule)
-            yield f"{key}: {rule}, got {short(first['input'])}"
+            is_unquoted = first["type"] == "string_type" and isinstance(first["input"], int | float)
+            remedy = "; put the text in quotes" if is_unquoted else ""
+            yield f"{key}: {rule}, got {short(first['input'])}{remedy}"
 
 
 def _path(values: Any, problem: Any) -> tuple[str, ...]:

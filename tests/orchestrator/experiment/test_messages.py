@@ -40,6 +40,7 @@ EXPERIMENTS = [
     ("budget: {gpu_hours: 2 days}", "4:10: budget.gpu_hours: ", "for 2 days write 48"),
     ("patience: {epoch_minutes: 1.5h}", "4:12: patience.epoch_minutes: ", "of minutes without a unit: for 1.5h write"),
     ("budget: {hours: 1:30}", "4:10: budget.hours: ", 'should be a valid number, got "1:30"'),
+    ("description: 1e5", "4:1: description: should be a valid string, got 100000.0; ", "put the text in quotes"),
     ("training:\n  epochs: 3\n  epochs: 4", "6:3: key 'epochs' is there twice, ", "first in line 5; remove one of the"),
     (
         "scheduler: {name: none, grace_epochs: 5}",
