@@ -17,6 +17,7 @@ from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support import fake_workload
 from tests.support.forked_delivery import fork_delivery
+from tests.support.shared_ray import TWO_CPUS
 from trainables.errors import UserError
 
 MOMENTS = ("before", "torn", "after")
@@ -80,7 +81,9 @@ def drive(
     # The actors don't know the tests.
     for module in (fake_workload, troubled_workload):
         ray.cloudpickle.register_pickle_by_value(module)
-    if address is not None:
+    if address is None:
+        os.environ.update(TWO_CPUS)
+    else:
         ray.init(address=address, configure_logging=False, log_to_driver=False)
     try:
         experiment = validate(Experiment, values, "tiny.yaml")

@@ -19,7 +19,7 @@ from orchestrator.journal.records import Record
 from orchestrator.searches.search import run_search
 from tests.faults.driver import Death, Tracking, drive, drive_orphaned
 from tests.faults.invariants import assert_invariants
-from tests.faults.troubled_workload import TroubledWorkload
+from tests.faults.troubled_workload import TroubledWorkload, read_log
 from tests.support.experiments import make_experiment
 from tests.support.in_process import without_ray
 from tests.support.snapshots import JOURNAL, Snapshot, snapshots
@@ -93,7 +93,9 @@ class SearchesHere:
         assert came_to == code, self.errors()
 
     def crash(self, experiment: Experiment, workload: TroubledWorkload, condition: Callable[[History], bool]) -> None:
-        """Run a search up to a record after which a condition holds."""
+        """Run a search up to a record after which a condition holds; who waits for ``go`` waits no longer."""
+        # In one process nobody could wait.
+        workload.go.touch()
 
         def until(taken: Snapshot) -> bool:
             return condition(History.of(read_journal(taken.folder / JOURNAL)))
@@ -136,6 +138,7 @@ class Searches(SearchesHere):
         self.address = address
         self.tracking = Tracking()
         self.started: list[ForkServerProcess] = []
+        self._waited = 0
         self.orphans: list[psutil.Process] = []
 
     def start(
@@ -143,7 +146,7 @@ class Searches(SearchesHere):
     ) -> ForkServerProcess:
         address = None if own_ray else self.address
         arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)
-        self.prints = workload.log.parent
+        self.prints, self._waited = workload.log.parent, self._waits()
         process = CONTEXT.Process(target=drive, args=arguments)
         process.start()
         self.started.append(process)
@@ -152,7 +155,7 @@ class Searches(SearchesHere):
     def start_orphan(self, experiment: Experiment, workload: TroubledWorkload) -> psutil.Process:
         """Start a search with a Ray of its own whose parent is process 1, as that of what systemd starts is."""
         arguments = (self.output, experiment.to_dict(), workload, None, None, self.tracking)
-        self.prints = workload.log.parent
+        self.prints, self._waited = workload.log.parent, self._waits()
         parent = CONTEXT.Process(target=drive_orphaned, args=arguments)
         parent.start()
         self.started.append(parent)
@@ -171,6 +174,7 @@ class Searches(SearchesHere):
         self.wait_for(condition, process)
         process.kill()
         process.join()
+        workload.go.touch()
 
     def die(self, experiment: Experiment, workload: TroubledWorkload, death: Death) -> None:
         process = self.start(experiment, workload, death)
@@ -185,10 +189,22 @@ class Searches(SearchesHere):
             assert time.monotonic() < deadline, f"the search does not get on: {self.history()}"
             time.sleep(0.02)
 
-    def wait_for_more(self, records: int, process: ForkServerProcess | psutil.Process) -> None:
-        """Wait until the journal has more records than now and so many."""
+    def wait_until_held(self, process: ForkServerProcess | psutil.Process) -> None:
+        """Wait until as many trainings of the search that was started last wait for ``go`` as run at a time."""
+        self.wait_for(lambda history: self._waits() >= self._waited + PLACES, process)
+
+    def _waits(self) -> int:
+        return sum(line["kind"] == "wait" for line in read_log(self.log))
+
+    def wait_for_more(
+        self,
+        records: int,
+        process: ForkServerProcess | psutil.Process,
+        enough: Callable[[History], bool] = lambda history: False,
+    ) -> None:
+        """Wait until the journal has more records than now and so many, or has ``enough``."""
         seen = len(self.journal()) + records
-        self.wait_for(lambda history: len(self.journal()) > seen, process)
+        self.wait_for(lambda history: len(self.journal()) > seen or enough(history), process)
 
     def errors(self) -> str:
         return self.printed("stderr")

@@ -18,6 +18,7 @@ from orchestrator.tracking.address import default_uri
 from tests.faults.driver import Death, Tracking
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, SearchesHere, grid, with_store
+from tests.faults.troubled_workload import Trouble
 
 EXPERIMENT = grid([0.3, 0.05, 0.2, 0.02])
 
@@ -25,8 +26,7 @@ EXPERIMENT = grid([0.3, 0.05, 0.2, 0.02])
 @pytest.fixture
 def killed(any_searches: SearchesHere) -> SearchesHere:
     """A search that was killed when some trials had ended and each of the others had two checkpoints."""
-    seconds = 0.2 if isinstance(any_searches, Searches) else 0.0
-    any_searches.crash(EXPERIMENT, any_searches.workload(seconds=seconds), ready)
+    any_searches.crash(EXPERIMENT, any_searches.workload(troubles={0.3: Trouble("wait", epoch=4)}), ready)
     return any_searches
 
 
@@ -96,10 +96,11 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     searches = Searches(output, cluster)
     searches.tracking, searches.log = Tracking(default_uri(tmp_path), end=60), tmp_path / "trained.jsonl"
     shutil.copy(store_template, tmp_path / "mlflow.db")
-    workload = searches.workload(seconds=0.1)
+    workload = searches.workload(otherwise=Trouble("wait"))
     process = searches.start(EXPERIMENT, workload)
-    searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
+    searches.wait_until_held(process)
     fill(small_disk / "ballast")
+    workload.go.touch()
     process.join(240)
     stopped = searches.history()
     assert process.exitcode == 1, searches.errors()

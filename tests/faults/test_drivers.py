@@ -42,16 +42,24 @@ def test_killed_at_random_moments(searches: Searches, seed: int | None, kills: i
     chosen = commit_seed() if seed is None else seed
     print(f"FAULT_SEED={chosen} kills at these moments again")
     chance = random.Random(chosen)
-    workload = searches.workload(seconds=0.1)
+    experiment = grid([0.3, 0.05, 0.2, 0.02, 0.4, 0.006])
+    # The last ends after the last kill, so that there is always a search to be killed.
+    workload = searches.workload(seconds=0.1, troubles={0.006: Trouble("wait", epoch=5)})
     snapshots: list[History] = []
     for _ in range(kills):
-        process = searches.start(tiny(), workload)
-        searches.wait_for_more(chance.randrange(9), process)
+        process = searches.start(experiment, workload)
+        searches.wait_for_more(chance.randrange(9), process, enough=waits_for_the_kills)
         time.sleep(chance.uniform(0, 0.4))
         process.kill()
         process.join()
         snapshots.append(searches.history())
-    searches.conclude(tiny(), workload, *snapshots, kills=kills)
+    workload.go.touch()
+    searches.conclude(experiment, workload, *snapshots, kills=kills)
+
+
+def waits_for_the_kills(history: History) -> bool:
+    """Whether all have ended but the last, which is in its last epoch."""
+    return len(history.trials) == 6 and [trial.last_epoch for trial in history.running()] == [4]
 
 
 KINDS = (
@@ -88,26 +96,29 @@ def test_killed_at_a_record(searches: Searches, shift: int) -> None:
 
 @pytest.mark.proof
 def test_stopped_in_every_polite_way(searches: Searches) -> None:
-    workload = searches.workload(seconds=0.3)
+    workload = searches.workload(otherwise=Trouble("wait"))
     snapshots: list[History] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         process = searches.start(tiny(), workload)
-        searches.wait_for_more(4, process)
+        searches.wait_until_held(process)
         assert live_actors()
         searches.finish(tiny(), workload, code=3)
         assert f"already running: process {process.pid}" in searches.errors()
         assert process.pid is not None
         os.kill(process.pid, number)
+        workload.go.touch()
         process.join(240)
+        workload.go.unlink()
         assert process.exitcode == 130, searches.errors()
         snapshots.append(searches.history())
         assert snapshots[-1].outcome == "interrupted"
     assert "Traceback" not in searches.errors()
+    workload.go.touch()
     searches.conclude(tiny(), workload, *snapshots, kills=2)
 
 
 def test_a_search_whose_budget_is_spent_resumes_with_another(any_searches: SearchesHere) -> None:
-    workload = any_searches.workload()
+    workload = any_searches.workload(otherwise=Trouble("wait"))
     snapshots: list[History] = []
     any_searches.crash(tiny(), workload, lambda history: any(trial.epochs for trial in history.running()))
     for budget, by in (({"gpu_hours": 1e-9, "hours": 1e-9}, "hours"), ({"target": 1.0}, "target")):
@@ -122,7 +133,7 @@ def test_a_search_whose_budget_is_spent_resumes_with_another(any_searches: Searc
 @pytest.mark.proof
 @pytest.mark.parametrize("fuse", [pytest.param(1, id="alone"), pytest.param(3, id="fused")])
 def test_what_a_killed_driver_started_goes_with_it(searches: Searches, fuse: int) -> None:
-    workload = searches.workload(seconds=0.3)
+    workload = searches.workload(otherwise=Trouble("wait"))
     experiment = tiny(resources={"cpus": 1, "gpus": 0, "fuse": fuse})
     process = searches.start(experiment, workload, own_ray=True)
     searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
@@ -132,6 +143,7 @@ def test_what_a_killed_driver_started_goes_with_it(searches: Searches, fuse: int
     for name in ("FusedEngine", "EngineDirectory") if fuse > 1 else ():
         assert any(f"ray::{name}" in actor for actor in actors), actors
     process.kill()
+    workload.go.touch()
     deadline = time.monotonic() + 300
     while any(is_actor(child) for child in children) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -148,7 +160,7 @@ def test_what_a_killed_driver_started_goes_with_it(searches: Searches, fuse: int
 
 @pytest.mark.proof
 def test_frozen_actors_of_a_killed_driver_do_no_harm_when_they_wake(searches: Searches) -> None:
-    workload = searches.workload(seconds=0.3)
+    workload = searches.workload(seconds=0.3, otherwise=Trouble("wait", epoch=3))
     process = searches.start(tiny(), workload, own_ray=True)
     searches.wait_for(lambda history: any(trial.last_epoch >= 2 for trial in history.running()), process)
     children = psutil.Process(process.pid).children(recursive=True)
@@ -158,6 +170,7 @@ def test_frozen_actors_of_a_killed_driver_do_no_harm_when_they_wake(searches: Se
         actor.suspend()
     process.kill()
     process.join()
+    workload.go.touch()
     killed = searches.history()
     again = searches.start(tiny(), workload)
     searches.wait_for_more(4, again)

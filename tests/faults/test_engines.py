@@ -53,7 +53,7 @@ def test_an_engine_that_hangs_is_killed_and_its_trials_resume_in_another(searche
 # Engines die with the engine directory, and alone where a trial kills them.
 @pytest.mark.parametrize("name", ["FusedEngine", "EngineDirectory"])
 def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, name: str) -> None:
-    workload = searches.workload(seconds=0.7)
+    workload = searches.workload(otherwise=Trouble("wait"))
     process = searches.start(fused(), workload)
     searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
     actors = kinds_of_actors()
@@ -61,6 +61,7 @@ def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, name: str) -> Non
     assert all(engine.environ().items() >= KEEP_FREED_MEMORY.items() for engine in actors["FusedEngine"])
     for found in actors[name]:
         found.kill()
+    workload.go.touch()
     process.join(240)
     assert process.exitcode == 0, searches.errors()
     assert {str(trial.state) for trial in searches.history().trials.values()} == {"finished"}

@@ -1,10 +1,9 @@
 """A Ray that dies, alone or with a search or an extraction: a sentence of ours, nothing left, and it resumes."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -14,21 +13,24 @@ import pytest
 from orchestrator.journal.history import History
 from orchestrator.tuner.runtime import CORE
 from tests.faults.searches import Searches, tiny
+from tests.faults.troubled_workload import Trouble
 from tests.trainables.scenes_folder import write_scenes
 
 pytestmark = pytest.mark.proof
 
 
 def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches) -> None:
-    workload = searches.workload(seconds=0.5)
+    workload = searches.workload(otherwise=Trouble("wait"))
     snapshots: list[History] = []
     for victim in CORE:
         process = searches.start(tiny(), workload, own_ray=True)
-        searches.wait_for_more(5, process)
+        searches.wait_until_held(process)
         assert process.pid is not None
         family = psutil.Process(process.pid).children(recursive=True)
         next(one for one in family if one.name() == victim).kill()
+        workload.go.touch()
         process.join(240)
+        workload.go.unlink()
         # Ray itself would end the driver after 60 s, without the sentence that is looked for below.
         assert process.exitcode == 1, searches.errors()
         assert_gone(family)
@@ -38,6 +40,7 @@ def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches) -
     told = searches.errors().splitlines()
     assert [said for line in told for said in CORE.values() if f"({said})" in line] == list(CORE.values())
     assert len(told) == len(CORE) and all("resume with the same command" in line for line in told), told
+    workload.go.touch()
     searches.conclude(tiny(), workload, *snapshots, kills=len(CORE))
 
 
@@ -45,13 +48,14 @@ def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches) -
 @pytest.mark.parametrize("is_orphan", [True, False], ids=["started by process 1", "started by another process"])
 def test_a_signal_to_a_search_and_its_ray_at_once_ends_both_in_order(searches: Searches, is_orphan: bool) -> None:
     """As whoever signals a process group does, e.g. ``timeout``, or all of a control group, e.g. systemd."""
-    workload = searches.workload(seconds=0.5)
+    workload = searches.workload(otherwise=Trouble("wait"))
     process = searches.start_orphan(tiny(), workload) if is_orphan else searches.start(tiny(), workload, own_ray=True)
-    searches.wait_for_more(5, process)
+    searches.wait_until_held(process)
     assert process.pid is not None
     driver = psutil.Process(process.pid)
     family = driver.children(recursive=True)
     end(driver, *family)
+    workload.go.touch()
     ended, _ = psutil.wait_procs([driver], timeout=240)
     assert ended, "the driver waits for a Ray that is gone"
     if isinstance(process, ForkServerProcess):
@@ -68,23 +72,44 @@ def test_a_signal_to_a_search_and_its_ray_at_once_ends_both_in_order(searches: S
 
 def end(*processes: psutil.Process) -> None:
     for one in processes:
-        os.kill(one.pid, signal.SIGTERM)
+        # The driver may have ended some of the others already.
+        with suppress(psutil.NoSuchProcess):
+            one.terminate()
 
 
 def assert_gone(family: list[psutil.Process]) -> None:
-    gone, left = psutil.wait_procs(family, timeout=60)
+    gone, left = psutil.wait_procs(family, timeout=240)
     assert (len(gone), left) == (len(family), [])
 
+
+EXTRACT = """
+import sys, time
+from pathlib import Path
+from orchestrator.cli import main
+from orchestrator.extraction import workers
+
+extract, go = workers.extract_shards, Path(sys.argv.pop())
+
+def held(*arguments):
+    for result in extract(*arguments):
+        yield result
+        while not go.exists():
+            time.sleep(0.05)
+
+workers.extract_shards = held
+main()
+"""
+"""A program whose workers have done a shard each when they wait for the file that is its last argument."""
 
 RESUME = "finished shards are kept: resume with the same command\n"
 
 
 @pytest.mark.timeout(900)
 def test_an_extraction_whose_ray_dies_ends_in_order_and_resumes(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "data", "extract", "scenes"]
+    out, go = tmp_path / "out", tmp_path / "go"
+    command = [sys.executable, "-c", EXTRACT, "data", "extract", "scenes"]
     command += ["--shard-size", "8", "--workers", "2", "--backbone", "resnet18", "--weights", "none"]
-    command += ["--data-root", str(write_scenes(tmp_path / "data", images=256)), "--out", str(out)]
+    command += ["--data-root", str(write_scenes(tmp_path / "data", images=256)), "--out", str(out), str(go)]
     for victim in (*CORE, "all"):
         there = shards(out)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -104,6 +129,7 @@ def test_an_extraction_whose_ray_dies_ends_in_order_and_resumes(tmp_path: Path) 
             assert said.endswith(f"; {RESUME}") and said.count("\n") == 1
         assert_gone(family)
         assert (out / ".extract" / "lock").read_text() == ""
+    go.touch()
     assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
     assert sorted(path.name for path in out.iterdir()) == ["features_global.json", "features_global.npy"]
 

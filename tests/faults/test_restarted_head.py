@@ -43,7 +43,7 @@ def test_a_search_ends_in_order_where_its_head_is_started_again(short_path: Path
     head.run("bash", "-c", "kill -TERM $(pgrep -f 'scripts start --block' | head -1)")
     first.wait(120)
     head.start(begin, environment, log)
-    assert started.wait(60) == 1, said.read_text()[-4000:]
+    assert started.wait(240) == 1, said.read_text()[-4000:]
     last = said.read_text().splitlines()[-1]
     assert f"Ray is gone (its head at {address} has ended)" in last, said.read_text()[-4000:]
     assert "resume with the same command" in last

@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.journal.records import TrialRetried, TrialStarted
 from tests.faults.searches import Searches, grid
+from tests.faults.troubled_workload import Trouble
 from tests.support.simulated_nodes import simulated_nodes
 
 pytestmark = pytest.mark.proof
@@ -57,7 +58,8 @@ def drain(machines: Any, node: Any, seconds: float) -> None:
 def test_a_search_outlives_a_killer_of_machines(searches: Searches, machines: Any) -> None:
     searches.address = machines.address
     experiment = grid([0.3, 0.05, 0.2, 0.02, 0.1, 0.15], training={"epochs": 8}, resources={"max_concurrent": WORKERS})
-    workload = searches.workload(seconds=1.0)
+    # The last trial ends when two have been killed at least, so that the test tests something.
+    workload = searches.workload(seconds=1.0, troubles={0.15: Trouble("wait", epoch=8)})
     born = {node: time.monotonic() for node in machines.worker_nodes}
     chance, killed = random.Random(0), 0
     process = searches.start(experiment, workload)
@@ -65,12 +67,13 @@ def test_a_search_outlives_a_killer_of_machines(searches: Searches, machines: An
     while process.is_alive():
         process.join(EVERY)
         for node in [node for node, since in born.items() if time.monotonic() - since > SPARED]:
-            # Two at least, so that the test tests something whatever the speed of the machine.
             if process.is_alive() and (killed < 2 or chance.random() < CHANCE):
                 machines.remove_node(node, allow_graceful=False)
                 del born[node]
                 born[add(machines)] = time.monotonic()
                 killed += 1
+        if killed >= 2:
+            workload.go.touch()
     assert process.exitcode == 0, searches.errors()
     assert killed >= 2
     searches.judge(kills=killed)
@@ -81,7 +84,7 @@ def test_a_machine_that_is_preempted_costs_no_try(searches: Searches, machines: 
     searches.address = machines.address
     values = [0.3, 0.05, 0.2]
     experiment = grid(values, training={"epochs": 12}, resources={"max_concurrent": WORKERS})
-    workload = searches.workload(seconds=1.0)
+    workload = searches.workload(otherwise=Trouble("wait"))
     process = searches.start(experiment, workload)
     searches.wait_for(lambda history: sum(trial.last_epoch >= 1 for trial in history.running()) == len(values), process)
     taken = machines.worker_nodes.copy().pop()
@@ -89,6 +92,7 @@ def test_a_machine_that_is_preempted_costs_no_try(searches: Searches, machines: 
     time.sleep(4.0)
     machines.remove_node(taken, allow_graceful=False)
     add(machines)
+    workload.go.touch()
     process.join(300)
     assert process.exitcode == 0, searches.errors()
     records = searches.journal()

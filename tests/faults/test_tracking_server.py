@@ -123,24 +123,29 @@ def wait_for_runs(server: MlflowServer, number: int) -> None:
 def test_no_fault_between_search_and_server_loses_anything_or_is_waited_for(
     tracked: Searches, server: MlflowServer, proxy: FaultProxy
 ) -> None:
-    workload = tracked.workload(seconds=0.3)
-    # Carried out long after the search has given it up, and has had the run made again.
-    proxy.choose(Fault(Kind.SLOW, seconds=30, path=CREATE, times=1))
-    process = tracked.start(EXPERIMENT, workload)
-    proxy.wait_until_met()
+    experiment = grid([0.02, 0.4, 0.3, 0.05, 0.2, 0.45], training={"epochs": 8})
+    workload = tracked.workload(seconds=0.1, troubles={0.45: Trouble("wait", epoch=8)})
     # No answer at all comes while these are trained: were one waited for, they would not be.
     proxy.choose(Fault(Kind.HOLD))
+    process = tracked.start(experiment, workload)
     proxy.wait_until_met()
     tracked.wait_for(more_epochs(tracked, 12), process)
+    # Carried out long after the search has given it up, and has had the run made again.
+    proxy.choose(Fault(Kind.SLOW, seconds=30, path=CREATE))
+    proxy.wait_until_met()
+    # Nothing arrives before the runs are made.
     for fault in (
         Fault(Kind.ERROR),
         Fault(Kind.UNAUTHORIZED),
-        Fault(Kind.LOSE, path=CREATE, times=2),
-        Fault(Kind.LOSE, path=METRICS, times=2),
         Fault(Kind.REFUSE),
+        Fault(Kind.LOSE, path=CREATE, times=2),
     ):
         proxy.choose(fault)
         proxy.wait_until_met(2)
+    # The last trial ends only now, so that there is more to be sent.
+    proxy.choose(Fault(Kind.LOSE, path=METRICS, times=2))
+    workload.go.touch()
+    proxy.wait_until_met(2)
     proxy.choose(PASS)
     process.join(300)
     assert process.exitcode == 0, tracked.errors()

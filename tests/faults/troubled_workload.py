@@ -28,11 +28,12 @@ class Trouble:
 class TroubledWorkload(FakeWorkload):
     """Trainings known by their parameter; ``log`` gets a line for each epoch trained and each trouble met.
 
-    Those of the loss ``untimed`` cannot be timed.
+    ``otherwise`` happens to those that ``troubles`` does not name. Those of the loss ``untimed`` cannot be timed.
     """
 
     log: Path = Path("trained.jsonl")
     troubles: Mapping[float, Trouble] = field(default_factory=dict)
+    otherwise: Trouble | None = None
     untimed: str = ""
 
     @property
@@ -48,7 +49,7 @@ class TroubledWorkload(FakeWorkload):
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         (parameter,) = config.loss_parameters.values()
         self._write("begun", parameter, 0)
-        trouble = self.troubles.get(parameter)
+        trouble = self.troubles.get(parameter, self.otherwise)
         # The epoch that a resumed training repeats was trained before.
         trained = 0 if resume is None else json.loads((resume / "state.pt").read_text())["epoch"]
         stream = super().train(config, resume)

@@ -26,7 +26,7 @@ from trainables.config import TrialConfig
 
 ROOT = Path(__file__).parent.parent.parent
 START = """
-import sys
+import sys, threading, time
 from pathlib import Path
 from orchestrator.tuner import runtime
 import ray
@@ -45,8 +45,16 @@ from tests.faults import troubled_workload
 from tests.support import fake_workload
 for module in (fake_workload, troubled_workload):
     ray.cloudpickle.register_pickle_by_value(module)
-troubles = {0.3: troubled_workload.Trouble("memory", times=1)}
+# The second waits for the first, so that both share the GPU when its memory runs out.
+troubles = {0.3: troubled_workload.Trouble("memory", times=1), 0.05: troubled_workload.Trouble("wait")}
 workload = troubled_workload.TroubledWorkload(seconds=0.5, log=Path(experiment).with_name("log"), troubles=troubles)
+
+def let_go():
+    while not any(line["kind"] == "memory" for line in troubled_workload.read_log(workload.log)):
+        time.sleep(0.05)
+    workload.go.touch()
+
+threading.Thread(target=let_go, daemon=True).start()
 run_search(load_experiment(experiment), workload, Path(output))
 """
 

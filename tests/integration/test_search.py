@@ -149,10 +149,11 @@ def ended(history: History) -> int:
 @pytest.mark.proof
 def test_told_to_stop_a_search_ends_cleanly_and_can_be_resumed(ray_session: None, output: Path) -> None:
     experiment = grid([0.3, 0.05, 0.2], scheduler={"name": "none"})
+    (output.parent / "hold").touch()
     with process(output, experiment, 0.5) as started:
         wait_for(lambda: any(trial.last_epoch >= 2 for trial in progress(output).running()), started)
         started.send_signal(signal.SIGTERM)
-        _, errors = started.communicate(timeout=60)
+        _, errors = started.communicate(timeout=240)
     assert started.returncode == 130
     assert "resume with: orchestrator resume tiny" in errors
     assert "Traceback" not in errors
@@ -168,13 +169,14 @@ def test_told_to_stop_a_search_ends_cleanly_and_can_be_resumed(ray_session: None
 @pytest.mark.proof
 @pytest.mark.parametrize("started_by_ray", ["gcs_server", "raylet", "ray::"])
 def test_told_to_stop_while_ray_starts_a_search_says_how_to_resume(output: Path, started_by_ray: str) -> None:
-    with process(output, grid([0.3, 0.05]), 0.5) as started:
+    (output.parent / "hold").touch()
+    with process(output, grid([0.3, 0.05], scheduler={"name": "none"}), 0.5) as started:
         wait_for(lambda: any(started_by_ray in " ".join(cmdline) for cmdline in commands_below(started)), started)
         started.send_signal(signal.SIGTERM)
         children = psutil.Process(started.pid).children(recursive=True)
-        _, errors = started.communicate(timeout=60)
+        _, errors = started.communicate(timeout=240)
         # Two agents of Ray look only now and then whether their raylet has died.
-        _, alive = psutil.wait_procs(children, timeout=90)
+        _, alive = psutil.wait_procs(children, timeout=240)
     assert (started.returncode, alive) == (130, [])
     assert "resume with: orchestrator resume tiny" in errors
     assert "Traceback" not in errors

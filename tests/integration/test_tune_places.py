@@ -101,6 +101,7 @@ class Beheld(FakeWorkload):
     """The first trial writes down how many trials wait for nodes while it runs."""
 
     folder: Path = Path()
+    expected: int = 0
 
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         if not (self.folder / "waited").exists():
@@ -108,11 +109,14 @@ class Beheld(FakeWorkload):
         yield from super().train(config, resume)
 
     def behold(self) -> int:
-        """Return how many placement groups wait, which is what an autoscaler counts, once that changes no more."""
+        """Return how many placement groups wait, which is what an autoscaler counts, once that changes no more.
+
+        The driver may take its time until as many wait as are expected.
+        """
         import ray
 
         seen, since = 0, time.monotonic()
-        while time.monotonic() - since < 5.0:
+        while time.monotonic() - since < (5.0 if seen >= self.expected else PATIENCE):
             groups = ray.util.placement_group_table().values()
             if (now := sum(group["state"] == "PENDING" for group in groups)) != seen:
                 seen, since = now, time.monotonic()
@@ -139,7 +143,7 @@ def test_so_many_trials_wait_for_nodes(
         scheduler={"name": "none"},
         resources={"cpus": ray.cluster_resources()["CPU"], "gpus": 0},
     )
-    run_search(experiment, Beheld(folder=tmp_path), output, quiet=True)
+    run_search(experiment, Beheld(folder=tmp_path, expected=waiting), output, quiet=True)
     assert int((tmp_path / "waited").read_text()) == waiting
 
 

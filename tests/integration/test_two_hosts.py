@@ -65,6 +65,8 @@ def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], short_
     # The worker has another disk than the head wherever the test writes.
     worker.run("mount", "-t", "tmpfs", "tmpfs", str(base))
     worker.run("mkdir", str(base / "ray"))
+    for host in hosts:
+        host.run("touch", str(base / "hold"))
     head_port = 6379
     address = f"{head.address}:{head_port}"
     options = [f"--node-ip-address={head.address}", f"--port={head_port}", f"--temp-dir={base / 'ray'}"]
@@ -99,6 +101,7 @@ def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], short_
         noticed = time.monotonic() - died
         elsewhere = [trial.id for trial in journal(base).trials.values() if trial.setbacks]
         before = {name: journal(base).trials[name].last_epoch for name in elsewhere}
+        (base / "hold").unlink()
         wait_until(
             lambda: all(journal(base).trials[name].last_epoch > before[name] for name in elsewhere),
             "the lost trial resumes",

@@ -5,13 +5,14 @@
 
 import json
 import re
+import secrets
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -29,9 +30,12 @@ main(["-H", sys.argv[1], "-p", sys.argv[2]])
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """Return a port that is free, and that the kernel gives to nobody who does not ask for it by its number."""
+    while True:
+        port = secrets.choice(range(20_000, 32_000))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((host, port))
+            return port
 
 
 @contextmanager

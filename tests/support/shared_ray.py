@@ -11,6 +11,9 @@ from orchestrator.journal.lock import make_scratch
 from orchestrator.machines.cluster import ClusterError
 from orchestrator.tuner.runtime import ray_runtime
 
+TWO_CPUS = {"RAY_OVERRIDE_RESOURCES": '{"CPU": 2}'}
+"""Environment that gives a Ray two CPUs when it starts, however many the machine has: two trials run at a time."""
+
 TRIES = 5
 """So often a Ray is started that is not there within the 30 s which Ray gives its node manager."""
 
@@ -20,14 +23,15 @@ def shared_ray() -> Iterator[None]:
     """Start a Ray for the length of a ``with`` block.
 
     Ray gives its workers the least share of a busy machine. Other tests make this machine busy, so the workers of this
-    Ray get as much as the tests.
+    Ray get as much as the tests. It has two CPUs, see ``TWO_CPUS``.
     """
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, {"RAY_worker_niceness": "0"}))
         for left in reversed(range(TRIES)):
             before = set(psutil.Process().children())
             try:
-                stack.enter_context(ray_runtime(stack.enter_context(make_scratch())))
+                with patch.dict(os.environ, TWO_CPUS):
+                    stack.enter_context(ray_runtime(stack.enter_context(make_scratch())))
                 break
             except ClusterError:
                 end(set(psutil.Process().children()) - before)
