@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from playwright.sync_api import Browser, Page
 
 DESKTOP, PHONE = (1280, 900), (375, 812)
+PATIENCE = 180_000
+"""Milliseconds for each step of a page: on a machine that others keep busy, Playwright's own 30 s are too few."""
 
 
 @dataclass
@@ -28,7 +30,7 @@ def opened(
     size: tuple[int, int] = DESKTOP,
     *,
     scheme: str = "light",
-    patience: int = 30_000,
+    patience: int = PATIENCE,
     is_known: Callable[[str, str], bool] = lambda text, url: False,
 ) -> Iterator[Opened]:
     """Open an address at a window size, a phone's with touch; known complaints, by text and address, do not count."""

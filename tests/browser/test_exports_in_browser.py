@@ -77,6 +77,6 @@ def test_tensorboard_shows_a_row_for_each_setting(browser: Browser, screenshots:
         # Five settings: the two seeds of the confirmation are one row. Views that are not shown name the loss as well.
         shown = page.get_by_text("nt_xent", exact=True).filter(visible=True)
         expect(shown).to_have_count(4, timeout=PATIENCE)
-        expect(page.get_by_text("best/val/rsum").first).to_be_visible()
+        expect(page.get_by_text("best/val/rsum").first).to_be_visible(timeout=PATIENCE)
         page.screenshot(path=screenshots / "tensorboard-hparams.png")
         page.close()

@@ -12,7 +12,7 @@ from orchestrator.journal.directory import keep_error
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
-from tests.browser.opened_page import opened
+from tests.browser.opened_page import PATIENCE, opened
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
 from tests.support.records import append
@@ -25,8 +25,7 @@ EVIL = "<script>document.title='it ran'</script>"
 @contextmanager
 def watched(browser: Browser, address: str, width: int = 1280, height: int = 900) -> Iterator[Page]:
     """Open an address; what the page complains of fails the test."""
-    # A page rests between two answers as long as they take: on a machine that others keep busy, that is long.
-    with opened(browser, address, (width, height), patience=180_000) as shown:
+    with opened(browser, address, (width, height)) as shown:
         yield shown.page
     assert shown.complaints == []
 
@@ -77,6 +76,7 @@ def test_the_leaderboard_is_as_high_before_the_first_rows_have_come(browser: Bro
     height = "document.getElementById('leaderboard').getBoundingClientRect().height"
     with closing(begin(tmp_path, 25)), served(tmp_path) as server:
         context = browser.new_context(viewport={"width": 1280, "height": 900})
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.route("**/events", lambda route: route.abort())
         page.goto(f"{server.address}/e/tiny/")
@@ -152,11 +152,12 @@ def test_a_server_that_ends_is_noticed_and_one_that_comes_back_is_found(browser:
     with closing(begin(tmp_path)):
         with served(tmp_path) as server:
             context = browser.new_context()
+            context.set_default_timeout(PATIENCE)
             page = context.new_page()
             page.goto(f"{server.address}/e/tiny/")
             page.wait_for_selector(".opener")
             assert page.locator("#connection").is_hidden()
         page.wait_for_selector("#connection:has-text('has not answered since')")
         with served(tmp_path, port=server.port):
-            page.wait_for_selector("#connection", state="hidden", timeout=20_000)
+            page.wait_for_selector("#connection", state="hidden")
         context.close()

@@ -38,8 +38,6 @@ OF_MLFLOW = ("AG Grid: ", "GL Driver Message", "ResizeObserver loop")
 NOT_SERVED = ("/assistant/", "/users/current", "/gateway", "/traces", "/ui-telemetry", "/workspaces", "/scorers")
 """Parts of addresses that the pages ask for and that are not served; the console names each."""
 
-SECONDS = 120_000
-
 
 @dataclass(frozen=True)
 class Served:
@@ -130,19 +128,27 @@ def is_known(text: str, url: str) -> bool:
     return any(known in text for known in OF_MLFLOW) or any(known in url for known in NOT_SERVED)
 
 
-opened = partial(opened_page, size=(1920, 1000), patience=SECONDS, is_known=is_known)
+opened = partial(opened_page, size=(1920, 1000), is_known=is_known)
 
 
 def cells(page: Page, column: str) -> list[str]:
-    """Return a column of the runs table, from the top."""
-    found = page.locator(
+    """Return a column of the runs table, from the top, once each of the seven runs has its text."""
+    selector = (
         f'.ag-center-cols-container .ag-cell[col-id="{column}"], '
         f'.ag-pinned-left-cols-container .ag-cell[col-id="{column}"]'
     )
-    rows = found.evaluate_all(
+    drawn = "cells => cells.length === 7 && cells.every(cell => cell.innerText.trim())"
+    page.wait_for_function(f"selector => ({drawn})([...document.querySelectorAll(selector)])", arg=selector)
+    rows = page.locator(selector).evaluate_all(
         "cells => cells.map(c => [Number(c.parentElement.getAttribute('row-index')), c.innerText])"
     )
     return [text.strip() for _, text in sorted(rows)]
+
+
+def wait_for_texts(page: Page, *texts: str) -> None:
+    """Wait until a page shows texts: its parts are drawn one after the other."""
+    for text in texts:
+        page.wait_for_function("text => document.body.innerText.includes(text)", arg=text)
 
 
 def test_ui_opens_on_the_newest_search_best_trials_first(served: Served, browser: Browser, screenshots: Path) -> None:
@@ -187,6 +193,7 @@ def test_no_assistant_is_shown_where_mlflow_would_open_it(served: Served, browse
         # What MLflow opens, it opens as soon as the page is drawn.
         page.wait_for_function("localStorage.getItem('mlflow.assistant.panelOpen_v1') === 'false'")
         page.screenshot(path=screenshots / "mlflow-first-load.png")
+        page.wait_for_selector("[data-assistant-ui]", state="attached")
         parts = page.locator("[data-assistant-ui]")
         assert parts.count() >= 1, "the button is there, and hidden"
         assert [part.is_visible() for part in parts.all()] == [False] * parts.count()
@@ -216,6 +223,7 @@ def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
         if view:
             narrow = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.clientWidth)"
             assert min(shown.page.evaluate(narrow)) >= 300
+        wait_for_texts(shown.page, *(f"{name}\n({count})\nAdd chart" for name, count in sections), "val/rsum_best")
         text = shown.page.locator("body").inner_text()
         headings = re.findall(r"^(.+)\n\((\d+)\)\nAdd chart$", text, re.MULTILINE)
         assert [heading for heading in headings if heading in sections] == sections
@@ -232,10 +240,9 @@ def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser:
         shown.page.wait_for_selector(".js-plotly-plot")
         shown.page.wait_for_timeout(2000)
         shown.page.screenshot(path=screenshots / "mlflow-compare.png", full_page=True)
-        text = shown.page.locator("body").inner_text()
-        assert "Comparing 2 Runs from 1 Experiment" in text
         shown_names = ["0000 nt_xent τ=0.05", "0000 triplet_sh margin=0.2"]
-        assert all(name in text for name in [*shown_names, *names, "margin", "val/rsum_best"])
+        texts = ["Comparing 2 Runs from 1 Experiment", *shown_names, *names, "margin", "val/rsum_best"]
+        wait_for_texts(shown.page, *texts)
         assert shown.complaints == []
 
 

@@ -21,11 +21,13 @@ SYSTEMD = "/lib/systemd/systemd"
 GROUPS = Path("/sys/fs/cgroup/systemd")
 
 ORCHESTRATOR = """#!/bin/bash
+code="$(cat /opt/icr/code)"
+# Before it says anything, so that no signal finds it without.
+[ "$code" != wait ] || trap 'exit 130' INT
 { id -un; echo "$HOME"; echo "$ORCHESTRATOR_OUTPUT"; echo "$*"
   touch /var/lib/icr/mine && echo writes; touch /etc/mine 2> /dev/null || echo protected
   touch "$HOME/.cache-of-mine" && echo home; ls -A /root /home 2> /dev/null | grep -c '^[^/]' ; } > /var/lib/icr/said
-code="$(cat /opt/icr/code)"
-[ "$code" != wait ] || { trap 'exit 130' INT; sleep 600 & wait; }
+[ "$code" != wait ] || { sleep 600 & wait; }
 exit "$code"
 """
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,8 +12,6 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
-
-from tests.support.bucket import free_port
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).parent.parent.parent
@@ -46,7 +45,13 @@ class MlflowServer:
         self._artifacts = artifacts or (folder / "served-artifacts").as_uri()
         self._account, self._environment = account, environment or {}
         self._log = folder / "mlflow-server.log"
-        self._port = free_port(HOST)
+        # Bound, but not listening: on Linux the server may have the port, also after a kill, and nobody else gets it.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind((HOST, 0))
+        self._port = self._place.getsockname()[1]
+        if sys.platform != "linux":
+            self._place.close()
         self._process: subprocess.Popen[bytes] | None = None
         self.uri = f"http://{HOST}:{self._port}"
 

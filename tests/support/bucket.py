@@ -50,7 +50,7 @@ def s3_server(host: str, port: int, within: Sequence[str] = ()) -> Iterator[str]
         server.wait()
 
 
-def make_bucket(endpoint: str, name: str = "bucket", seconds: float = 60) -> None:
+def make_bucket(endpoint: str, name: str = "bucket", seconds: float = 240) -> None:
     """Make a bucket as soon as the server answers."""
     deadline = time.monotonic() + seconds
     while True:

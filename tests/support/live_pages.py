@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvicorn
 
+from orchestrator.watch import app as pages
+from orchestrator.watch import server as limits
 from orchestrator.watch.app import make_app
 from orchestrator.watch.experiments import Experiments
 from orchestrator.watch.server import listen, make_config
@@ -76,7 +79,7 @@ class Served:
 def served(
     output: Path, *named: Path, token: str | None = None, expected: str | None = None, port: int = 0
 ) -> Iterator[Served]:
-    """Serve an output folder for the length of a ``with`` block."""
+    """Serve an output folder for the length of a ``with`` block; the server waits however long a machine takes."""
     listening = listen("127.0.0.1", port, token)
     experiments = Experiments(output, named)
     if expected is not None:
@@ -84,11 +87,14 @@ def served(
     app = make_app(experiments, listening.token, host=listening.host, title="watched", instance="test")
     server = uvicorn.Server(make_config(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening.socket]})
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.01)
-        yield Served(listening.socket.getsockname()[1])
-    finally:
-        server.should_exit = True
-        thread.join()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "PATIENCE", 600.0)
+        patch.setattr(limits, "REQUEST_SECONDS", 600.0)
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            yield Served(listening.socket.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join()
