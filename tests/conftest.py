@@ -138,6 +138,6 @@ def browser() -> Iterator[Any]:
     if executable is None:
         pytest.skip("no Chromium on the PATH; on Debian: apt-get install chromium")
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=executable, args=HEADLESS)
+        made = playwright.chromium.launch(executable_path=executable, args=HEADLESS, timeout=300_000)
         yield made
         made.close()

@@ -137,6 +137,7 @@ def test_the_report_of_the_search_is_drawn_in_a_browser(undisturbed: Path, brows
     assert run(undisturbed, "report", "scenes-smoke").returncode == 0
     (path,) = (undisturbed / "scenes-smoke").glob("report*.html")
     page = browser.new_page()
+    page.set_default_timeout(300_000)
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -39,6 +39,14 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 @contextmanager
+def refusing_port() -> Iterator[int]:
+    """Yield a port at which nothing listens, and which no other process gets meanwhile."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield int(holder.getsockname()[1])
+
+
+@contextmanager
 def s3_server(host: str, port: int, within: Sequence[str] = ()) -> Iterator[str]:
     """Yield the endpoint of a server; ``within`` is a command that runs it elsewhere, e.g. in a network namespace."""
     command = [*within, sys.executable, "-c", _SERVE, host, str(port)]
@@ -50,13 +58,13 @@ def s3_server(host: str, port: int, within: Sequence[str] = ()) -> Iterator[str]
         server.wait()
 
 
-def make_bucket(endpoint: str, name: str = "bucket", seconds: float = 240) -> None:
+def make_bucket(endpoint: str, name: str = "bucket", seconds: float = 300) -> None:
     """Make a bucket as soon as the server answers."""
     deadline = time.monotonic() + seconds
     while True:
         try:
             request = urllib.request.Request(f"{endpoint}/{name}", method="PUT")
-            urllib.request.urlopen(request, timeout=10).close()
+            urllib.request.urlopen(request, timeout=60).close()
             return
         except OSError:
             if time.monotonic() > deadline:

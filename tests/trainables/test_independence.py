@@ -43,7 +43,7 @@ except ValueError as error:
 
 def run(blocked: set[str], program: str) -> str:
     code = f"BLOCKED = {blocked!r}\n" + BLOCK + program
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -77,8 +77,29 @@ def test_features_are_extracted_and_loaded(photos: Path, capsys: pytest.CaptureF
     assert not [path for path in photos.iterdir() if path.name.startswith(".")]
 
 
+HANGING = """
+import time
+from orchestrator.cli import main
+from ray import cloudpickle
+from trainables.data import extract
+
+extract_shard = extract._extract_shard
+
+def extract_or_hang(plan, shard, crops, encode):
+    if shard >= 4:
+        time.sleep(3600)
+    return extract_shard(plan, shard, crops, encode)
+
+extract._extract_shard = extract_or_hang
+# Ray's workers get the module as it is here.
+cloudpickle.register_pickle_by_value(extract)
+main()
+"""
+"""The command line in a process that hangs before the last shards, however fast it is."""
+
+
 def start(*arguments: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "data", "extract", *arguments]
+    command = [sys.executable, "-c", HANGING, "data", "extract", *arguments]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -115,6 +136,8 @@ def kill_with_workers(process: "subprocess.Popen[bytes]") -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
+    # One that is about to write a shard may write it yet.
+    assert psutil.wait_procs(started, timeout=120)[1] == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

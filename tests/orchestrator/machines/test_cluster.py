@@ -23,7 +23,7 @@ from orchestrator.machines.cluster import (
     total,
 )
 from orchestrator.storage.bucket import StorageError
-from tests.support.bucket import free_port
+from tests.support.bucket import refusing_port
 from trainables.errors import ConfigError
 
 
@@ -57,8 +57,8 @@ def test_an_address_that_answers_is_taken(head: str, tmp_path: Path) -> None:
     ],
 )
 def test_an_address_that_does_not_is_refused_with_the_way_out(address: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=message):
-        find_head(address.replace("FREE", str(free_port())), {"RAY_TMPDIR": str(tmp_path)})
+    with refusing_port() as port, pytest.raises(ClusterError, match=message):
+        find_head(address.replace("FREE", str(port)), {"RAY_TMPDIR": str(tmp_path)})
 
 
 def test_more_trials_wait_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from orchestrator.storage.bucket import ObjectStore, StorageError
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.stores import CLAIM_FILE, BucketStore, ClaimLostError, FolderStore, actor_scratch
 from orchestrator.tuner.callback import Cause, Failure
-from tests.support.bucket import free_port
+from tests.support.bucket import refusing_port
 from tests.support.fake_workload import report
 from trainables.checkpoint import MANIFEST, EpochReport
 from trainables.errors import CheckpointError
@@ -107,13 +107,14 @@ def test_other_addresses_are_refused_and_their_credentials_not_shown(address: st
 
 @pytest.mark.proof
 def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody = f"http://127.0.0.1:{free_port()}"
-    for address, why in (
-        (f"s3://other?endpoint_override={endpoint}", "there is no such bucket; make it"),
-        (f"s3://bucket?endpoint_override={nobody}", f"{nobody} does not answer: Connection refused"),
-    ):
-        with pytest.raises(StorageError, match=why):
-            ObjectStore.parse(address).check()
+    with refusing_port() as port:
+        nobody = f"http://127.0.0.1:{port}"
+        for address, why in (
+            (f"s3://other?endpoint_override={endpoint}", "there is no such bucket; make it"),
+            (f"s3://bucket?endpoint_override={nobody}", f"{nobody} does not answer: Connection refused"),
+        ):
+            with pytest.raises(StorageError, match=why):
+                ObjectStore.parse(address).check()
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(StorageError, match="no credentials: set AWS_ACCESS_KEY_ID"):
         ObjectStore.parse(f"s3://bucket?endpoint_override={endpoint}").check()

@@ -56,7 +56,7 @@ def test_actors_that_come_together_fetch_it_once(store: ObjectStore) -> None:
     actors = [context.Process(target=_fetch, args=(store, results)) for _ in range(3)]
     for actor in actors:
         actor.start()
-    found = [results.get(timeout=120) for _ in actors]
+    found = [results.get(timeout=500) for _ in actors]
     for actor in actors:
         actor.join()
     assert len({pid for pid, _ in found}) == 3

@@ -1,6 +1,7 @@
 """``sync``: one delivery at a time to a store and experiment, and runs of former times that went astray are mended."""
 
 import threading
+import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -86,6 +87,8 @@ def test_a_tracker_waits_for_a_delivery_and_says_so(
     tracker = Tracker(uri, output, "tiny", directory / "journal.jsonl")
     with take_turn(uri, output, "tiny"):
         tracker.start()
+        while tracker.problem is None:
+            time.sleep(0.01)
         tracker.close(0.0)
         assert "another process delivers tiny to this store" in str(tracker.problem)
     assert all_runs(client) == []

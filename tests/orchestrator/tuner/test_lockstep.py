@@ -1,6 +1,7 @@
 """Fused trials without a cluster: who trains with whom, who is waited for, and how many engines share a place."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -39,6 +40,14 @@ class Table:
 
     def ask(self, name: str) -> "Future[EpochReport]":
         return self.pool.submit(self.rounds.next, name)
+
+    def ask_first(self, name: str) -> "Future[EpochReport]":
+        """Let a trial ask, and return when it has; another one must still be missing, or the round may be over."""
+        asked = self.ask(name)
+        while name not in self.rounds._asked:
+            assert not asked.done()
+            time.sleep(0.001)
+        return asked
 
     def epochs(self, *names: str) -> list[int]:
         return [asked.result(60).epoch for asked in [self.ask(name) for name in names]]
@@ -79,7 +88,7 @@ def test_one_that_says_nothing_is_waited_for_once_and_may_come_back(table: Calla
     assert made.epochs("a") == [1]
     made.rounds._patience = 60.0
     assert made.epochs("a") == [2]
-    back = made.ask("b")
+    back = made.ask_first("b")
     assert made.epochs("a") == [3]
     assert back.result(60).epoch == 1
     assert [sorted(each) for each in made.together.rounds] == [["a"], ["a"], ["a", "b"]]
@@ -98,7 +107,7 @@ def test_one_whose_process_died_is_let_go(table: Callable[..., Table]) -> None:
 
 def test_one_that_died_while_it_asked_is_not_trained(table: Callable[..., Table]) -> None:
     made = table(members="ab")
-    asked = made.ask("b")
+    asked = made.ask_first("b")
     made.dead.add("b")
     assert made.epochs("a") == [1]
     with pytest.raises(CancelledError):
@@ -189,7 +198,7 @@ def test_what_goes_wrong_with_a_round_reaches_all_of_it_and_the_next_begins(tabl
     made.start("a", config(0.1), None)
     made.start("b", config(0.3), None)
     made.epochs("a", "b")
-    for asked in [made.ask("a"), made.ask("b")]:
+    for asked in [made.ask_first("a"), made.ask("b")]:
         with pytest.raises(RuntimeError, match="no luck with 0.1"):
             asked.result(60)
     made.rounds.leave("a")

@@ -214,6 +214,8 @@ def test_a_connection_that_a_living_head_closes_is_no_end(head: socket.socket) -
     for _ in range(3):
         assert joined.lost() == []
         head.accept()[0].close()
+        while not joined._is_closed():
+            time.sleep(0.01)
     assert wait_until_lost(joined, 0.3) == []
 
 
