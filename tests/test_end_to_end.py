@@ -25,8 +25,6 @@ from trainables.data.batches import ResidentSplit
 from trainables.data.dataset import load_dataset
 from trainables.evaluation import evaluate, load_best
 
-pytestmark = pytest.mark.timeout(1200)
-
 ROOT = Path(__file__).parent.parent
 SETTINGS = (
     *("training.epochs=3", "search.trials=2", "scheduler.grace_epochs=1"),

@@ -82,7 +82,6 @@ def test_assistants_read_a_summary_an_experiment_and_links_to_every_page() -> No
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(900)
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in PACKAGES),
     reason="Sphinx, MyST or Furo is not installed: pip install 'icr-orchestrator[docs]'",

@@ -59,7 +59,6 @@ def test_what_needs_a_gpu_runs_on_a_simulated_one() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in TINY])
 def test_rows_are_sane(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

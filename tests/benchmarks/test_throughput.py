@@ -16,7 +16,6 @@ TRIALS = 150
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
 def test_many_trials_end_well_and_leave_little_behind(tmp_path: Path) -> None:
     # The epochs sleep, so that the driver is looked at many times, however fast the machine is.

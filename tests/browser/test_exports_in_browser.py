@@ -16,7 +16,7 @@ from tests.integration.test_ui import fetch
 from tests.support.bucket import free_port
 from tests.support.exported import write_experiment
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.proof
 PATIENCE = 120_000
 """Milliseconds, for pages that compute their charts while other programs have the machine."""
 

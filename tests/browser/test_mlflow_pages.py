@@ -27,7 +27,7 @@ from tests.support.bucket import free_port
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 from tests.support.records import append
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.proof
 
 EVIL = "<script>document.title='it ran'</script>"
 HOSTILE = f"{EVIL} *stars* [link](javascript:alert(1)) \x07\x1b[31m & <img src=x onerror=\"document.title='it ran'\">"

@@ -16,7 +16,7 @@ from tests.integration.search_process import command, history
 from tests.support.experiments import make_experiment
 from tests.support.hosts import Host, missing, ray_command, ray_environment, wait_until
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.proof
 
 MOST = 2
 TEMPERATURES = [0.3, 0.05, 0.2, 0.1]

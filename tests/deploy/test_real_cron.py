@@ -9,7 +9,7 @@ import pytest
 from tests.deploy.files import DEPLOY, filled_in
 from tests.deploy.network import Network, wait_until
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.proof
 
 CRON = "/usr/sbin/cron"
 CODES = {"well": 0, "running": 3, "slipped": 5}

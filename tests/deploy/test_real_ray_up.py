@@ -14,7 +14,7 @@ from tests.deploy.network import Network, wait_until
 from tests.deploy.tiny_search import assert_finished, write_tiny_search
 from tests.support.hosts import ROOT
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.proof
 
 SSHD = "/usr/sbin/sshd"
 HOME = "/run/home"

@@ -12,7 +12,7 @@ from tests.deploy.network import wait_until
 from tests.deploy.slurm_cluster import NODES, SlurmCluster, slurm_cluster
 from tests.deploy.tiny_search import TRIALS, assert_finished, write_tiny_search
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(2400)]
+pytestmark = pytest.mark.proof
 
 EPOCHS = 10
 HELD = """

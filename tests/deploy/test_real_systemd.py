@@ -15,7 +15,7 @@ from tests.deploy.files import DEPLOY
 from tests.deploy.network import wait_until
 from tests.support.hosts import missing
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.proof
 
 SYSTEMD = "/lib/systemd/systemd"
 GROUPS = Path("/sys/fs/cgroup/systemd")

@@ -104,7 +104,6 @@ main()
 RESUME = "finished shards are kept: resume with the same command\n"
 
 
-@pytest.mark.timeout(900)
 def test_an_extraction_whose_ray_dies_ends_in_order_and_resumes(tmp_path: Path) -> None:
     out, go = tmp_path / "out", tmp_path / "go"
     command = [sys.executable, "-c", EXTRACT, "data", "extract", "scenes"]

@@ -10,7 +10,7 @@ from tests.integration.search_process import command, history
 from tests.support.experiments import make_experiment
 from tests.support.hosts import ROOT, Host, ray_command, ray_environment, two_hosts, wait_until
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.proof
 
 
 @pytest.fixture

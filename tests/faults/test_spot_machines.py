@@ -54,7 +54,6 @@ def drain(machines: Any, node: Any, seconds: float) -> None:
     assert accepted, why_not
 
 
-@pytest.mark.timeout(900)
 def test_a_search_outlives_a_killer_of_machines(searches: Searches, machines: Any) -> None:
     searches.address = machines.address
     experiment = grid([0.3, 0.05, 0.2, 0.02, 0.1, 0.15], training={"epochs": 8}, resources={"max_concurrent": WORKERS})
@@ -79,7 +78,6 @@ def test_a_search_outlives_a_killer_of_machines(searches: Searches, machines: An
     searches.judge(kills=killed)
 
 
-@pytest.mark.timeout(600)
 def test_a_machine_that_is_preempted_costs_no_try(searches: Searches, machines: Any) -> None:
     searches.address = machines.address
     values = [0.3, 0.05, 0.2]

@@ -24,7 +24,7 @@ from tests.faults.troubled_workload import Trouble
 from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind
 from tests.servers.mlflow_server import MlflowServer
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.proof
 
 EXPERIMENT = tiny(training={"epochs": 8})
 ANSWER = 3

@@ -46,7 +46,6 @@ def run_as_users_do(script: Path) -> str:
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(900)
 def test_the_scripts_run_in_their_order(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for script in SCRIPTS[:2]:
         shrink(folder / script)
@@ -63,7 +62,6 @@ def test_the_scripts_run_in_their_order(folder: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(3600)
 def test_the_scripts_run_as_they_are_on_ray(folder: Path) -> None:
     printed = [run_as_users_do(folder / script) for script in SCRIPTS]
     assert "better" in printed[1] or "tie" in printed[1]

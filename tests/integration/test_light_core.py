@@ -53,7 +53,6 @@ def test_the_core_keeps_its_promises_where_other_packages_cannot_be_imported(tmp
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
 def test_the_core_keeps_its_promises_in_an_environment_of_its_own(tmp_path: Path) -> None:
     python = make_environment(tmp_path / "environment")
     listed = [Path(sys.executable).parent / "uv", "pip", "list", "--format", "json", "--python", python]

@@ -58,7 +58,6 @@ def test_a_cell_that_was_interrupted_is_run_again_and_another_after_it(
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
 def test_a_kernel_searches_on_ray_is_interrupted_and_searches_again(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.integration.notebook_process", tmp_path / "runs"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -43,7 +43,6 @@ def test_the_example_is_checked_and_planned(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(3600)
 def test_the_script_ends_in_a_confirmed_verdict(tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLE, tmp_path / "own-loss")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

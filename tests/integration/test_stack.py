@@ -27,7 +27,7 @@ from tests.support.bucket import free_port, keys, s3_server
 from tests.support.hosts import wait_until
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.proof
 
 ROOT = Path(__file__).parent.parent.parent
 IMAGE = ROOT / "deploy" / "image"

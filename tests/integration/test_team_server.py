@@ -27,7 +27,7 @@ from tests.support.fake_workload import FakeWorkload
 from tests.support.records import append
 from trainables.config import TrialConfig
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.proof
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.test_ui import end, fetch, listen_to_interrupts
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.proof
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -104,7 +104,6 @@ def start(*arguments: str) -> "subprocess.Popen[bytes]":
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.proof)])
 def test_killed_halfway_and_resumed_gives_the_same_bytes(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str
@@ -177,7 +176,6 @@ def test_missing_images_are_one_line_with_a_count(photos: Path, capsys: pytest.C
     assert "images[1]" not in said and "(and 11 more like it)" in said
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.proof)])
 def test_truncated_images_are_named_and_the_rest_is_kept(
     photos: Path, capsys: pytest.CaptureFixture[str], workers: str

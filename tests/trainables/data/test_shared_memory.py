@@ -65,7 +65,6 @@ print(megabytes("VmHWM") - before)
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1200)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason=f"{sys.platform} has no /proc/self/status")
 def test_a_trial_grows_by_less_than_its_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch reads all of a file that is larger than what a trial may grow by."""
