@@ -30,6 +30,8 @@ settings.load_profile("proof" if IS_PROOF else "gate")
 
 # On a busy machine, Ray may take longer to answer than the 5 s that its drivers wait for it.
 os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")
+# Ray gives its workers the least share of a busy machine; what tests wait for gets as much as the tests.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 HEADLESS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),

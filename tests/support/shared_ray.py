@@ -20,13 +20,8 @@ TRIES = 5
 
 @contextmanager
 def shared_ray() -> Iterator[None]:
-    """Start a Ray for the length of a ``with`` block.
-
-    Ray gives its workers the least share of a busy machine. Other tests make this machine busy, so the workers of this
-    Ray get as much as the tests. It has two CPUs, see ``TWO_CPUS``.
-    """
+    """Start a Ray of two CPUs for the length of a ``with`` block."""
     with ExitStack() as stack:
-        stack.enter_context(patch.dict(os.environ, {"RAY_worker_niceness": "0"}))
         for left in reversed(range(TRIES)):
             before = set(psutil.Process().children())
             try:
