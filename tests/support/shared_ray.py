@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from unittest.mock import patch
 
 import psutil
 
@@ -25,13 +24,17 @@ def shared_ray() -> Iterator[None]:
         for left in reversed(range(TRIES)):
             before = set(psutil.Process().children())
             try:
-                with patch.dict(os.environ, TWO_CPUS):
-                    stack.enter_context(ray_runtime(stack.enter_context(make_scratch())))
+                os.environ.update(TWO_CPUS)
+                stack.enter_context(ray_runtime(stack.enter_context(make_scratch())))
                 break
             except ClusterError:
                 end(set(psutil.Process().children()) - before)
                 if not left:
                     raise
+            finally:
+                # Other variables stay: the token of this Ray is one of them.
+                for name in TWO_CPUS:
+                    del os.environ[name]
         yield
 
 
