@@ -140,7 +140,7 @@ def run_race(entrants: Mapping[str, Ended], first: int, trainings: int, seeds: S
         if closed.closest is None:
             ended = "there is no other candidate"
         elif closed.p <= CLEAR:
-            ended = f"its leader is ahead of every candidate on val, p <= {CLEAR:g}"
+            ended = f"its leader is ahead of every candidate on val, p ≤ {CLEAR:g}"
         elif further < 1:
             ended = "the trainings are used up"
         else:

@@ -1,7 +1,9 @@
 """A search of trials that cost nothing: all of them end well, and the driver does not grow with them."""
 
 import math
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,8 @@ import pytest
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import TrialState
-from tests.benchmarks import many_trials
-from tests.benchmarks.throughput import STEEPEST, Measurement, Sample, growth_rows, measure
+from tests.benchmarks import many_trials, throughput
+from tests.benchmarks.throughput import STEEPEST, Measurement, Sample, growth_rows, measure, watch
 
 TRIALS = 150
 
@@ -30,6 +32,29 @@ def test_many_trials_end_well_and_leave_little_behind(tmp_path: Path) -> None:
 
 
 SLACK = 3
+
+
+@pytest.mark.proof
+def test_a_driver_is_watched_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line counts once it is whole, also one that is written between the last look and the end of the process."""
+    counted = tmp_path / "journal"
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+
+        def write(text: str, ends: bool = False) -> None:
+            with counted.open("a") as file:
+                file.write(text)
+            if ends:
+                process.communicate(b"\n")
+
+        between: list[Callable[[], None]] = [
+            lambda: write('{"state":"finished"}\n{"state":"stopped_early"'),
+            lambda: write("}\n{}\n"),
+            lambda: write('{"state":"failed"}\n{"state":"diverged"}\n', ends=True),
+        ]
+        monkeypatch.setattr(throughput.time, "sleep", lambda seconds: between.pop(0)())
+        samples = watch(process, counted)
+    assert [sample.ended for sample in samples] == [0, 1, 2, 4] and not between
+    assert samples[-1].kilobytes == samples[-2].kilobytes > 0
 
 
 def test_pace_and_slope_are_those_of_the_samples() -> None:

@@ -141,7 +141,7 @@ def measure(
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([sys.executable, "-c", program], stdout=log, stderr=log)
         try:
-            samples = _watch(process, counted)
+            samples = watch(process, counted)
         finally:
             process.kill()
             process.wait()
@@ -268,7 +268,8 @@ def _counter(path: Path) -> object:
     return Counter()
 
 
-def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
+def watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
+    """Look at a driver again and again until it has ended; the file ``counted`` has a line for each trial's end."""
     samples: list[Sample] = []
     place, ended, is_over = 0, 0, False
     driver, delivering = psutil.Process(process.pid), None

@@ -43,7 +43,7 @@ def test_an_engine_that_hangs_is_killed_and_its_trials_resume_in_another(searche
     # Long enough an epoch that the three of the engine are there when it hangs.
     hang = {0.2: Trouble("hang", epoch=4, times=1)}
     workload = searches.workload(seconds=0.7, troubles=hang)
-    searches.conclude(fused(patience={"epoch_minutes": 0.25}), workload, kills=1)
+    searches.conclude(fused(patience={"epoch_minutes": 0.5}), workload, kills=1)
     history = searches.history()
     assert {str(trial.state) for trial in history.trials.values()} == {"finished"}
     assert "hung" in causes(searches)

@@ -27,7 +27,7 @@ def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches:
         0.4: Trouble("death"),
     }
     workload = searches.workload(troubles=troubles, diverges_above=0.44)
-    experiment = grid([*VALUES, 0.45], patience={"epoch_minutes": 0.2, "memory_retries": 2})
+    experiment = grid([*VALUES, 0.45], patience={"epoch_minutes": 0.5, "memory_retries": 2})
     searches.conclude(experiment, workload)
     history = searches.history()
     assert states(history) == {
@@ -45,7 +45,7 @@ def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches:
     assert "nan" in errors[0.45]
     records = searches.journal()
     hung = next(record for record in records if isinstance(record, TrialRetried) and record.cause == "hung")
-    assert hung.error == "hung: reported no epoch for 0.2 minutes (patience.epoch_minutes)"
+    assert hung.error == "hung: reported no epoch for 0.5 minutes (patience.epoch_minutes)"
     assert [record.trials for record in records if isinstance(record, ConcurrencyLowered)] == [1]
 
 

@@ -122,7 +122,7 @@ def test_a_race_ends_with_a_clear_lead_and_its_winner_is_judged_at_its_level(tri
     history = read(output)
     repeats = history.stage(Stage.CONFIRM)
     assert race["used"] == len(repeats) < 12, "a lead of many standard deviations decides the race before"
-    assert race["ended"] == "its leader is ahead of every candidate on val, p <= 0.001"
+    assert race["ended"] == "its leader is ahead of every candidate on val, p ≤ 0.001"
     assert race["rounds"][-1]["leader"] == f"{STUDY}-0001"
     assert {trial.id for trial in repeats} == set(history.tests), "all that were trained, and test opened once"
     assert result.summary["test_openings"] == {"pets": 1}

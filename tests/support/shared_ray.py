@@ -23,6 +23,7 @@ def shared_ray() -> Iterator[None]:
     with ExitStack() as stack:
         for left in reversed(range(TRIES)):
             before = set(psutil.Process().children())
+            own = {name: os.environ.pop(name, None) for name in TWO_CPUS}
             try:
                 os.environ.update(TWO_CPUS)
                 stack.enter_context(ray_runtime(stack.enter_context(make_scratch())))
@@ -33,8 +34,9 @@ def shared_ray() -> Iterator[None]:
                     raise
             finally:
                 # Other variables stay: the token of this Ray is one of them.
-                for name in TWO_CPUS:
+                for name, value in own.items():
                     del os.environ[name]
+                    os.environ.update({} if value is None else {name: value})
         yield
 
 

@@ -123,6 +123,27 @@ def test_all_mistakes_of_a_file_are_told_in_the_order_of_its_lines(tmp_path: Pat
     ]
 
 
+SUITE = """\
+name: mine
+matters: 2
+cells:
+  - {dataset: flickr8k, model: vsepp, loss: triplet}
+  - {dataset: flickr8k, model: vsepp, loss: nt_xent, model_parameters: {pool: max}}
+  - {dataset: flickr8k, model: vsepp, loss: triplet_sh, loss_parameters: {margn: 0.1}}
+"""
+
+
+def test_mistakes_of_the_cells_of_a_suite_name_the_cell(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(SUITE)
+    with pytest.raises(ConfigError) as refusal:
+        load_suite(str(path))
+    head, model, loss = str(refusal.value).splitlines()
+    assert head == "2 mistakes:"
+    assert model.startswith(f"  {path}:5:73: cells.1: model_parameters.pool: vsepp has no such parameter")
+    assert loss.startswith(f"  {path}:6:57: cells.2.loss_parameters: unknown name 'margn'")
+
+
 TOGETHER = """\
 name: mine
 datasets: [flickr8k]

@@ -8,8 +8,9 @@ import pytest
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.answers import Summary
-from orchestrator.results.bands import FEWEST, Band, band_answers, in_two_digits, searched_numbers
+from orchestrator.results.bands import FEWEST, Band, band_answers, in_two_digits, place_of, searched_numbers, value_at
 from orchestrator.text.wording import printed
+from search_spaces.space import Values
 from tests.support.experiments import make_experiment
 from tests.support.two_coefficients import BEST_RATE, RATES, STUDY, add, history_of
 
@@ -61,6 +62,15 @@ def test_few_trials_and_lists_of_words_have_no_surface() -> None:
     words = make_experiment(losses=["gradient_weights"])
     (cell,) = words.cells()
     assert searched_numbers(cell.space) == {}
+
+
+def test_listed_numbers_are_spaced_evenly_from_the_lowest_on() -> None:
+    bound = Values((8.0, 1.0, 2.0))
+    (trial, *_) = history_of(24).trials.values()
+    for value, share in ((1.0, 0.0), (2.0, 0.5), (8.0, 1.0)):
+        trial.params = {"margin": value}
+        assert place_of({"margin": bound}, trial) == [share]
+        assert value_at(bound, share) == value
 
 
 def test_a_region_that_diverges_is_not_among_the_best() -> None:

@@ -58,7 +58,7 @@ def test_a_candidate_that_fell_back_gets_seeds_again_when_it_is_the_closest() ->
 
 def test_a_clear_lead_ends_the_race_before_its_trainings_are_used() -> None:
     done = raced(entrant("a", wobble(50)), entrant("b", wobble(35)), entrant("c", wobble(20)), trainings=60)
-    assert done.ended == f"its leader is ahead of every candidate on val, p <= {CLEAR:g}"
+    assert done.ended == f"its leader is ahead of every candidate on val, p ≤ {CLEAR:g}"
     assert done.used < 60
     assert done.rounds[-1].p <= CLEAR
 

@@ -1,9 +1,11 @@
 """The trend of a confirmed parameter: values to read, its error rate, and what has none."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from orchestrator.results.trends import describe_trend, find_trend
+from orchestrator.results.trends import describe_trend, find_trend, trends_of
 
 VALUES = (1.0, 2.0, 4.0, 16.0, 64.0, 255.0)
 
@@ -48,6 +50,18 @@ def test_contrasts_are_the_least_squares_coefficients() -> None:
     x, means = np.log2(VALUES), [group.mean() for group in groups.values()]
     assert found["slope"]["estimate"] == pytest.approx(np.polyfit(x, means, 1)[0])
     assert found["bend"]["estimate"] == pytest.approx(np.polyfit(x, means, 2)[0])
+
+
+def test_the_best_setting_of_each_value_above_0_is_on_the_curve() -> None:
+    """The axis is logarithmic: 0 has no place on it."""
+    about = {"model": "vsepp", "loss": "triplet"}
+    candidates = [
+        SimpleNamespace(**about, parameters={"negatives": value}, sample=lambda metric, one=one: one)
+        for value, one in [(2.0, np.array([5.0, 6.0])), (0, np.zeros(2)), *samples([1.0, 2.0, 3.0], seeds=2).items()]
+    ]
+    (found,) = trends_of(SimpleNamespace(candidates=candidates, metric="test/rsum"), "negatives")
+    assert [point["value"] for point in found["curve"]] == [1.0, 2.0, 4.0]
+    assert found["curve"][1]["mean"] == 5.5
 
 
 @pytest.mark.proof
