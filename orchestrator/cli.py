@@ -18,6 +18,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from orchestrator.environment import set_for_answers
 from orchestrator.machines.processes import sigterm_as_ctrl_c
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import say
@@ -117,9 +118,7 @@ class Commands(TyperGroup):
         """Return the name of the called command, the command, and its arguments."""
         name, command, arguments = super().resolve_command(ctx, args)
         if MODULES.get(str(name), name) in ("results", "status") and "numpy" not in sys.modules:
-            # NumPy reads the variable when it is imported, and starts its threads then. The matrices of a surface are
-            # small, and threads on them wait for each other for most of their time.
-            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            set_for_answers()
         return name, command and load_command(str(name)), arguments
 
     def invoke(self, ctx: Any) -> Any:

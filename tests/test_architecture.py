@@ -1,6 +1,7 @@
 """The rooms of ``docs/architecture.md``, kept by machine: who may import whom, and no circle."""
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -11,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("orchestrator", "trainables", "search_spaces")
 
-EVERYONE_MAY = {"journal", "text", "reference"}
+EVERYONE_MAY = {"environment", "journal", "text", "reference"}
 """Rooms that every other room of ``orchestrator`` may import, beside ``trainables`` and ``search_spaces``."""
 
 ROOMS = {
@@ -39,6 +40,7 @@ ROOMS = {
     "experiment": "",
     "storage": "",
     "journal": "",
+    "environment": "",
     "text": "reference",
     "reference": "",
 }
@@ -73,6 +75,16 @@ ENGINES = {
     "mlflow": ("orchestrator.tracking",),
 }
 """Engine -> the modules and packages that may import the engine."""
+
+SET_VARIABLES = {
+    "orchestrator.environment": "what holds for every run",
+    "orchestrator.tracking.address": "the account of one tracking server",
+    "orchestrator.tracking.connection": "a shorter timeout while a person waits",
+    "orchestrator.tracking.server": "the stores of one server",
+    "orchestrator.tuner.engines": "the GPUs of one engine",
+    "trainables.seeding": "cuBLAS, without orchestrator",
+}
+"""Modules that write to ``os.environ``, with what they alone know."""
 
 OUTER = {
     "trainables": {"ray", "optuna", "mlflow", "orchestrator", "search_spaces"},
@@ -185,6 +197,11 @@ def test_search_spaces_import_of_trainables_what_they_may_and_what_needs_no_torc
         reached.add(target := todo.pop())
         todo |= graph().get(target, set()) - reached
     assert "torch" not in {target.split(".")[0] for target in reached}
+
+
+def test_the_environment_is_written_in_one_place_but_for_what_one_run_knows() -> None:
+    write = re.compile(r"os\.environ(\[[^\]]+\] = | \|= |\.(setdefault|update|pop|clear)\()|putenv|del os\.environ")
+    assert {name for name, file in MODULES.items() if write.search(file.read_text())} == SET_VARIABLES.keys()
 
 
 def test_every_module_says_in_its_first_line_what_it_holds() -> None:

@@ -3,18 +3,14 @@
 Writing the runs needs no account and no network.
 """
 
-import os
 from pathlib import Path
+
+import wandb
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.exports.trial_run import TrialRun, replaced_folder, trial_runs
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import TrialState
-
-# The package reports its own crashes over the network unless this variable forbids it before the import.
-os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-
-import wandb
 
 OFFLINE_RUNS = "wandb/*"
 

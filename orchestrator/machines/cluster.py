@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import orchestrator
+from orchestrator.environment import set_for_cluster
 from orchestrator.storage.bucket import ObjectStore, StorageError, connection_problem, is_bucket
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.stores import BucketStore, FolderStore
@@ -165,18 +166,13 @@ def count_waiting(environ: Mapping[str, str] = os.environ) -> int:
 def prepare_joining(environ: MutableMapping[str, str] = os.environ) -> None:
     """Set the variables that Ray reads when a process that will join a cluster imports it.
 
-    Token authentication is turned on if there is a token; for an address by name, Ray itself never turns it on. A head
-    that answers but refuses us is asked five times instead of twenty, a second apart.
-
     Raises:
         ClusterError: If the environment asks for a token, and there is none.
     """
     token = Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
     there = bool(environ.get("RAY_AUTH_TOKEN")) or token.is_file()
-    environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "5")
-    if there:
-        environ.setdefault("RAY_AUTH_MODE", "token")
-    elif environ.get("RAY_AUTH_MODE", "").lower() == "token":
+    set_for_cluster(there, environ)
+    if not there and environ.get("RAY_AUTH_MODE", "").lower() == "token":
         raise ClusterError(
             f"RAY_AUTH_MODE=token, but there is no token: copy the token of the cluster's head to {token}, "
             f"or set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"

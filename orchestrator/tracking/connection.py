@@ -13,22 +13,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import uuid4
 
+from orchestrator.environment import set_for_mlflow
 from orchestrator.text.addresses import without_password
 from trainables.extras import missing_modules
 from trainables.files import alone
 
-# Read by MLflow when it is imported; its messages are about its own migrations and retries.
-os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-# Commands may print JSON, which messages of MLflow would break.
-os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-# The tracker retries, after it has read the store again, because the store may have carried out a request whose answer
-# was lost. A retry by MLflow could make a second run of a trial. The timeout below leaves time for slow answers.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 TIMEOUT_IS_OURS = TIMEOUT not in os.environ
-os.environ.setdefault(TIMEOUT, "60")
+set_for_mlflow()
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orchestrator.environment import set_for_mlflow_server
 from orchestrator.text.terminal import say
 
 TOKEN = "ORCHESTRATOR_UI_TOKEN"
@@ -202,7 +203,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def _set_environment(options: argparse.Namespace) -> None:
     """Tell MLflow's application what ``mlflow server`` would; check the stores and accounts before a worker starts."""
-    os.environ |= {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    set_for_mlflow_server()
     if options.allowed_hosts:
         os.environ["MLFLOW_SERVER_ALLOWED_HOSTS"] = options.allowed_hosts
     # Imported after the allowed hosts are set, because MLflow's Flask application reads them on import.
