@@ -177,10 +177,10 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
             slope[power] += weight * math.comb(degree, index) * value
     # Twelve digits of the largest are kept: terms that cancel exactly on paper are then exactly 0.
     digits = 12 - math.floor(math.log10(max(map(abs, slope)) or 1.0))
-    found = [offset, *(round(sign * value / power, digits) + 0.0 for power, value in enumerate(slope, start=1))]
-    while len(found) > 2 and found[-1] == 0:
-        found.pop()
-    return tuple(found)
+    terms = [offset, *(round(sign * value / power, digits) + 0.0 for power, value in enumerate(slope, start=1))]
+    while len(terms) > 2 and terms[-1] == 0:
+        terms.pop()
+    return tuple(terms)
 
 
 def polynomial(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dict[str, Any]:
@@ -190,17 +190,17 @@ def polynomial(sides: Sequence[Polynomial], trial: Trial, bounds: Bounds) -> dic
     """
     offset = bounds["offset"].suggest(trial, "offset") if "offset" in bounds else 0.0
     degree = int(bounds["degree"].suggest(trial, "degree")) if "degree" in bounds else 0
-    found: dict[str, Any] = {}
+    polynomials: dict[str, Any] = {}
     for side in sides:
         constant = offset if side is sides[0] else 0.0
         names = side.listed(bounds)
         if names:
-            found[side.name] = side.assemble({name: bounds[name].suggest(trial, name) for name in names})
+            polynomials[side.name] = side.assemble({name: bounds[name].suggest(trial, name) for name in names})
         elif degree:
             slopes = [f"{side.slope}_{index}" for index in range(degree)]
             weights = [bounds[name].suggest(trial, name) for name in slopes]
-            found[side.name] = coefficients(constant, weights, side.kind)
-    return found
+            polynomials[side.name] = coefficients(constant, weights, side.kind)
+    return polynomials
 
 
 def _times(first: Sequence[float], second: Sequence[float]) -> list[float]:

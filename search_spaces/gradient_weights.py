@@ -90,7 +90,7 @@ def _twins(pairs: int, loss: str, parameters: Mapping[str, Any]) -> tuple[Mappin
     if loss in ("triplet", "triplet_sh") and is_number(parameters.get("margin")):
         # The hardest negative is a word in the default space, and the number 1 in a range of numbers.
         count = parameters.get("negatives", "all") if loss == "triplet" else 1
-        return tuple(_triplet(parameters["margin"], same) for same in (("hardest", 1) if count == 1 else (count,)))
+        return tuple(_triplet(parameters["margin"], value) for value in (("hardest", 1) if count == 1 else (count,)))
     if loss == "nt_xent" and is_number(parameters.get("temperature")):
         return (_nt_xent(parameters["temperature"], pairs),)
     return ()

@@ -48,10 +48,10 @@ def _twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any],
 
 def _adapted(space: LossSpace, asked: Asked) -> LossSpace:
     """Return the space of a study; where the number of negatives is searched, one negative is ``triplet_sh``."""
-    found = with_negatives(by_version(space, asked), asked, ALL)
-    if NEGATIVES not in found.bounds:
-        return found
-    return replace(found, starts=({"margin": 0.2, NEGATIVES: 1},), twins=_twins)
+    study_space = with_negatives(by_version(space, asked), asked, ALL)
+    if NEGATIVES not in study_space.bounds:
+        return study_space
+    return replace(study_space, starts=({"margin": 0.2, NEGATIVES: 1},), twins=_twins)
 
 
 # Similarities lie in [-1, 1]: a margin of 1 asks that even orthogonal negatives be pushed away. 0.2: [Faghri2018].
@@ -164,14 +164,14 @@ DECOUPLED = LossSpace(
 
 def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Range | Values]:
     """Return the bounds of parameters declared as ``{low, high, log, whole}`` or ``{values}`` (``SpaceError``)."""
-    found: dict[str, Range | Values] = {}
+    bounds: dict[str, Range | Values] = {}
     for name, bound in declared.items():
         try:
             values = tuple(tuple(value) if isinstance(value, list) else value for value in bound.get("values", ()))
-            found[name] = Values(values) if "values" in bound else Range(**bound)
+            bounds[name] = Values(values) if "values" in bound else Range(**bound)
         except SpaceError as error:
             raise SpaceError(f"space[{name!r}]: {error}") from None
-    return found
+    return bounds
 
 
 def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[str, Any]) -> LossSpace:

@@ -98,13 +98,13 @@ def polynomial(
     if "push" in beside:
         pair = shapes.balanced_polynomials(scale, margin, degree, found_shapes, beside["push"])
         return dict(zip([side.name for side in sides], pair, strict=True))
-    found: dict[str, Any] = {}
+    polynomials: dict[str, Any] = {}
     for side, shape in zip(sides, found_shapes, strict=True):
         is_first = side is sides[0]
         constant = scale * (margin if is_first else beside.get("negative_margin", 0.0))
         size = -scale if side.kind == "positive" else scale * (1.0 if is_first else beside["balance"])
-        found[side.name] = shapes.polynomial(constant, size, degree, shape, domains[side.name])
-    return found
+        polynomials[side.name] = shapes.polynomial(constant, size, degree, shape, domains[side.name])
+    return polynomials
 
 
 def _shapes(sides: Sequence[Polynomial], degree: int) -> dict[str, float]:
@@ -131,13 +131,13 @@ def _bounds(sides: Sequence[Polynomial], pairs: int, *, separate: bool, balanced
     ``push``.
     """
     lowest = min(1.0, SMALLEST * pairs) * (0.5 if separate else 1.0)
-    found: dict[str, Range | Values] = {"scale": Range(lowest, LARGEST * pairs, log=True), "margin": Range(0.05, 1.0)}
+    bounds: dict[str, Range | Values] = {"scale": Range(lowest, LARGEST * pairs, log=True), "margin": Range(0.05, 1.0)}
     if sides is SELF and balanced:
-        found["push"] = SHARE_OF_RANGE
+        bounds["push"] = SHARE_OF_RANGE
     elif sides is SELF:
-        found |= {"negative_margin": Range(-0.8, 0.2), "balance": Range(0.25, 4.0, log=True)}
-    found["degree"] = Values((2,))
-    return found | {name: SHARE_OF_RANGE for degree in DEGREES for name in _shapes(sides, degree)}
+        bounds |= {"negative_margin": Range(-0.8, 0.2), "balance": Range(0.25, 4.0, log=True)}
+    bounds["degree"] = Values((2,))
+    return bounds | {name: SHARE_OF_RANGE for degree in DEGREES for name in _shapes(sides, degree)}
 
 
 def _constant(

@@ -94,11 +94,11 @@ def polynomial(
     """
     slope = [size * value for value in _substitute(_slope(degree, shape), domain)]
     largest = max(map(abs, slope))
-    found = [_rounded(constant, abs(constant))]
-    found += [_rounded(value / power, largest) for power, value in enumerate(slope, start=1)]
-    while len(found) > 2 and found[-1] == 0:
-        found.pop()
-    return tuple(found)
+    terms = [_rounded(constant, abs(constant))]
+    terms += [_rounded(value / power, largest) for power, value in enumerate(slope, start=1)]
+    while len(terms) > 2 and terms[-1] == 0:
+        terms.pop()
+    return tuple(terms)
 
 
 def ends(degree: int, shape: Mapping[str, float]) -> tuple[float, float]:
@@ -149,12 +149,12 @@ def _substitute(slope: Sequence[float], domain: tuple[float, float]) -> list[flo
     """Return the coefficients in powers of x of a polynomial in powers of t = (x - low) / (high - low)."""
     low, high = domain
     start, step = -low / (high - low), 1 / (high - low)
-    found = [0.0] * len(slope)
+    terms = [0.0] * len(slope)
     for value in reversed(slope):
-        # Horner's rule on polynomials: found * (start + step x) + value.
-        found = [start * same + step * before for same, before in zip(found, [0.0, *found[:-1]], strict=True)]
-        found[0] += value
-    return found
+        # Horner's rule on polynomials: terms * (start + step x) + value.
+        terms = [start * term + step * before for term, before in zip(terms, [0.0, *terms[:-1]], strict=True)]
+        terms[0] += value
+    return terms
 
 
 SIMILARITIES = (-1.0, 1.0)

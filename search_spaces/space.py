@@ -318,17 +318,17 @@ def check_value(name: str, value: Any, domain: Domain) -> None:
         raise SpaceError(f"{name} must be {domain.rule}, got {value!r}")
 
 
-def check_name(name: str, known: Iterable[str], what: str) -> None:
+def check_name(name: str, known: Iterable[str], label: str) -> None:
     """Refuse an unknown name (``SpaceError``); the message has the nearest known name."""
     known = list(known)
     if name not in known:
-        raise SpaceError(f"unknown name {name[:60]!r}; {suggestion(name, known, what)}")
+        raise SpaceError(f"unknown name {name[:60]!r}; {suggestion(name, known, label)}")
 
 
-def suggestion(name: str, known: Sequence[str], what: str) -> str:
+def suggestion(name: str, known: Sequence[str], label: str) -> str:
     """Return ``did you mean ...?`` if a known name is near, otherwise all known names."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"{what}: {', '.join(known) or 'none'}"
+    return f"did you mean {near[0]!r}?" if near else f"{label}: {', '.join(known) or 'none'}"
 
 
 NEGATIVES = "negatives"

@@ -164,12 +164,12 @@ class LossPart:
         return self._distinct(self.space.published_points(self.bounds))
 
     def _distinct(self, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        found: list[tuple[Any, Mapping[str, Any]]] = []
+        distinct_points: list[tuple[Any, Mapping[str, Any]]] = []
         for point in points:
             stands_for = self.suggest(FixedPoint(point))
-            if all(stands_for != other for other, _ in found):
-                found.append((stands_for, point))
-        return [point for _, point in found]
+            if all(stands_for != other for other, _ in distinct_points):
+                distinct_points.append((stands_for, point))
+        return [point for _, point in distinct_points]
 
 
 class Prefixed:
@@ -231,10 +231,10 @@ class StudySpace:
 
     def bounds(self) -> dict[str, Any]:
         """Return the bounds of each parameter, by the sampler's name of the parameter."""
-        found: dict[str, Any] = {"loss": Values(tuple(self.losses))} if self.chooses else {}
+        bounds: dict[str, Any] = {"loss": Values(tuple(self.losses))} if self.chooses else {}
         for loss, part in self.losses.items():
-            found |= {self._name(loss, name): bound for name, bound in part.bounds.items()}
-        return found | self._beside()
+            bounds |= {self._name(loss, name): bound for name, bound in part.bounds.items()}
+        return bounds | self._beside()
 
     def holds(self, params: Mapping[str, Any]) -> bool:
         """Say whether a setting has all parameters of the space, and no others, within their bounds."""
@@ -273,8 +273,8 @@ class StudySpace:
 
     def published_points(self) -> list[Mapping[str, Any]]:
         """Return the first points that are published settings of their loss, and not of another loss."""
-        named = [self.point(loss, one) for loss, part in self.losses.items() for one in part.published_points()]
-        return [point for point in self.first_points() if any(one.items() <= point.items() for one in named)]
+        named = [self.point(loss, setting) for loss, part in self.losses.items() for setting in part.published_points()]
+        return [point for point in self.first_points() if any(setting.items() <= point.items() for setting in named)]
 
     def grid(self) -> list[Mapping[str, Any]]:
         """Return every combination of the listed values, the last parameter changing fastest; loss after loss."""
@@ -283,7 +283,7 @@ class StudySpace:
             bounds = {self._name(loss, name): bound for name, bound in part.bounds.items()} | self._beside()
             values = [bound.values for bound in bounds.values() if isinstance(bound, Values)]
             chosen = {"loss": loss} if self.chooses else {}
-            points += [chosen | dict(zip(bounds, one, strict=True)) for one in itertools.product(*values)]
+            points += [chosen | dict(zip(bounds, setting, strict=True)) for setting in itertools.product(*values)]
         return points
 
     @property
@@ -291,7 +291,7 @@ class StudySpace:
         """How many points ``grid`` returns, counted without making them."""
         beside = self._beside().values()
         bounds = ([*part.bounds.values(), *beside] for part in self.losses.values())
-        return sum(math.prod(len(one.values) for one in each if isinstance(one, Values)) for each in bounds)
+        return sum(math.prod(len(bound.values) for bound in group if isinstance(bound, Values)) for group in bounds)
 
     def _name(self, loss: str, name: str) -> str:
         return f"{loss}.{name}" if self.chooses else name

@@ -116,15 +116,15 @@ def count_contributions(
     with torch.no_grad():
         for direction in directions(similarity, positives, ignore):
             weights: Contributions = loss.contributions(direction)
-            found = _count(loss, direction, weights, epsilon, convention) | _without_epsilon(weights, direction)
-            found |= _named_by({value: _count(loss, direction, weights, value, convention) for value in curve})
-            counts |= {f"{direction.name}_{name}": value for name, value in found.items()}
+            counters = _count(loss, direction, weights, epsilon, convention) | _without_epsilon(weights, direction)
+            counters |= _named_by({value: _count(loss, direction, weights, value, convention) for value in curve})
+            counts |= {f"{direction.name}_{name}": value for name, value in counters.items()}
     return counts | general
 
 
 def _named_by(counters: Mapping[float, Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return the counters of several values of epsilon in one mapping, each with its epsilon in its name."""
-    return {f"{name}@{epsilon:g}": value for epsilon, found in counters.items() for name, value in found.items()}
+    return {f"{name}@{epsilon:g}": value for epsilon, counts in counters.items() for name, value in counts.items()}
 
 
 def _large(gradient: Tensor, positives: Tensor, epsilon: float) -> dict[str, Tensor]:

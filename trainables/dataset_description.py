@@ -99,95 +99,103 @@ def describe(
     """
     source = find_source(name, data_root)
     cache = cache or default_cache()
-    told = Description(source.name, str(source.folder), source.format.FORMAT)
+    description = Description(source.name, str(source.folder), source.format.FORMAT)
     files: dict[str, Mapping[str, Path]] = {}
     try:
         files = {kind: source.feature_files(kind) for kind in source.feature_kinds()}
-        told.problems += files_outside(source, [path for by_split in files.values() for path in by_split.values()])
-        if told.problems:
-            return told
+        description.problems += files_outside(
+            source, [path for by_split in files.values() for path in by_split.values()]
+        )
+        if description.problems:
+            return description
         corpus = source.read()
         cut = tokenizer_of(source, tokenizer, cache)
-        told.problems += find_problems(source, corpus, files, cache)
+        description.problems += find_problems(source, corpus, files, cache)
     except DataError as error:
-        told.problems += error.problems
-        return told
-    told.tokenizer = cut.title
-    told.tokenizer_reason = "as asked for" if tokenizer else f"inferred: {REASONS[cut]}"
-    told.notes += corpus.notes
-    found = list_images(source.folder)
-    told.problems += check_images(corpus, found, decode=decode_images)
-    _describe_features(told, source, files, cache, cut)
+        description.problems += error.problems
+        return description
+    description.tokenizer = cut.title
+    description.tokenizer_reason = "as asked for" if tokenizer else f"inferred: {REASONS[cut]}"
+    description.notes += corpus.notes
+    image_files = list_images(source.folder)
+    description.problems += check_images(corpus, image_files, decode=decode_images)
+    _describe_features(description, source, files, cache, cut)
     of_images = next((kind for kind in files if kind != TEXT), None)
     data = None
-    if not told.problems:
+    if not description.problems:
         data = load_dataset(
             name, data_root, vocabulary=vocabulary, tokenizer=tokenizer, features=of_images, cache=cache
         )
-    told.vocabulary = len(data.vocabulary) if data else None
-    told.splits |= _describe_splits(corpus, found, data)
-    told.warnings += _doubts_about(told)
+    description.vocabulary = len(data.vocabulary) if data else None
+    description.splits |= _describe_splits(corpus, image_files, data)
+    description.warnings += _doubts_about(description)
     if data is not None:
-        _describe_judgements(told, name, data_root, source, data, corpus)
-    return told
+        _describe_judgements(description, name, data_root, source, data, corpus)
+    return description
 
 
 def _describe_judgements(
-    told: Description, name: str, data_root: Path, source: Source, data: Dataset, corpus: Corpus
+    description: Description, name: str, data_root: Path, source: Source, data: Dataset, corpus: Corpus
 ) -> None:
     """Add the judgements; damaged files are problems."""
     try:
         files = find_judgement_files(source)
         judged = load_judgements(name, data_root, data.splits, corpus)
     except DataError as error:
-        told.problems += error.problems
+        description.problems += error.problems
         return
-    told.judgements |= {split: [each.counts() for each in of_split] for split, of_split in judged.items()}
-    used = {counts["name"] for each in told.judgements.values() for counts in each}
-    told.notes += [
+    description.judgements |= {
+        split: [judgement_set.counts() for judgement_set in of_split] for split, of_split in judged.items()
+    }
+    used = {counts["name"] for split_counts in description.judgements.values() for counts in split_counts}
+    description.notes += [
         f"{', '.join(file.name for file in files[judges])}: no judged pair is of images and captions of this dataset"
         for judges in files
         if judges not in used
     ]
 
 
-def _doubts_about(told: Description) -> Iterator[str]:
+def _doubts_about(description: Description) -> Iterator[str]:
     """Yield signs that the tokenizer does not fit the captions."""
-    measured = [split for split in told.splits.values() if split.caption_lengths and split.unknown_tokens is not None]
+    measured = [
+        split for split in description.splits.values() if split.caption_lengths and split.unknown_tokens is not None
+    ]
     if any(split.caption_lengths["median"] <= 1 for split in measured if split.caption_lengths):
         yield (
-            f"half of the captions are a single token to the tokenizer {told.tokenizer}; take another, e.g. "
+            f"half of the captions are a single token to the tokenizer {description.tokenizer}; take another, e.g. "
             "--tokenizer characters for a script without spaces"
         )
     unknown = max((split.unknown_tokens or 0.0 for split in measured), default=0.0)
     if unknown >= UNKNOWN_SHARE:
         yield (
             f"{100 * unknown:.0f} % of the tokens are unknown, because they were seen fewer than {THRESHOLD} times in "
-            f"training; take another tokenizer than {told.tokenizer}"
+            f"training; take another tokenizer than {description.tokenizer}"
         )
 
 
 def _describe_features(
-    told: Description, source: Source, files: Mapping[str, Mapping[str, Path]], cache: Path, tokenizer: Tokenizer
+    description: Description, source: Source, files: Mapping[str, Mapping[str, Path]], cache: Path, tokenizer: Tokenizer
 ) -> None:
     """Add shapes and digests of features; files that can't be read are already among the problems."""
     for kind, by_split in {**files, "none": {}}.items():
         try:
             inspected = {split: remembered(cache, path, inspect_features) for split, path in by_split.items()}
             if kind != TEXT:
-                told.digest[kind] = dataset_digest(source, by_split, cache, {}, tokenizer)
+                description.digest[kind] = dataset_digest(source, by_split, cache, {}, tokenizer)
                 if kind != "none" and TEXT in files:
-                    told.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, cache, files[TEXT], tokenizer)
+                    description.digest[f"{kind} and {TEXT}"] = dataset_digest(
+                        source, by_split, cache, files[TEXT], tokenizer
+                    )
         except DataError:
             continue
         if by_split:
-            told.features[kind] = {
-                split: {"file": by_split[split].name, "shape": found["shape"], "dtype": found["dtype"]}
-                for split, found in inspected.items()
+            description.features[kind] = {
+                split: {"file": by_split[split].name, "shape": inspection["shape"], "dtype": inspection["dtype"]}
+                for split, inspection in inspected.items()
             }
 
 
-def _describe_splits(corpus: Corpus, found: Mapping[str, Path], data: Dataset | None) -> dict[str, SplitDescription]:
+def _describe_splits(corpus: Corpus, paths: Mapping[str, Path], data: Dataset | None) -> dict[str, SplitDescription]:
     described = {}
     for name in SPLITS:
         images = corpus.split(name)
@@ -197,7 +205,7 @@ def _describe_splits(corpus: Corpus, found: Mapping[str, Path], data: Dataset | 
             images=len(images),
             captions=sum(counts),
             captions_per_image=(min(counts), max(counts)),
-            image_files=sum(image.filename in found for image in images),
+            image_files=sum(image.filename in paths for image in images),
             **measured,
         )
     return described

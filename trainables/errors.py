@@ -134,8 +134,8 @@ class DivergedError(Exception):
 
     def __init__(self, quantity: str, value: float, epoch: int, step: int, place: str = "") -> None:
         self.quantity, self.value, self.epoch, self.step, self.place = quantity, value, epoch, step, place
-        told = f"; the loss is that of {place}" if place else ""
-        super().__init__(f"{quantity} is {value} in epoch {epoch}, step {step}{told}")
+        note = f"; the loss is that of {place}" if place else ""
+        super().__init__(f"{quantity} is {value} in epoch {epoch}, step {step}{note}")
 
     def __reduce__(self) -> tuple[type["DivergedError"], tuple[str, float, int, int, str]]:
         """Pickle the constructor's arguments; by default, unpickling would call the constructor with the message."""

@@ -120,7 +120,7 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = 
     # ``astype`` copies: arrays mapped from the disk are read-only, and torch has no read-only tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
     i2t, t2i = (ranks.cpu() for ranks in rank_by_scores(scores, owners))
-    judged = tuple(rank_judged(scores, each) for each in judgements)
+    judged = tuple(rank_judged(scores, judgement_set) for judgement_set in judgements)
     return RankedSplit(metrics_of_ranks(i2t, t2i, owners.cpu()), ranks_of(split, i2t, t2i), judged)
 
 
@@ -129,7 +129,9 @@ def ranks_of(split: Split, i2t: Tensor, t2i: Tensor) -> Ranks:
 
     Where images retrieve images, both ranks of a query are that of its best positive.
     """
-    i2t_ranks, t2i_ranks, owners = (one.astype(np.int32) for one in (i2t.numpy(), t2i.numpy(), split.image_of_caption))
+    i2t_ranks, t2i_ranks, owners = (
+        array.astype(np.int32) for array in (i2t.numpy(), t2i.numpy(), split.image_of_caption)
+    )
     return Ranks(i2t_ranks, t2i_ranks, owners, split.queries_digest(), split.name, tuple(split.image_ids))
 
 
@@ -286,5 +288,5 @@ def _positions(scores: Tensor, positives: Tensor, against: Tensor, tolerance: fl
     others = scores.masked_fill(~against, -torch.inf).sort(1).values
     harder = others.shape[1] - torch.searchsorted(others, best - tolerance)
     place = torch.arange(1, best.shape[1] + 1, device=scores.device)
-    found: Integers = (harder + place)[place <= counts[:, None]].cpu().numpy().astype(np.int32)
-    return found
+    positions: Integers = (harder + place)[place <= counts[:, None]].cpu().numpy().astype(np.int32)
+    return positions

@@ -94,9 +94,9 @@ def run_together(trials: list[Trial]) -> list[Outcome]:
     """Train and evaluate trials of one shape for the epoch that they have begun."""
     started = time.monotonic()
     losses = train_stacked(trials) if len(trials) > 1 else [_or_error(trials[0].train)]
-    each = (time.monotonic() - started) / len(trials)
+    seconds = (time.monotonic() - started) / len(trials)
     return [
-        loss if isinstance(loss, Exception) else _or_error(partial(trial.end_epoch, loss, each))
+        loss if isinstance(loss, Exception) else _or_error(partial(trial.end_epoch, loss, seconds))
         for trial, loss in zip(trials, losses, strict=True)
     ]
 
@@ -240,7 +240,7 @@ class StackedEpoch:
         if not trials:
             return
         self._model = stack_models([trial.model for trial in trials]).train()
-        of_losses = [one.optimizer for trial in trials for one in trial.learned.each.values()]
+        of_losses = [parameter.optimizer for trial in trials for parameter in trial.learned.each.values()]
         self._optimizers = join_optimizers([*(trial.optimizer for trial in trials), *of_losses])
         self._clip = trials[0].config.at(trials[0].epoch).training.gradient_clip
         sources = list(self._batches)
@@ -353,11 +353,11 @@ def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:
 
 def _changing(model: RetrievalModel) -> dict[str, Tensor]:
     """Return name -> tensor that training changes: parameters, and the statistics of batch norms."""
-    found: dict[str, Tensor] = dict(model.named_parameters())
+    tensors: dict[str, Tensor] = dict(model.named_parameters())
     for name, module in model.named_modules():
         if isinstance(module, nn.BatchNorm1d):
-            found |= {f"{name}.{statistic}": values for statistic, values in module.named_buffers()}
-    return found
+            tensors |= {f"{name}.{statistic}": values for statistic, values in module.named_buffers()}
+    return tensors
 
 
 @torch.no_grad()

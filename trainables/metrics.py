@@ -291,10 +291,10 @@ def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
     ranks = []
     for part in everyone.split(QUERIES_AT_A_TIME):
         block = scores.between(part, everyone)
-        same = labels[part][:, None] == labels
+        same_class = labels[part][:, None] == labels
         itself = everyone == part[:, None]
-        best = block.masked_fill(~same | itself, -torch.inf).amax(1, keepdim=True)
-        ranks.append(1 + ((block >= best - scores.tolerance) & ~same).sum(1))
+        best = block.masked_fill(~same_class | itself, -torch.inf).amax(1, keepdim=True)
+        ranks.append(1 + ((block >= best - scores.tolerance) & ~same_class).sum(1))
     return torch.cat(ranks)
 
 
@@ -303,7 +303,7 @@ def class_metrics(ranks: Tensor) -> dict[str, float]:
 
     Ranks are from 1, shape (I,), int64.
     """
-    found = metrics_of_ranks(ranks, ranks, torch.arange(len(ranks), device=ranks.device))
-    kept = {name: value for name, value in found.items() if not name.endswith("map5")}
+    metrics = metrics_of_ranks(ranks, ranks, torch.arange(len(ranks), device=ranks.device))
+    kept = {name: value for name, value in metrics.items() if not name.endswith("map5")}
     fine = {k: 100.0 * int((ranks <= k).sum()) / len(ranks) for k in FINE_PLACES}
     return kept | {f"{way}_r{k}": value for way in ("i2t", "t2i") for k, value in fine.items()}

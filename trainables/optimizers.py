@@ -66,10 +66,10 @@ def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
     for members in alike.values():
         owners = {parameter: member for member in members for parameter in member.param_groups[0]["params"]}
         make: Callable[..., Optimizer] = type(members[0])
-        one = make([{**members[0].param_groups[0], "params": list(owners)}])
+        joint_optimizer = make([{**members[0].param_groups[0], "params": list(owners)}])
         # Both optimisers share a parameter's state dict, which is empty before the parameter's first step.
-        one.state.update({parameter: member.state[parameter] for parameter, member in owners.items()})
-        joined.append(one)
+        joint_optimizer.state.update({parameter: member.state[parameter] for parameter, member in owners.items()})
+        joined.append(joint_optimizer)
     return joined
 
 
@@ -124,8 +124,8 @@ class LearnedParameters:
         for name in learned_names(loss):
             if name not in self.each:
                 self._add(name, learnable_of(loss)[name], undecayed)
-        for one in self.each.values():
-            adjust_optimizer(one.optimizer, undecayed, epoch)
+        for parameter in self.each.values():
+            adjust_optimizer(parameter.optimizer, undecayed, epoch)
 
     def in_force(self, loss: L) -> L:
         """Return a loss with the current values instead of ``learned``; gradients flow back to these values."""
@@ -138,21 +138,21 @@ class LearnedParameters:
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
-        for one in self.each.values():
-            one.raw.grad = None
+        for parameter in self.each.values():
+            parameter.raw.grad = None
 
     def step(self) -> None:
         """Take an optimiser step, and clamp the numbers to their bounds."""
-        for one in self.each.values():
-            one.optimizer.step()
-            put_back(one.how, one.raw)
+        for parameter in self.each.values():
+            parameter.optimizer.step()
+            put_back(parameter.how, parameter.raw)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for ``load_state_dict``, plain values and tensors."""
         # Cloned, because stacked numbers are views, and saving a view saves the whole tensor behind the view.
         return {
-            name: {"raw": one.raw.detach().clone(), "optimizer": one.optimizer.state_dict()}
-            for name, one in self.each.items()
+            name: {"raw": parameter.raw.detach().clone(), "optimizer": parameter.optimizer.state_dict()}
+            for name, parameter in self.each.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any], loss: object, training: TrainingConfig) -> None:

@@ -219,12 +219,12 @@ def _crossings(polynomial: Sequence[float], low: float, high: float) -> list[flo
         return []
     derivative = [power * number for power, number in enumerate(polynomial)][1:]
     edges = [low, *_crossings(derivative, low, high), high]
-    found = []
+    crossings = []
     for left, right in pairwise(edges):
         at_left, at_right = _evaluate(polynomial, left), _evaluate(polynomial, right)
         if at_left == 0 or at_left * at_right < 0:
-            found.append(left if at_left == 0 else _bisect(polynomial, left, right))
-    return found
+            crossings.append(left if at_left == 0 else _bisect(polynomial, left, right))
+    return crossings
 
 
 def _bisect(polynomial: Sequence[float], left: float, right: float) -> float:

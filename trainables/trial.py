@@ -268,14 +268,14 @@ def _named(section: str, spreads: Mapping[str, Spread]) -> dict[str, float]:
 
 def _at_other_epsilons(spreads: Mapping[str, Spread]) -> dict[str, Spread]:
     """Return the counters by the names of metrics; at other values of epsilon the negatives of a query alone."""
-    found = {}
+    counters = {}
     for name, spread in spreads.items():
         counter, _, epsilon = name.partition("@")
         if not epsilon:
-            found[name] = spread
+            counters[name] = spread
         elif counter.endswith("negatives_per_query"):
-            found[f"{counter}_{OTHER_EPSILONS[float(epsilon)]}"] = spread
-    return found
+            counters[f"{counter}_{OTHER_EPSILONS[float(epsilon)]}"] = spread
+    return counters
 
 
 def _counted(batches: Iterable[Batch], on_step: Callable[[int], None]) -> Iterator[Batch]:

@@ -122,8 +122,8 @@ scale comes from open_clip, which clamps the log-scale to [0, log 100].
 
 def learnable_of(loss: object) -> Mapping[str, Learnable]:
     """Return the learnable hyper-parameters of a loss or of a loss class, by name."""
-    found: Mapping[str, Learnable] = getattr(loss, "learnable", {})
-    return found
+    learnables: Mapping[str, Learnable] = getattr(loss, "learnable", {})
+    return learnables
 
 
 def learned_names(loss: object) -> list[str]:

@@ -44,12 +44,12 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
         compute = raw.__call__
     else:
         parameters = list(inspect.signature(raw).parameters.values())[3:]
-        fields = [(one.name, Any, dataclasses.field(default=one.default)) for one in parameters]
+        fields = [(parameter.name, Any, dataclasses.field(default=parameter.default)) for parameter in parameters]
         namespace = {"__doc__": raw.__doc__, "__module__": raw.__module__}
         made = dataclasses.make_dataclass(offer.name, fields, frozen=True, namespace=namespace)
 
         def compute(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor) -> Any:
-            own = {one.name: getattr(self, one.name) for one in parameters}
+            own = {parameter.name: getattr(self, parameter.name) for parameter in parameters}
             return raw(similarity, positives, ignore, **own)
 
     def called(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
@@ -62,7 +62,7 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
         return _one_by_one(computed, self, scores, leading) if leading else computed(_single(self, ()), scores, ())
 
     def reduced(self: Any) -> tuple[Any, ...]:
-        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return partial(build, offer.name, **values), ()
 
     for name, value in {"__call__": called, "__reduce__": reduced, PLACE: place}.items():
@@ -111,20 +111,20 @@ def _computed(
 
 def _tensors(loss: Any) -> Iterator[tuple[dataclasses.Field[Any], Tensor, torch.Size]]:
     """Yield each parameter that is a tensor, its value and its leading dimensions."""
-    for one in dataclasses.fields(loss):
-        value = getattr(loss, one.name)
+    for field in dataclasses.fields(loss):
+        value = getattr(loss, field.name)
         if isinstance(value, Tensor):
-            yield one, value, value.shape[:-1] if isinstance(one.default, tuple) else value.shape
+            yield field, value, value.shape[:-1] if isinstance(field.default, tuple) else value.shape
 
 
 def _single(loss: Any, index: tuple[int, ...]) -> Any:
     """Return the loss of one of several trials, with parameters of the types of their defaults."""
     values = {}
-    for one, value, shape in _tensors(loss):
+    for field, value, shape in _tensors(loss):
         # A parameter is shared along leading dimensions that it lacks, or in which its size is 1.
         place = index[len(index) - len(shape) :]
         place = tuple(0 if size == 1 else number for size, number in zip(shape, place, strict=True))
-        values[one.name] = _plain(value[place].tolist(), one.default)
+        values[field.name] = _plain(value[place].tolist(), field.default)
     return with_values(loss, values) if values else loss
 
 

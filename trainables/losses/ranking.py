@@ -184,8 +184,8 @@ class WARP:
         expected = self._expected_weight(violating, total, direction.scores) * (
             self.direction in ("both", direction.name)
         )
-        each = expected / violating.clamp(min=1)
-        return Contributions(violators * each[..., None], expected)
+        share = expected / violating.clamp(min=1)
+        return Contributions(violators * share[..., None], expected)
 
     def _mean(self, direction: Direction) -> Tensor:
         rows = direction.rows(direction.scores)
