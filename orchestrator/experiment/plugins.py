@@ -47,10 +47,13 @@ def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Do
 
     ``further`` is ``--plugin``, relative to the working directory; ``folder`` holds the experiment's file.
     """
-    given = document.values.get("plugins", [])
-    if not isinstance(given, list):
+    plugins = document.values.get("plugins", [])
+    if not isinstance(plugins, list):
         return document
-    beside = [str(folder / one) if isinstance(one, str) and (folder / one).is_file() else one for one in given]
+    beside = [
+        str(folder / plugin) if isinstance(plugin, str) and (folder / plugin).is_file() else plugin
+        for plugin in plugins
+    ]
     listed = [*beside, *further]
     listed += installed_sources(_names_in(document.values), listed)
     return replace(document, values={**document.values, "plugins": listed}) if listed else document
@@ -64,31 +67,31 @@ def installed_sources(names: Mapping[str, set[str]], listed: Sequence[Any] = ())
     Raises:
         ConfigError: If two distributions offer one of the names.
     """
-    recorded = [one.get("offers", {}) for one in listed if isinstance(one, Mapping)]
+    recorded = [plugin.get("offers", {}) for plugin in listed if isinstance(plugin, Mapping)]
     wanted = {}
     for kind, known in (("losses", SPACES), ("models", FEATURES), ("samplers", SAMPLERS)):
         mine = {name for name in known if owner_of(kind, name) is None}
         wanted[kind] = names.get(kind, set()) - mine - {name for offers in recorded for name in offers.get(kind, {})}
     # A look through all installed distributions takes a moment, for which an experiment with our names does not wait.
-    return providers(wanted, [one for one in listed if isinstance(one, str)]) if any(wanted.values()) else []
+    return providers(wanted, [plugin for plugin in listed if isinstance(plugin, str)]) if any(wanted.values()) else []
 
 
 def _names_in(values: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the names in an experiment that a plug-in may offer, by kind."""
     search = values.get("search")
     sampler = search.get("sampler") if isinstance(search, Mapping) else None
-    given = {"losses": values.get("losses"), "models": values.get("models"), "samplers": [sampler]}
+    kinds = {"losses": values.get("losses"), "models": values.get("models"), "samplers": [sampler]}
     return {
         kind: {name for name in names if isinstance(name, str)}
-        for kind, names in given.items()
+        for kind, names in kinds.items()
         if isinstance(names, list | tuple)
     }
 
 
 def changed_plugins(before: Sequence[Plugin], after: Sequence[Plugin]) -> list[str]:
     """Return a line for each change between the plug-ins of two starts of an experiment."""
-    former = {one.name: one for one in before}
-    now = {one.name: one for one in after}
+    former = {plugin.name: plugin for plugin in before}
+    now = {plugin.name: plugin for plugin in after}
     lines = [
         f"{former[name]} -> {now[name]}" for name in former if name in now and former[name].digest != now[name].digest
     ]
@@ -96,23 +99,23 @@ def changed_plugins(before: Sequence[Plugin], after: Sequence[Plugin]) -> list[s
     return lines + [f"{now[name]} is new" for name in now if name not in former]
 
 
-def _read(given: Any) -> Any:
+def _read(sources: Any) -> Any:
     """Return plug-ins as values: a text names a file or a distribution; a whole plug-in stays as it is."""
-    if not isinstance(given, list | tuple):
+    if not isinstance(sources, list | tuple):
         raise ConfigError("must be a list of Python files or installed distributions, e.g. [my_losses.py]")
-    found: dict[str, Plugin] = {}
-    for one in given:
-        plugin = find_plugin(one) if isinstance(one, str) else _whole(one)
-        if found.setdefault(plugin.name, plugin).digest != plugin.digest:
+    plugins: dict[str, Plugin] = {}
+    for source in sources:
+        plugin = find_plugin(source) if isinstance(source, str) else _whole(source)
+        if plugins.setdefault(plugin.name, plugin).digest != plugin.digest:
             raise ConfigError(f"two plug-ins are called {plugin.name}; give one of the files another name")
-    return tuple(found.values())
+    return tuple(plugins.values())
 
 
-def _whole(one: Any) -> Any:
-    if isinstance(one, Plugin):
-        return one
+def _whole(plugin: Any) -> Any:
+    if isinstance(plugin, Plugin):
+        return plugin
     try:
-        return Plugin(**one)
+        return Plugin(**plugin)
     except TypeError:
         raise ConfigError("a plug-in is a Python file, an installed distribution, or what a search wrote") from None
 

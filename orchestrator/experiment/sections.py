@@ -87,8 +87,8 @@ class Search(BaseModel):
     @property
     def goals(self) -> tuple[Objective, ...]:
         """All objectives, ``metric`` first, each once."""
-        further = [Objective(metric=one) if isinstance(one, str) else one for one in self.objectives]
-        return (Objective(metric=self.metric), *(one for one in further if one.metric != self.metric))
+        further = [Objective(metric=goal) if isinstance(goal, str) else goal for goal in self.objectives]
+        return (Objective(metric=self.metric), *(goal for goal in further if goal.metric != self.metric))
 
 
 SCHEDULER_SETTINGS: dict[str, tuple[str, ...]] = {

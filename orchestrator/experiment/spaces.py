@@ -136,39 +136,39 @@ def _part(search: "Search", loss: str, pairs: int) -> LossPart:
     key = f"search.space.{loss}"
     with at(key):
         space = SPACES[loss].adapted(Asked(frozenset({*looked, *fixed}), fixed, pairs, search.space_version))
-    given: dict[str, Range | Values] = {}
+    replacements: dict[str, Range | Values] = {}
     for name, bound in looked.items():
         with at(f"{key}.{name}"):
-            given[name] = _bound(bound, space.bounds.get(name))
+            replacements[name] = _bound(bound, space.bounds.get(name))
     with at(key):
-        bounds = space.narrowed(given)
+        bounds = space.narrowed(replacements)
         known = {**bounds, **space.searched}
         searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in known}
         return LossPart(space, space.relevant({**bounds, **searched}, fixed), fixed)
 
 
-def _bound(given: Bound, default: Range | Values | None) -> Range | Values:
-    if isinstance(given, ListedValues):
-        return Values(given.values)
-    if isinstance(given, str):
+def _bound(bound: Bound, default: Range | Values | None) -> Range | Values:
+    if isinstance(bound, ListedValues):
+        return Values(bound.values)
+    if isinstance(bound, str):
         if default is None:
             raise SpaceError("has no default place to look; give [low, high] or {values: [...]}")
         return default
     if isinstance(default, Range):
-        return replace(default, low=given[0], high=given[1])
-    return Range(given[0], given[1])
+        return replace(default, low=bound[0], high=bound[1])
+    return Range(bound[0], bound[1])
 
 
-def _bounds_beside(section: str, given: Mapping[str, Bound], defaults: Mapping[str, Range | Values]) -> Bounds:
-    found: dict[str, Range | Values] = {}
-    for name, bound in given.items():
+def _bounds_beside(section: str, entries: Mapping[str, Bound], defaults: Mapping[str, Range | Values]) -> Bounds:
+    bounds: dict[str, Range | Values] = {}
+    for name, bound in entries.items():
         with at(f"search.{section}.{name}"):
             if section == "training":
                 check_name(name, defaults, "searched settings")
-            found[name] = _bound(bound, defaults.get(name))
+            bounds[name] = _bound(bound, defaults.get(name))
             if section == "model_parameters" and name in NOT_SEARCHED:
                 raise SpaceError(f"{name} cannot be searched: all trials of a study have one backbone")
-    return found
+    return bounds
 
 
 @contextmanager

@@ -163,10 +163,10 @@ def _in_unit(unit: str) -> Callable[[Any], Any]:
     """Return a check that refuses a duration with a unit, and tells its number in the key's unit."""
 
     def check(value: Any) -> Any:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]+)", value) if isinstance(value, str) else None
-        if found is None or found[2] not in SECONDS:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]+)", value) if isinstance(value, str) else None
+        if match is None or match[2] not in SECONDS:
             return value
-        number = float(found[1]) * SECONDS[found[2]] / SECONDS[unit]
+        number = float(match[1]) * SECONDS[match[2]] / SECONDS[unit]
         raise ValueError(f"must be a number of {UNITS[unit]} without a unit: for {value} write {number:g}")
 
     return check
@@ -176,7 +176,7 @@ def _as_bound(value: Any) -> Any:
     """Refuse a value that is neither a range nor listed values, with both forms; JSON's lists become tuples."""
     ways = "[LOW, HIGH] is a range, {values: [A, B]} are values one by one"
     if isinstance(value, dict) and value.keys() == {"values"} and isinstance(value["values"], list):
-        return {"values": tuple(tuple(one) if isinstance(one, list) else one for one in value["values"])}
+        return {"values": tuple(tuple(choice) if isinstance(choice, list) else choice for choice in value["values"])}
     if isinstance(value, dict) and "values" not in value:
         low, high = (next((value[key] for key in keys if key in value), None) for keys in (LOWS, HIGHS))
         example = "" if None in (low, high) else f": write [{short(low)}, {short(high)}]"

@@ -265,10 +265,10 @@ def read_yaml(path: Path, kind: str | None = None) -> Document:
     return Document(str(path), values, {key: f"{path}:{place}" for key, place in places.items()})
 
 
-def find_file(source: str, shipped: Mapping[str, Path], what: str) -> Path:
+def find_file(source: str, shipped: Mapping[str, Path], kind: str) -> Path:
     """Return the file that a user's text means: a path, or the bare name of a shipped file.
 
-    ``what`` is a singular noun for such a file in messages.
+    ``kind`` is a singular noun for such a file in messages.
 
     Raises:
         ConfigError: If neither exists.
@@ -277,8 +277,8 @@ def find_file(source: str, shipped: Mapping[str, Path], what: str) -> Path:
     if path.suffix or len(path.parts) != 1 or path.is_file():
         return path
     if source not in shipped:
-        hint = suggestion(source, sorted(shipped), f"{what}s that ship")
-        raise ConfigError(f"{source}: no file, and no {what} of that name ships; {hint}")
+        hint = suggestion(source, sorted(shipped), f"{kind}s that ship")
+        raise ConfigError(f"{source}: no file, and no {kind} of that name ships; {hint}")
     return shipped[source]
 
 

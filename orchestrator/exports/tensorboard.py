@@ -116,13 +116,13 @@ def _write(writer: EventsWriter, summary: Summary, moment: float, epoch: int | N
 
 def _columns(runs: Sequence[TrialRun]) -> dict[str, str]:
     """Return the settings in which trials differ, because the page first shows few columns; of one trial, all."""
-    found = {}
+    columns = {}
     for name in dict.fromkeys(name for run in runs for name in run.settings):
         values = [run.settings.get(name) for run in runs]
         if len(set(values)) > 1 or len(runs) == 1:
             kinds = {type(value) for value in values if value is not None}
-            found[name] = TRUTH if kinds == {bool} else NUMBER if kinds <= {int, float} else WORD
-    return found
+            columns[name] = TRUTH if kinds == {bool} else NUMBER if kinds <= {int, float} else WORD
+    return columns
 
 
 def _shown(experiment: Experiment, runs: Sequence[TrialRun]) -> list[str]:

@@ -79,13 +79,13 @@ class TrialRun:
 def trial_runs(history: History) -> Iterator[TrialRun]:
     """Yield the trials of an experiment and of its confirmation, in the order of the journal."""
     for trial in history.trials.values():
-        stands = {"stage": str(trial.stage), "state": history.standing(trial)}
+        status = {"stage": str(trial.stage), "state": history.standing(trial)}
         searched = {name: _plain(value) for name, value in trial.parameters.items() if name != "loss"}
         best = {
             name if name.startswith(TEST) else f"{BEST}{name}": value
             for name, value in metrics_of(trial, history).items()
         }
-        yield TrialRun(trial, {**trial.combination, **stands, **searched}, best)
+        yield TrialRun(trial, {**trial.combination, **status, **searched}, best)
 
 
 def _plain(value: Any) -> float | bool | str:

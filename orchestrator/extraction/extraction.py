@@ -150,12 +150,12 @@ def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[
     images = corpus.split(request.split) if request.split else list(corpus.images)
     if not any(image.filename for image in images):
         raise DataError(f"{corpus.file}: this dataset names no image files, so there is nothing to extract from")
-    found = list_images(source.folder)
-    missing = [image for image in images if image.filename not in found]
+    files = list_images(source.folder)
+    missing = [image for image in images if image.filename not in files]
     if missing:
         where = f"is missing from {source.folder} and the folders in it"
         raise DataError([f"{image.place}: image {image.filename!r} {where}" for image in missing])
-    return source, images, [found[image.filename] for image in images]
+    return source, images, [files[image.filename] for image in images]
 
 
 def _prepare(

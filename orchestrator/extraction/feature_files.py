@@ -89,13 +89,13 @@ def _by_split(paths: Sequence[Path]) -> dict[str, Path]:
     """Return split -> file; a single file has the empty name."""
     if len(paths) == 1:
         return {"": paths[0]}
-    found = {SPLIT_ALIASES.get(path.stem.replace("-", "_").rpartition("_")[2], ""): path for path in paths}
-    if len(found) != len(paths) or set(found) != set(SPLITS):
+    files = {SPLIT_ALIASES.get(path.stem.replace("-", "_").rpartition("_")[2], ""): path for path in paths}
+    if len(files) != len(paths) or set(files) != set(SPLITS):
         raise ConfigError(
             f"give one file with the rows of all splits, or three whose names end in train, val and test, such as "
             f"clip_train.pt; got {', '.join(path.name for path in paths)}"
         )
-    return found
+    return files
 
 
 def _in_order(images: Sequence[Image], dumps: dict[str, Dump]) -> tuple[np.ndarray, np.ndarray]:
@@ -155,13 +155,13 @@ def write_features(
     Raises:
         DataError: If a feature is not finite as float16.
     """
-    for target, given, origin in zip(targets, features, about, strict=True):
+    for target, array, origin in zip(targets, features, about, strict=True):
         with np.errstate(over="ignore"):
-            rows = given.astype(np.float16)
+            rows = array.astype(np.float16)
         if not np.isfinite(rows).all():
             raise DataError(f"{target}: would hold NaN, infinity, or numbers beyond those of float16")
-        told = {**origin, "shape": list(rows.shape), "dtype": "float16"}
-        write_whole(target.with_suffix(".json"), json.dumps(told, indent=2) + "\n")
+        description = {**origin, "shape": list(rows.shape), "dtype": "float16"}
+        write_whole(target.with_suffix(".json"), json.dumps(description, indent=2) + "\n")
         with writing_whole(target) as file:
             np.save(file, rows, allow_pickle=False)
     return [*map(str, targets), *(str(target.with_suffix(".json")) for target in targets)]

@@ -201,7 +201,7 @@ def dry_run(
     ]
     measured = cells if wanted.fuse == "auto" else ()
     rates = {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in measured}
-    fusions = {study: choose_fusion(found) for study, found in rates.items()}
+    fusions = {study: choose_fusion(study_rates) for study, study_rates in rates.items()}
     fuse = min(fusions.values()) if wanted.fuse == "auto" else wanted.fuse
     gpus = _gpus(experiment, workload, machine, fuse)
     trials = sum(experiment.trials_in(cell) for cell in cells)
@@ -250,10 +250,10 @@ def sample_points(
     study = Study(cell, experiment.search, trials, prior=prior)
     drawn = [study.draw(partial(experiment.suggested, cell)) for _ in range(min(count, trials))]
     begins = len(cell.space.first_points()) + len(cell.enqueued)
-    sources = {begins + place: {"source": one.source} for place, one in enumerate(prior)}
+    sources = {begins + place: {"source": point.source} for place, point in enumerate(prior)}
     return [
-        {"params": dict(one.params), **asdict(one.suggestion), **sources.get(number, {})}
-        for number, one in enumerate(drawn)
+        {"params": dict(point.params), **asdict(point.suggestion), **sources.get(number, {})}
+        for number, point in enumerate(drawn)
     ]
 
 
@@ -303,29 +303,29 @@ def _describe_race(experiment: Experiment) -> list[str]:
     ]
 
 
-def print_dry_run(found: DryRun) -> None:
+def print_dry_run(result: DryRun) -> None:
     """Print spaces, first points and the forecast."""
     show = make_console(plain_width=160).print
-    for study in found.studies:
+    for study in result.studies:
         show(make_table(["parameter", "where"], list(study.space.items()), f"{study.study}: space"))
         show(_points(study))
     rows = [
-        [study.study, str(study.trials), str(study.epochs), f"{study.epoch_seconds:.2f}"] for study in found.studies
+        [study.study, str(study.trials), str(study.epochs), f"{study.epoch_seconds:.2f}"] for study in result.studies
     ]
-    show(make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{found.experiment}: plan", texts=1))
-    for sentence in describe(found):
+    show(make_table(["study", "trials", "epochs each", "s/epoch"], rows, f"{result.experiment}: plan", texts=1))
+    for sentence in describe(result):
         show(Text(sentence))
 
 
-def describe(found: DryRun) -> list[str]:
+def describe(result: DryRun) -> list[str]:
     """Return sentences about the time of the search, and about limits that end it before."""
-    plan, at_a_time = found.forecast, found.concurrency
+    plan, at_a_time = result.forecast, result.concurrency
     confirm = f" and up to {plan.confirmations} trainings that confirm" if plan.confirmations else ""
     epochs = f"{plan.epochs_at_most:,} epochs"
     if plan.epochs < plan.epochs_at_most:
         epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
     fused = f", {at_a_time.together} of them as one stacked model" if at_a_time.fuse > 1 else ""
-    pace = f"{at_a_time.together} that share one {found.device}" if fused else f"one on {found.device}"
+    pace = f"{at_a_time.together} that share one {result.device}" if fused else f"one on {result.device}"
     confirming = f"the confirmation {duration(plan.stages['confirm'])}, " if plan.confirmations else ""
     sentences = [
         f"{plan.trials} trials{confirm}: {epochs}, then {count_text(plan.evaluated, 'model')} evaluated on test",
@@ -341,10 +341,10 @@ def describe(found: DryRun) -> list[str]:
     needs = {"hours": plan.stages["search"], "gpu_hours": plan.search_gpu_hours}
     sentences += [
         f"budget.{name}={limit:g} ends it before"
-        for name, limit in found.budget.items()
+        for name, limit in result.budget.items()
         if limit is not None and needs[name] > limit
     ]
-    return [*sentences, *found.notes, "nothing was searched and nothing written"]
+    return [*sentences, *result.notes, "nothing was searched and nothing written"]
 
 
 def duration(hours: float) -> str:

@@ -89,9 +89,9 @@ def remove_abandoned(kind: str) -> None:
 def find_processes(scratch: Path) -> list[psutil.Process]:
     """Return the processes of this user whose command line names a scratch directory, as Ray's processes do."""
     running = psutil.process_iter(["uids", "cmdline"])
-    others = (one for one in running if one.pid != os.getpid() and one.info["uids"])
-    ours = (one for one in others if one.info["uids"].real == os.getuid())
-    return [one for one in ours if any(str(scratch) in argument for argument in one.info["cmdline"] or ())]
+    others = (process for process in running if process.pid != os.getpid() and process.info["uids"])
+    ours = (process for process in others if process.info["uids"].real == os.getuid())
+    return [process for process in ours if any(str(scratch) in argument for argument in process.info["cmdline"] or ())]
 
 
 def clear_scratch(scratch: Path, owner: str) -> None:

@@ -39,7 +39,7 @@ def choose_share(footprints: Iterable[Footprint]) -> float:
     Returns:
         1 / n with n whole, rounded down to the 1/10,000 in which Ray counts; 1 where even two trials would not fit.
     """
-    fitting = (one.room / (one.peak * MARGIN + CONTEXT_BYTES) for one in footprints)
+    fitting = (footprint.room / (footprint.peak * MARGIN + CONTEXT_BYTES) for footprint in footprints)
     trials = max(1, min(MOST, int(min(fitting, default=1))))
     return math.floor(10_000 / trials) / 10_000
 

@@ -113,8 +113,8 @@ def published_row(
 ) -> PublishedRow | None:
     """Return the row of a training with these hyper-parameters, or ``None``; published values may be left out."""
     for row in published_rows(table):
-        same = (row.dataset, row.model, row.loss) == (study_dataset(dataset), model, loss)
-        if same and all(parameters.get(name, value) == value for name, value in row.parameters.items()):
+        is_same_study = (row.dataset, row.model, row.loss) == (study_dataset(dataset), model, loss)
+        if is_same_study and all(parameters.get(name, value) == value for name, value in row.parameters.items()):
             return row
     return None
 

@@ -101,11 +101,11 @@ def _queries(history: History, directory: Path, data_root: Path | None, device: 
         # The selection never used the test split, and a page must not open the test split either.
         split = "test" if trial.id in history.tests_opened.get(dataset, []) else "val"
         try:
-            found = _ask(trial, split, checkpoint_root(directory, trial), data_root, device)
+            queries = _ask(trial, split, checkpoint_root(directory, trial), data_root, device)
         except (DataError, CheckpointError) as error:
-            found = Queries(note=f"The winner could not be asked. {str(error).splitlines()[0]}")
+            queries = Queries(note=f"The winner could not be asked. {str(error).splitlines()[0]}")
         name = names[trial.candidate or trial.id]
-        yield replace(found, title=f"{printed(dataset)}: queries to {name} on {split}")
+        yield replace(queries, title=f"{printed(dataset)}: queries to {name} on {split}")
 
 
 def _test_split(history: History, verdict: DatasetVerdict, data_root: Path) -> "tuple[Split, Source] | str":

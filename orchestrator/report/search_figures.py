@@ -43,13 +43,13 @@ def over_trials(studies: Sequence[Study]) -> Figure:
 def learning_curves(studies: Sequence[Study]) -> Figure:
     """Return the metric over epochs: the leaders beside each other, then each study with its trials."""
     first = [option for dataset, group in by_dataset(studies).items() for option in _options_of_dataset(dataset, group)]
-    each = [option for study in best_studies(studies) if study.valued for option in _options_of_study(study)]
+    study_options = [option for study in best_studies(studies) if study.valued for option in _options_of_study(study)]
     note = (
         f"Up to {FEW} trials of a dataset are drawn together, the leaders in bold. Of a study with more than "
         f"{MANY} trials the best {NAMED} are drawn; the bands hold the middle half and nine tenths of all its trials "
         "that reached an epoch. A hyper-parameter that is trained with the model has curves of its own."
     )
-    return Figure("curves", "Learning curves", note, first + each)
+    return Figure("curves", "Learning curves", note, first + study_options)
 
 
 def early_figure(studies: Sequence[Study]) -> Figure:
@@ -139,7 +139,7 @@ def highest_means(finished: Sequence[Trial]) -> list[float]:
     """Return, after each finished trial, the highest mean of a setting's trainings so far."""
     values: dict[str, list[float]] = {}
     means: dict[str, float] = {}
-    found, highest = [], -math.inf
+    maxima, highest = [], -math.inf
     for trial in finished:
         setting = trial.candidate or trial.id
         values.setdefault(setting, []).append(trial.best_value or 0.0)
@@ -147,8 +147,8 @@ def highest_means(finished: Sequence[Trial]) -> list[float]:
         # Only a setting that led, and has become worse, lets another one lead.
         has_fallen = before == highest and means[setting] < before
         highest = max(means.values()) if has_fallen else max(highest, means[setting])
-        found.append(highest)
-    return found
+        maxima.append(highest)
+    return maxima
 
 
 def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:

@@ -33,8 +33,8 @@ TICK = {"showarrow": False, "xanchor": "left", "xshift": 2, "borderpad": 1, "bgc
 
 def space_figures(studies: Sequence[Study], bands: Mapping[str, Band]) -> list[Figure]:
     """Return the figures of the search space, with one option for each study; its surface is in ``bands``."""
-    found = [searched(study, bands.get(study.name)) for study in best_studies(studies)]
-    spaces = [space for space in found if space.parameters]
+    all_spaces = [searched(study, bands.get(study.name)) for study in best_studies(studies)]
+    spaces = [space for space in all_spaces if space.parameters]
     return [
         Figure(
             "parallel",
@@ -240,12 +240,12 @@ def _trend(space: Searched, name: str) -> list[Json]:
     ]
 
 
-def _through_setting(found: Band, varied: Mapping[str, np.ndarray]) -> np.ndarray:
+def _through_setting(band: Band, varied: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return places with given shares of some parameters, and of the others those of the setting to use."""
     count = len(next(iter(varied.values())))
-    places = np.tile(found.surface.safest, (count, 1))
+    places = np.tile(band.surface.safest, (count, 1))
     for name, shares in varied.items():
-        places[:, list(found.bounds).index(name)] = shares
+        places[:, list(band.bounds).index(name)] = shares
     return places
 
 
@@ -260,13 +260,13 @@ def _contour(space: Searched, first: str, second: str) -> Panel:
     return Panel("", traces, {**axes, **draw.colour_scale(space.metric, space.values)})
 
 
-def _field(found: Band, first: str, second: str) -> list[Json]:
+def _field(band: Band, first: str, second: str) -> list[Json]:
     """Return the expected value, the edge of the set of best settings, and the setting to use."""
     shares = np.linspace(0, 1, GRID)
     across, up = (grid.ravel() for grid in np.meshgrid(shares, shares))
-    predicted = found.surface.predict(_through_setting(found, {first: across, second: up}))
-    mean, *_ = found.surface.band(predicted)
-    x, y = ([value_at(found.bounds[name], float(share)) for share in shares] for name in (first, second))
+    predicted = band.surface.predict(_through_setting(band, {first: across, second: up}))
+    mean, *_ = band.surface.band(predicted)
+    x, y = ([value_at(band.bounds[name], float(share)) for share in shares] for name in (first, second))
     about = {"type": "contour", "x": x, "y": y, "hoverinfo": "skip"}
     return [
         {
@@ -279,16 +279,14 @@ def _field(found: Band, first: str, second: str) -> list[Json]:
         },
         {
             **about,
-            "z": [rounded(row, 4) for row in found.surface.reach(predicted).reshape(GRID, GRID)],
+            "z": [rounded(row, 4) for row in band.surface.reach(predicted).reshape(GRID, GRID)],
             "contours": {"coloring": "none", "start": REACH, "end": REACH, "size": 1},
             # The scale is dark where values are good, and the edge runs there in both themes.
             "line": {"width": 2.5, "color": "#ffffff"},
             "showscale": False,
         },
         {
-            **draw.line(
-                [found.setting[first]], [found.setting[second]], color="--ink", hoverinfo="skip", mode="markers"
-            ),
+            **draw.line([band.setting[first]], [band.setting[second]], color="--ink", hoverinfo="skip", mode="markers"),
             "marker": {"symbol": "x", "size": 12, "color": "#ffffff", "line": {"width": 1.5, "color": "#000000"}},
         },
     ]

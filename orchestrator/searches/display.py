@@ -138,8 +138,8 @@ class EpochClock:
         if trial.id not in self._since:
             return ""
         passed = time.monotonic() - self._since[trial.id]
-        same = [trial] if trial.epochs else self._history.study(trial.study)
-        lengths = [other.epochs[other.last_epoch].get("time/epoch_seconds") for other in same if other.epochs]
+        trials = [trial] if trial.epochs else self._history.study(trial.study)
+        lengths = [other.epochs[other.last_epoch].get("time/epoch_seconds") for other in trials if other.epochs]
         known = [seconds for seconds in lengths if seconds]
         if not known or passed > OVERDUE * fmean(known):
             return f"+{_ago(passed)}"

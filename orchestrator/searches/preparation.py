@@ -151,9 +151,9 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
         )
     changed = changed_keys(history.experiment.values, experiment.to_dict())
     if changed:
-        told = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
+        changes = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
         raise ConfigError(
-            f"{directory}: was started with other settings than now: {told}; {way_out}; "
+            f"{directory}: was started with other settings than now: {changes}; {way_out}; "
             f"`orchestrator resume {directory}` resumes it as it was started"
         )
     for key, digest in history.data.items():

@@ -121,10 +121,10 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
         JournalError: If the journal is missing or damaged.
     """
     before = read_experiment(directory).to_dict()
-    given = {key: value for key, value in changes.items() if value is not None}
+    overrides = {key: value for key, value in changes.items() if value is not None}
     # A number of seeds (fixed design) and a number of trainings (race) exclude each other: the new number counts.
-    designs = dict.fromkeys(("seeds", "trainings")) if {"seeds", "trainings"} & given.keys() else {}
-    values = {**before, "confirm": {**(before["confirm"] or {}), **designs, **given}}
+    designs = dict.fromkeys(("seeds", "trainings")) if {"seeds", "trainings"} & overrides.keys() else {}
+    values = {**before, "confirm": {**(before["confirm"] or {}), **designs, **overrides}}
     experiment = validate(Experiment, values, str(directory / JOURNAL_FILE))
     if not choose_candidates(read_history(directory), 1):
         raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")

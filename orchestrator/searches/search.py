@@ -86,8 +86,8 @@ def run_search(
     """
     stages = (Stage.CONFIRM,) if confirm_alone else (Stage.SEARCH, Stage.CONFIRM)
     # Options of the command line, beside ``--output``, that a command which resumes needs.
-    given = {"data-root": data_root, "address": cluster.address, "tracking-uri": tracking_uri}
-    options = {name: without_password(value) for name, value in given.items() if value is not None}
+    arguments = {"data-root": data_root, "address": cluster.address, "tracking-uri": tracking_uri}
+    options = {name: without_password(value) for name, value in arguments.items() if value is not None}
     if not quiet:
         say(f"{experiment.name}: checking {', '.join(experiment.datasets)}")
     sources, prior = read_sources(experiment, output), read_prior(experiment, output)

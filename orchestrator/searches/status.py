@@ -139,7 +139,7 @@ class Status:
     def words(self) -> str:
         """The state in a word or two."""
         if self.holder is not None:
-            running: list[str] = [one.stage for one in self.stages if one.states.get(TrialState.RUNNING)]
+            running: list[str] = [status.stage for status in self.stages if status.states.get(TrialState.RUNNING)]
             if self.test is not None and not self.test.has_ended:
                 running = ["test"]
             doing = f"{running[-1]} " if running else ""
@@ -167,7 +167,7 @@ class Status:
         return {
             "running": self.holder is not None,
             "outcome": self.history.outcome,
-            "stages": {one.stage.value: one.to_dict() for one in self.stages},
+            "stages": {status.stage.value: status.to_dict() for status in self.stages},
             "test": None if self.test is None else {"evaluated": self.test.evaluated, "total": self.test.total},
             "seconds_left": None if self.left is None else self.left.to_dict(),
             "command": self.command,

@@ -137,8 +137,8 @@ class ObjectStore:
             raise StorageError(f"{shown}: {_NO_CREDENTIALS}")
         if unknown := set(query) - QUERY:
             raise StorageError(f"{shown}: unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(QUERY))}")
-        given = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or ""
-        endpoint = query.get("endpoint_override", given).rstrip("/")
+        default = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or ""
+        endpoint = query.get("endpoint_override", default).rstrip("/")
         if endpoint and "://" not in endpoint:
             endpoint = f"{query.get('scheme', 'https')}://{endpoint}"
         if _ENDPOINT.fullmatch(endpoint) is None:
@@ -150,8 +150,8 @@ class ObjectStore:
     def address(self) -> str:
         """The ``s3://`` address, complete but for credentials; ``parse`` reads it back."""
         query = {"endpoint_override": self.endpoint, "region": self.region}
-        told = "&".join(f"{key}={value}" for key, value in query.items() if value)
-        return f"s3://{self._path('')}" + (f"?{told}" if told else "")
+        query_text = "&".join(f"{key}={value}" for key, value in query.items() if value)
+        return f"s3://{self._path('')}" + (f"?{query_text}" if query_text else "")
 
     def below(self, key: str) -> "ObjectStore":
         """Return the part of the store under a key."""
@@ -234,8 +234,8 @@ class ObjectStore:
         from pyarrow.fs import FileSelector, FileType
 
         base = self._path(key)
-        found = self._system.get_file_info(FileSelector(base, recursive=True, allow_not_found=True))
-        files = (entry for entry in found if entry.type == FileType.File)
+        entries = self._system.get_file_info(FileSelector(base, recursive=True, allow_not_found=True))
+        files = (entry for entry in entries if entry.type == FileType.File)
         return {entry.path.removeprefix(f"{base}/"): [entry.size, entry.mtime_ns] for entry in files}
 
     def folders(self) -> list[str]:
@@ -249,17 +249,17 @@ class ObjectStore:
         self.reach()
         try:
             is_there = self._system.get_file_info(self.bucket).type != FileType.NotFound
-            found = self._system.get_file_info(FileSelector(self._path(""), allow_not_found=True)) if is_there else []
+            entries = self._system.get_file_info(FileSelector(self._path(""), allow_not_found=True)) if is_there else []
         except OSError as error:
             raise StorageError(f"{self.address}: {explain(error)}") from None
         if not is_there:
             raise StorageError(f"{self.address}: there is no such bucket; make it, or name another")
-        return sorted(entry.base_name for entry in found if entry.type == FileType.Directory)
+        return sorted(entry.base_name for entry in entries if entry.type == FileType.Directory)
 
     def names(self, key: str, depth: int = 1) -> list[tuple[str, ...]]:
         """Return the whole directories ``depth`` levels under a key, each as the names that lead there, unordered."""
-        found = [tuple(path.split("/")) for path in self.listing(key)]
-        return [path[:-1] for path in found if len(path) == depth + 1 and path[-1] == MANIFEST]
+        paths = [tuple(path.split("/")) for path in self.listing(key)]
+        return [path[:-1] for path in paths if len(path) == depth + 1 and path[-1] == MANIFEST]
 
     @_patient
     def delete(self, key: str) -> None:

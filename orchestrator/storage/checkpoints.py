@@ -163,16 +163,16 @@ class Checkpoints(ABC):
         brought, newest = find_latest(target), self.entries(trial)[-1:]
         if brought is not None and newest and epoch_of(brought.name) == newest[0].epoch:
             return brought
-        found = self.latest(trial)
-        if found is None:
+        checkpoint = self.latest(trial)
+        if checkpoint is None:
             raise CheckpointError(
                 f"{target}: the winner has no good checkpoint left; restore it, or search under another name"
             )
-        if found.parent == target:
-            return found
-        final = target / found.name
+        if checkpoint.parent == target:
+            return checkpoint
+        final = target / checkpoint.name
         with aside(final) as partial:
-            shutil.copytree(found, partial, dirs_exist_ok=True)
+            shutil.copytree(checkpoint, partial, dirs_exist_ok=True)
             take_place(partial, final)
         return final
 

@@ -217,8 +217,8 @@ class BucketStore(Checkpoints):
                 f"{place}: {former} writes its checkpoints there, since {former.started}, "
                 f"from {former.directory}; if it is gone from there, remove {place}/{CLAIM_FILE}"
             )
-        made, this = cls(bucket, secrets.token_hex(16)), structs.asdict(Holder.of_this_process())
-        content = {**this, "directory": str(directory), "token": made.token}
+        made, holder = cls(bucket, secrets.token_hex(16)), structs.asdict(Holder.of_this_process())
+        content = {**holder, "directory": str(directory), "token": made.token}
         bucket.write(CLAIM_FILE, json.dumps(content).encode())
         # Of two drivers that saw no claim, the driver that wrote first finds the claim of the other driver.
         try:
@@ -230,8 +230,8 @@ class BucketStore(Checkpoints):
     def entries(self, trial: str | None = None) -> list[Entry]:
         """List the whole directories, with one request."""
         paths = self.bucket.names("", depth=2) if trial is None else [(trial, *n) for n in self.bucket.names(trial)]
-        found = (self._entry(trial, name) for trial, name in paths)
-        return sorted((entry for entry in found if entry), key=lambda entry: (entry.trial, entry.epoch, entry.name))
+        entries = (self._entry(trial, name) for trial, name in paths)
+        return sorted((entry for entry in entries if entry), key=lambda entry: (entry.trial, entry.epoch, entry.name))
 
     def fetch(self, entry: Entry) -> Path:
         """Download a directory into the scratch folder of this process."""

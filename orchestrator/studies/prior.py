@@ -63,17 +63,17 @@ def start_from_prior(prior: Mapping[str, Sequence[PriorPoint]], ledger: Ledger) 
 
 def _histories(experiment: Experiment, output: Path) -> list[History]:
     """Return the other experiments under the output that maximised the same metric, the newest first."""
-    found = []
+    histories = []
     for path in output.glob(f"*/{JOURNAL_FILE}"):
         if path.parent.name != experiment.name:
             try:
-                found.append(read_history(path.parent))
+                histories.append(read_history(path.parent))
             except JournalError:
                 # No reason to refuse this search.
                 name = path.parent.name
                 line = f"search.prior: {name} is left out, its journal is damaged; see `orchestrator status {name}`"
                 say(line, error=True)
-    alike = [history for history in found if history.trials and history.metric == experiment.search.metric]
+    alike = [history for history in histories if history.trials and history.metric == experiment.search.metric]
     return sorted(alike, key=lambda history: max(trial.created for trial in history.trials.values()), reverse=True)
 
 

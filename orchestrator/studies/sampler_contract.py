@@ -49,10 +49,10 @@ def check_sampler(name: str) -> Iterator[ContractFinding]:
 def same_seed(name: str) -> None:
     """Check that randomness comes from the seed alone."""
     first, second = suggested(name), suggested(name)
-    if told := difference(first, second):
+    if mismatch := difference(first, second):
         raise BrokenError(
-            f"two searches with one seed differ, first in {told}: take all chance from seed, e.g. random.Random(seed), "
-            f"and keep nothing from one suggestion to the next"
+            f"two searches with one seed differ, first in {mismatch}: take all chance from seed, e.g. "
+            f"random.Random(seed), and keep nothing from one suggestion to the next"
         )
 
 
@@ -64,10 +64,10 @@ def other_seed(name: str) -> None:
 
 def resumed(name: str) -> None:
     """Check that an interrupted search suggests the points of an undisturbed search."""
-    if told := difference(suggested(name), suggested(name, stops=(1, 6, 7))):
+    if mismatch := difference(suggested(name), suggested(name, stops=(1, 6, 7))):
         raise BrokenError(
-            f"a search that was interrupted differs from an undisturbed one, first in {told}: keep nothing from one "
-            f"suggestion to the next, all that is known is in study.trials"
+            f"a search that was interrupted differs from an undisturbed one, first in {mismatch}: keep nothing from "
+            f"one suggestion to the next, all that is known is in study.trials"
         )
 
 
@@ -93,10 +93,10 @@ CHECKS: Mapping[str, tuple[Callable[[str], object], str]] = {
 
 def difference(first: Points, second: Points) -> str:
     """Return in words the first difference of two searches; empty for equal searches."""
-    for number, (one, other) in enumerate(zip(first, second, strict=True)):
-        for name in {**one, **other}:
-            if one.get(name) != other.get(name):
-                return f"trial {number}, {name} = {one.get(name)} and {other.get(name)}"
+    for number, (point, other) in enumerate(zip(first, second, strict=True)):
+        for name in {**point, **other}:
+            if point.get(name) != other.get(name):
+                return f"trial {number}, {name} = {point.get(name)} and {other.get(name)}"
     return ""
 
 
@@ -120,8 +120,8 @@ def suggested(name: str, *, stops: tuple[int, ...] = (), **search: Any) -> Point
     with tempfile.TemporaryDirectory() as folder:
         for upto in (*stops, TRIALS):
             with closing(Ledger(Path(folder) / "journal.jsonl")) as ledger:
-                found = _search(experiment, ledger, upto)
-    return found
+                points = _search(experiment, ledger, upto)
+    return points
 
 
 def _search(experiment: Experiment, ledger: Ledger, upto: int) -> Points:

@@ -68,7 +68,7 @@ class ByFunction(BaseSampler):
         so_far = StudySoFar(
             bounds=dict(self._bounds),
             # Optuna has already added the trial whose point is to be suggested.
-            trials=tuple(_past(one) for one in study.get_trials(deepcopy=False) if one.number != trial.number),
+            trials=tuple(_past(other) for other in study.get_trials(deepcopy=False) if other.number != trial.number),
             directions=tuple(direction.name.lower() for direction in study.directions),
             number=self._number,
             size=self._size,
@@ -144,9 +144,9 @@ def plain_value(bound: Range | Values, value: Any) -> Any:
         2
     """
     if isinstance(bound, Values):
-        given = tuple(value) if isinstance(value, list) else value
+        choice = tuple(value) if isinstance(value, list) else value
         for listed in bound.values:
-            if _is_same(listed, given):
+            if _is_same(listed, choice):
                 return listed
         raise ValueError(f"{value!r} is not in {bound}")
     is_number = isinstance(value, Real) and not isinstance(value, bool)
@@ -155,9 +155,9 @@ def plain_value(bound: Range | Values, value: Any) -> Any:
     return int(value) if bound.whole else float(value)
 
 
-def _is_same(listed: Any, given: Any) -> bool:
+def _is_same(listed: Any, choice: Any) -> bool:
     # ``True`` equals 1 in Python, but the two are different values of a list.
-    return isinstance(listed, bool) == isinstance(given, bool) and bool(listed == given)
+    return isinstance(listed, bool) == isinstance(choice, bool) and bool(listed == choice)
 
 
 def _past(trial: FrozenTrial) -> PastTrial:
@@ -189,11 +189,11 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
     offer, file = run_offer("samplers", name)
     with Blaming():
         # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
-        thing: Any = offer.thing
-        if isinstance(thing, type) and issubclass(thing, BaseSampler):
-            sampler: BaseSampler = cast(Any, thing)(seed=derive(seed, number))
+        suggester: Any = offer.thing
+        if isinstance(suggester, type) and issubclass(suggester, BaseSampler):
+            sampler: BaseSampler = cast(Any, suggester)(seed=derive(seed, number))
         else:
-            sampler = ByFunction(thing() if isinstance(thing, type) else thing, space, seed, number, trials)
+            sampler = ByFunction(suggester() if isinstance(suggester, type) else suggester, space, seed, number, trials)
     return PluginSampler(sampler, space, f"{file}: the sampler {offer.name}")
 
 
@@ -233,8 +233,8 @@ def cma_es(study: StudySoFar, seed: int) -> dict[str, Any]:
     size = strategy.population_size
     for first in range(0, len(ended) - size + 1, size):
         generation = ended[first : first + size]
-        points = [[bound.share_of(one.params[name]) for name, bound in ranges.items()] for one in generation]
-        strategy.tell([(np.array(point), -_worth(one)) for point, one in zip(points, generation, strict=True)])
+        points = [[bound.share_of(member.params[name]) for name, bound in ranges.items()] for member in generation]
+        strategy.tell([(np.array(point), -_worth(member)) for point, member in zip(points, generation, strict=True)])
     point = strategy.ask()
     return {name: bound.at(float(share)) for (name, bound), share in zip(ranges.items(), point, strict=True)}
 

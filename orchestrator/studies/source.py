@@ -66,5 +66,5 @@ class PlannedTrials:
 
     def _ask(self) -> deque[TrialCreated]:
         trials = self._ledger.history.trials
-        due = (one for one in self._plan() if one.trial not in trials or not trials[one.trial].has_ended)
-        return deque(one for one in due if one.trial not in self._issued)
+        due = (record for record in self._plan() if record.trial not in trials or not trials[record.trial].has_ended)
+        return deque(record for record in due if record.trial not in self._issued)

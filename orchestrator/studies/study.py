@@ -87,7 +87,7 @@ class Known:
             return trials
         best = self._front() if len(self._signs) > 1 else {rank[-1] for rank in nsmallest(BEST, self._ranks.values())}
         older, newest = trials[:-NEWEST], trials[-NEWEST:]
-        return [one for one in older if one.state is OptunaState.RUNNING or one.number in best] + newest
+        return [trial for trial in older if trial.state is OptunaState.RUNNING or trial.number in best] + newest
 
     def _rank(self, trial: FrozenTrial) -> Rank | None:
         """Return the rank of a trial; a trial that runs, diverged or failed, or has several objectives, has none."""
@@ -102,8 +102,8 @@ class Known:
 
     def _front(self) -> set[int]:
         """Return the numbers of the Pareto front: no trial is better in one objective and no worse in the others."""
-        complete = [one for one in self._trials.values() if one.state is OptunaState.COMPLETE]
-        gains = np.array([one.values for one in complete]).reshape(-1, len(self._signs)) * self._signs
+        complete = [trial for trial in self._trials.values() if trial.state is OptunaState.COMPLETE]
+        gains = np.array([trial.values for trial in complete]).reshape(-1, len(self._signs)) * self._signs
         front = np.arange(len(complete))
         place = 0
         while place < len(front):

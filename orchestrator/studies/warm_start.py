@@ -27,7 +27,7 @@ def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
     Raises:
         UserError: If an experiment is missing or damaged, or had another metric.
     """
-    found = {}
+    histories = {}
     for name in experiment.search.warm_start_from:
         history = read_history(find_directory(name, output))
         metric = history.metric
@@ -36,8 +36,8 @@ def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
                 f"search.warm_start_from: {name} has search.metric {metric}, not {experiment.search.metric}; "
                 f"its values cannot be compared"
             )
-        found[name] = history
-    return found
+        histories[name] = history
+    return histories
 
 
 def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: Ledger) -> list[str]:
@@ -57,7 +57,7 @@ def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: L
             same_data = history.data.get(data_key(config)) == ledger.history.data.get(data_key(config))
             points = list(_ended(history, cell))
             alike = (point for point in points if same_data and is_alike(point.first, config, cell))
-            studies[cell.name] = [found for point in alike if (found := _fitting(point, cell, experiment)) is not None]
+            studies[cell.name] = [trial for point in alike if (trial := _fitting(point, cell, experiment)) is not None]
             passed_over += len(points) - len(studies[cell.name])
         ledger.append(WarmStarted(source=name, studies=studies, passed_over=passed_over))
         taken = sum(map(len, studies.values()))
@@ -71,9 +71,9 @@ def _ended(history: History, cell: Cell) -> Iterator[Point]:
     """Yield the ended points of a search with the dataset and the model of a study, and a loss of its space."""
     for point in points_of(history.stage(Stage.SEARCH)):
         trial = point.first
-        same = (trial.config.dataset, trial.config.model) == (cell.dataset, cell.model)
+        is_same_pair = (trial.config.dataset, trial.config.model) == (cell.dataset, cell.model)
         has_ended = point.state is not TrialState.RUNNING
-        if same and has_ended and trial.config.loss in cell.space.losses:
+        if is_same_pair and has_ended and trial.config.loss in cell.space.losses:
             yield point
 
 
@@ -87,10 +87,12 @@ def is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
     training = {name: getattr(config.training, name) for name in (*cell.space.training, *UNSEEN)}
     searched = cell.space.model_parameters
     models = [
-        {name: value for name, value in each.model_parameters.items() if name not in searched}
-        for each in (theirs, config)
+        {name: value for name, value in trial_config.model_parameters.items() if name not in searched}
+        for trial_config in (theirs, config)
     ]
-    ratings = [(each.vocabulary, each.val_images, each.metric) for each in (theirs, config)]
+    ratings = [
+        (trial_config.vocabulary, trial_config.val_images, trial_config.metric) for trial_config in (theirs, config)
+    ]
     return (
         ratings[0] == ratings[1] and models[0] == models[1] and replace(theirs.training, **training) == config.training
     )

@@ -95,8 +95,8 @@ def hide_arguments(arguments: list[str]) -> None:
     memory = ctypes.string_at(start, end - start) if 0 < start < end else b""
     for argument in arguments:
         secret, shown = os.fsencode(argument), os.fsencode(without_password(argument))
-        found = re.finditer(re.escape(secret) + b"\0", memory) if secret != shown else ()
-        for place in found:
+        matches = re.finditer(re.escape(secret) + b"\0", memory) if secret != shown else ()
+        for place in matches:
             ctypes.memmove(start + place.start(), shown[: len(secret)].ljust(len(secret), b" "), len(secret))
 
 

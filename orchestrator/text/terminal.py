@@ -33,8 +33,8 @@ def typed_program() -> str:
         ``.venv/bin/orchestrator``.
     """
     started = Path(sys.argv[0])
-    found = shutil.which(NAME)
-    if started.name != NAME or not started.is_file() or (found is not None and started.samefile(found)):
+    executable = shutil.which(NAME)
+    if started.name != NAME or not started.is_file() or (executable is not None and started.samefile(executable)):
         return NAME
     return path_text(started)
 

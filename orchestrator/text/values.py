@@ -127,8 +127,8 @@ def short_names(values: Mapping[str, Any]) -> dict[str, Any]:
         {'τ': 0.1, 'weight_decay': 0.0}
     """
     short = {name: SYMBOLS.get(name, name.rpartition(".")[2]) for name in values}
-    found = list(short.values())
-    return {(short[name] if found.count(short[name]) == 1 else name): value for name, value in values.items()}
+    names = list(short.values())
+    return {(short[name] if names.count(short[name]) == 1 else name): value for name, value in values.items()}
 
 
 def format_parameters(parameters: Mapping[str, Any]) -> str:
@@ -138,7 +138,7 @@ def format_parameters(parameters: Mapping[str, Any]) -> str:
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested values by dotted keys, such as ``training.epochs``."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return leaves

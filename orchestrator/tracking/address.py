@@ -32,8 +32,8 @@ def refuse_default_password(uri: str) -> None:
     """
     parts = urlsplit(uri)
     _, user, password = split_password(uri)
-    given = (user, password) if password else (os.environ.get(USERNAME), os.environ.get(PASSWORD))
-    if parts.scheme in ("http", "https") and given == DEFAULT_CREDENTIALS:
+    credentials = (user, password) if password else (os.environ.get(USERNAME), os.environ.get(PASSWORD))
+    if parts.scheme in ("http", "https") and credentials == DEFAULT_CREDENTIALS:
         raise ConfigError(
             f"{parts.scheme}://{parts.hostname}: MLflow's default password is in use; change it on the server "
             f"(basic_auth.ini, or its users page), then set {PASSWORD} to the new password"
@@ -45,7 +45,7 @@ def default_uri(output: Path) -> str:
     return f"sqlite:///{output.resolve() / DATABASE}"
 
 
-def choose_uri(given: str | None, output: Path) -> str:
+def choose_uri(uri: str | None, output: Path) -> str:
     """Return the named store, or the default store.
 
     User name and password of a server move from the address into the environment of this process, where MLflow looks
@@ -55,20 +55,20 @@ def choose_uri(given: str | None, output: Path) -> str:
         ConfigError: If the address cannot be read, or MLflow's default password is in use.
         MissingExtraError: If a store was named, and MLflow is not installed.
     """
-    if not given:
+    if not uri:
         return default_uri(output)
     require("tracking", "a tracking store (--tracking-uri, MLFLOW_TRACKING_URI)")
-    check_well_formed(given, "--tracking-uri")
-    bare, user, password = split_password(given)
-    if password == HIDDEN and not (is_server(given) and os.environ.get(PASSWORD)):
+    check_well_formed(uri, "--tracking-uri")
+    bare, user, password = split_password(uri)
+    if password == HIDDEN and not (is_server(uri) and os.environ.get(PASSWORD)):
         raise ConfigError(
-            f"--tracking-uri {without_password(given)}: {HIDDEN} hides a password; write the "
+            f"--tracking-uri {without_password(uri)}: {HIDDEN} hides a password; write the "
             f"password in its place or, of a server, set {PASSWORD}"
         )
-    refuse_default_password(given)
-    _check_driver(given)
-    if not is_server(given) or user is None or not (password or os.environ.get(PASSWORD)):
-        return given
+    refuse_default_password(uri)
+    _check_driver(uri)
+    if not is_server(uri) or user is None or not (password or os.environ.get(PASSWORD)):
+        return uri
     os.environ[USERNAME] = user
     if password and password != HIDDEN:
         os.environ[PASSWORD] = password

@@ -76,15 +76,15 @@ def find_experiment(client: "MlflowClient", name: str, *, restores: bool = False
         ExperimentDeletedError: If the experiment was deleted in MLflow's pages, and ``restores`` is false.
         StoreMovedError: If the folder of the database was moved or copied.
     """
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         return None
-    if found.lifecycle_stage == "deleted":
+    if experiment.lifecycle_stage == "deleted":
         if not restores:
             raise ExperimentDeletedError(f"the experiment {name} was deleted in MLflow's pages")
-        client.restore_experiment(found.experiment_id)
-    refuse_moved(client, found)
-    return found
+        client.restore_experiment(experiment.experiment_id)
+    refuse_moved(client, experiment)
+    return experiment
 
 
 def store_failures() -> tuple[type[Exception], ...]:

@@ -198,8 +198,8 @@ def _versions(client: "MlflowClient", name: str) -> list["ModelVersion"]:
 def _find_version(client: "MlflowClient", name: str, champion: Champion) -> int | None:
     """Return the first version of the same model, or ``None``."""
     wanted = _tags(champion)
-    same = [number_of(version) for version in _versions(client, name) if wanted.items() <= version.tags.items()]
-    return min(same, default=None)
+    numbers = [number_of(version) for version in _versions(client, name) if wanted.items() <= version.tags.items()]
+    return min(numbers, default=None)
 
 
 def _create_version(client: "MlflowClient", name: str, packed: Path, champion: Champion) -> int:
@@ -274,11 +274,11 @@ def champion_version(client: "MlflowClient", name: str) -> "ModelVersion | None"
 
 def _tags(champion: Champion) -> dict[str, str]:
     """Return the tags by which a version is found again; all versions of this product write these tags."""
-    values = {one.name: getattr(champion, one.name) for one in fields(champion) if one.compare}
+    values = {field.name: getattr(champion, field.name) for field in fields(champion) if field.compare}
     return {name: str(value).lower() if name == "confirmed" else str(value) for name, value in values.items()}
 
 
-def find_store(given: str | None, output: Path) -> str:
+def find_store(uri: str | None, output: Path) -> str:
     """Return the named store, or the default store of an output directory.
 
     Raises:
@@ -287,11 +287,11 @@ def find_store(given: str | None, output: Path) -> str:
         MissingExtraError: If MLflow is not installed.
     """
     require("tracking", "MLflow's store")
-    if given is None and not (output / DATABASE).is_file():
+    if uri is None and not (output / DATABASE).is_file():
         raise RegistryError(
             f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
         )
-    return choose_uri(given, output)
+    return choose_uri(uri, output)
 
 
 def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Registered]:
@@ -306,8 +306,8 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
         version = champion_version(client, name)
         if version is None:
             there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
-            found = f"there are: {there or 'none'}. A search registers its winner"
-            raise RegistryError(f"{without_password(uri)}: no champion {name}; {found}")
+            hint = f"there are: {there or 'none'}. A search registers its winner"
+            raise RegistryError(f"{without_password(uri)}: no champion {name}; {hint}")
         from mlflow.artifacts import download_artifacts
 
         # The loader's code, which lies beside the model, is not fetched.

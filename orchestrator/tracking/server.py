@@ -133,11 +133,11 @@ class TrackingServer:
         path = request.scope["path"]
         if self._token and path != HEALTH:
             cookie = f"orchestrator_ui_{(request.scope.get('server') or ('', 80))[1]}"
-            given = request.query_params.get("token") if path == "/" else None
-            if given is not None and self._knows(given):
+            token = request.query_params.get("token") if path == "/" else None
+            if token is not None and self._knows(token):
                 # The browser keeps the part after # and remembers an address without the token.
                 response = RedirectResponse("/", 303)
-                response.set_cookie(cookie, given, httponly=True, samesite="strict")
+                response.set_cookie(cookie, token, httponly=True, samesite="strict")
                 return response
             bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
             if not (self._knows(request.cookies.get(cookie, "")) or self._knows(bearer)):
@@ -147,8 +147,8 @@ class TrackingServer:
             return JSONResponse({"error_code": "ENDPOINT_NOT_FOUND", "message": message}, 404)
         return None
 
-    def _knows(self, given: str) -> bool:
-        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
+    def _knows(self, token: str) -> bool:
+        return self._token is not None and hmac.compare_digest(token.encode(), self._token.encode())
 
 
 def application() -> TrackingServer:

@@ -114,9 +114,9 @@ class Run:
 
 def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path, *, restores: bool = False) -> str:
     """Return MLflow's id of an experiment, which is made if it is missing; the errors are of ``find_experiment``."""
-    found = connection.find_experiment(client, name, restores=restores)
-    if found is not None:
-        return str(found.experiment_id)
+    experiment = connection.find_experiment(client, name, restores=restores)
+    if experiment is not None:
+        return str(experiment.experiment_id)
     if not is_database(uri):
         # A server chooses where its artifacts go.
         return str(client.create_experiment(name))
@@ -139,7 +139,7 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
             is_candidate = tags.get("kind") == "candidate" and "candidate" in tags
             key = candidate_key(tags["candidate"]) if is_candidate else tags.get("trial") or tags.get("study")
             if key is not None:
-                found = Run(
+                stored_run = Run(
                     id=run.info.run_id,
                     artifacts=run.info.artifact_uri,
                     status=run.info.status,
@@ -150,7 +150,7 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
                     sent={"weights", "ranks"} & tags.keys(),
                     parent=tags.get(PARENT, ""),
                 )
-                yield key, found
+                yield key, stored_run
         token = page.token
         if not token:
             return
@@ -327,8 +327,8 @@ class Store:
     def _tag_winners(self, history: History) -> None:
         """Tag repeats with the result of their candidate in a race, and tested trials with whether they won."""
         winners = {trial.id for trial in find_champions(history).values()}
-        for confirmation in (one for one in confirmations(history).values() if one.is_raced):
-            for trial in (one for one in confirmation.repeats if one.id in self._runs):
+        for confirmation in (value for value in confirmations(history).values() if value.is_raced):
+            for trial in (repeat for repeat in confirmation.repeats if repeat.id in self._runs):
                 outcome = race_outcome(confirmation.race, str(trial.candidate))
                 self._client.set_tag(self._runs[trial.id].id, "race", outcome)
         for name in (name for name in history.tests if name in self._runs):
@@ -341,7 +341,7 @@ class Store:
     ) -> None:
         """Send the means over the seeds of a confirmed candidate, again after it has got more seeds."""
         trial, seeds = history.trials[candidate.label], candidate.result.seeds
-        ended = max(one.ended or 0.0 for one in history.stage(Stage.CONFIRM) if one.candidate == trial.id)
+        ended = max(repeat.ended or 0.0 for repeat in history.stage(Stage.CONFIRM) if repeat.candidate == trial.id)
         # A mean has no seed; the repeats have the seeds.
         identity = {tag: value for tag, value in tags_of(trial, history).items() if tag != "seed"}
         identity |= {"kind": "candidate", "candidate": trial.id}

@@ -38,16 +38,16 @@ def find_differences(uri: str, output: Path, experiment: str, history: History) 
     if uri == default_uri(output) and not (output / connection.DATABASE).is_file():
         return [f"there is no {output / connection.DATABASE}"] if history.trials else []
     client = connection.connect(uri, output)
-    found = find_experiment(client, experiment)
+    entity = find_experiment(client, experiment)
     runs: dict[str, list[Run]] = defaultdict(list)
-    for name, run in () if found is None else existing_runs(client, str(found.experiment_id)):
+    for name, run in () if entity is None else existing_runs(client, str(entity.experiment_id)):
         runs[name].append(run)
     return list(_differences(history, runs))
 
 
-def _differences(history: History, found: Mapping[str, list[Run]]) -> Iterator[str]:
+def _differences(history: History, stored_runs: Mapping[str, list[Run]]) -> Iterator[str]:
     for trial in history.trials.values():
-        runs, studies = found[trial.id], [study.id for study in found[trial.study]]
+        runs, studies = stored_runs[trial.id], [study.id for study in stored_runs[trial.study]]
         status, is_tested = ENDED_STATUS[trial.state], trial.id in history.tests
         if len(runs) != 1:
             yield f"{trial.id} has {len(runs)} runs"

@@ -28,9 +28,9 @@ def newest_page(uri: str) -> str | None:
         The part after the server's address; ``None`` where the store does not answer, or has no experiment of ours.
     """
     with suppress(ConnectionError), asking(uri) as client:
-        for found in client.search_experiments(order_by=["creation_time DESC"]):
-            if TAG in found.tags:
-                return f"/#/experiments/{found.experiment_id}/runs?{TRAINING}&viewStateShareKey={VIEW}"
+        for experiment in client.search_experiments(order_by=["creation_time DESC"]):
+            if TAG in experiment.tags:
+                return f"/#/experiments/{experiment.experiment_id}/runs?{TRAINING}&viewStateShareKey={VIEW}"
     return None
 
 
@@ -46,8 +46,8 @@ def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
     runs, experiments = [], []
     with suppress(ConnectionError), asking(uri) as client:
         for experiment, trial in trials:
-            found = client.get_experiment_by_name(experiment)
-            run = None if found is None else find_run(client, found.experiment_id, trial)
+            entity = client.get_experiment_by_name(experiment)
+            run = None if entity is None else find_run(client, entity.experiment_id, trial)
             if run is None:
                 return None
             runs.append(run.info.run_id)

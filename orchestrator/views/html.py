@@ -72,14 +72,14 @@ class PageColumn(TextColumn):
 def page_columns(table: Table) -> list[PageColumn]:
     """Return the columns of a table that people see; intervals with a column of their own are also drawn."""
     shown, columns = grid(table), []
-    for place, found in enumerate(shown):
-        is_brief = all(len(text) <= BRIEF for text in found.texts)
-        kind = "number" if found.is_numeric else "text brief" if is_brief else "text"
-        kind = "verdict" if found.column.key.endswith("verdict") else kind
-        columns.append(PageColumn(**vars(found), kind=kind))
-        is_last = all(later.column is not found.column for later in shown[place + 1 :])
-        if found.column.shows == "apart" and is_last:
-            columns += _axis(found)
+    for place, text_column in enumerate(shown):
+        is_brief = all(len(text) <= BRIEF for text in text_column.texts)
+        kind = "number" if text_column.is_numeric else "text brief" if is_brief else "text"
+        kind = "verdict" if text_column.column.key.endswith("verdict") else kind
+        columns.append(PageColumn(**vars(text_column), kind=kind))
+        is_last = all(later.column is not text_column.column for later in shown[place + 1 :])
+        if text_column.column.shows == "apart" and is_last:
+            columns += _axis(text_column)
     return columns
 
 

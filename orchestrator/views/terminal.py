@@ -197,7 +197,7 @@ def fitted(table: Table, width: int) -> list[TextColumn]:
         (means, LONGEST, ("setting", "seeds")),
     ]
     grids = (_shortened(*candidate) for candidate in candidates)
-    return next((found for found in grids if width_of(found) <= width), _shortened(*candidates[-1]))
+    return next((layout for layout in grids if width_of(layout) <= width), _shortened(*candidates[-1]))
 
 
 def _shortened(table: Table, longest: int, without: Sequence[str]) -> list[TextColumn]:

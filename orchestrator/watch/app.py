@@ -215,10 +215,10 @@ async def _events(news: Callable[[], dict[str, str]]) -> AsyncIterator[str]:
     sent: dict[str, str] = {}
     spoke = time.monotonic()
     while True:
-        found = await anyio.to_thread.run_sync(news)
-        if found != sent:
-            sent, spoke = found, time.monotonic()
-            yield f"event: news\ndata: {json.dumps(visible_values(found))}\n\n"
+        latest_news = await anyio.to_thread.run_sync(news)
+        if latest_news != sent:
+            sent, spoke = latest_news, time.monotonic()
+            yield f"event: news\ndata: {json.dumps(visible_values(latest_news))}\n\n"
         elif time.monotonic() - spoke >= SILENT_SECONDS:
             spoke = time.monotonic()
             yield ": still here\n\n"

@@ -54,8 +54,8 @@ class Guard:
             return PlainTextResponse("refused: a page of another site asks\n", 403)
         if self._token is None:
             return None
-        given, cookie = request.query_params.get("token"), f"{COOKIE}_{request.url.port or 80}"
-        if self._is_right(given):
+        token, cookie = request.query_params.get("token"), f"{COOKIE}_{request.url.port or 80}"
+        if self._is_right(token):
             # The browser then shows and remembers an address without the token.
             rest = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
             response = RedirectResponse(request.url.path + (f"?{rest}" if rest else ""), 303)

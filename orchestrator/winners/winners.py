@@ -77,7 +77,7 @@ def evaluate_on_test(
         keep_ranks(evaluation.ranks, trial, checkpoints, directory)
         ranks = evaluation.ranks["test"].to_text() if "test" in evaluation.ranks else None
         # Without judgements, the record has no such field, as in older versions.
-        judged = [one.to_text() for one in evaluation.judged] or None
+        judged = [judged_ranks.to_text() for judged_ranks in evaluation.judged] or None
         ledger.append(EvaluatedOnTest(trial=trial.id, metrics=dict(evaluation.metrics), ranks=ranks, judged=judged))
 
 
@@ -163,8 +163,8 @@ def pack_champions(history: History, workload: Workload, checkpoints: Checkpoint
 def packed_champions(directory: Path) -> Mapping[Path, Champion]:
     """Return the packed models of an experiment by their folders; a copy of a folder under another name is left out."""
     folders = sorted(path.parent for path in (directory / CHAMPIONS).glob(f"[!.]*/{CARD}"))
-    found = {folder: champion for folder in folders if (champion := read_champion(folder)) is not None}
-    return {folder / MODEL: champion for folder, champion in found.items() if folder.name == champion.dataset}
+    champions = {folder: champion for folder in folders if (champion := read_champion(folder)) is not None}
+    return {folder / MODEL: champion for folder, champion in champions.items() if folder.name == champion.dataset}
 
 
 def read_champion(folder: Path) -> Champion | None:

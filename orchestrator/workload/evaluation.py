@@ -103,7 +103,7 @@ def _read(file: Path, shape: tuple[int, int]) -> "Tensor":
     if not isinstance(values, np.ndarray):
         raise DataError(f"{file}: must be one array as numpy.save writes it, got an archive")
     expected = " x ".join("any" if size < 0 else f"{size:,}" for size in shape)
-    if values.ndim != 2 or any(size not in (-1, found) for size, found in zip(shape, values.shape, strict=True)):
+    if values.ndim != 2 or any(size not in (-1, length) for size, length in zip(shape, values.shape, strict=True)):
         raise DataError(f"{file}: must have the shape {expected} of the split, got {values.shape}")
     if values.dtype.kind != "f":
         raise DataError(f"{file}: must hold floating-point numbers, got {values.dtype}")
@@ -116,7 +116,7 @@ def _metrics(ranks: "Ranks") -> dict[str, float]:
     from trainables.metrics import metrics_of_ranks
 
     arrays = (ranks.i2t, ranks.t2i, ranks.image_of_caption)
-    return metrics_of_ranks(*(torch.from_numpy(one.astype("int64")) for one in arrays))
+    return metrics_of_ranks(*(torch.from_numpy(array.astype("int64")) for array in arrays))
 
 
 def _forms(split: str) -> str:
@@ -169,7 +169,7 @@ class Evaluation:
             **({} if self.ranks is None else {"ranks": str(self.ranks)}),
             "metrics": dict(self.metrics),
             "chance_rsum": self.chance_rsum,
-            **({"judged": [asdict(one) for one in self.judged]} if self.judged else {}),
+            **({"judged": [asdict(evaluation) for evaluation in self.judged]} if self.judged else {}),
         }
 
 
@@ -214,11 +214,11 @@ def evaluate(
     if ranks_file is None and not judgements:
         metrics: Mapping[str, float] = evaluate_checkpoint(directory, data, split, device=device, folds=folds)
     else:
-        found = rank_checkpoint(directory, data, [split], judgements=judgements, device=device)[split]
-        metrics, pairs = found.metrics, zip(judgements.get(split, ()), found.judged, strict=True)
-        judged = [JudgedEvaluation(each.counts(), judged_metrics(ranked)) for each, ranked in pairs]
+        result = rank_checkpoint(directory, data, [split], judgements=judgements, device=device)[split]
+        metrics, pairs = result.metrics, zip(judgements.get(split, ()), result.judged, strict=True)
+        judged = [JudgedEvaluation(source.counts(), judged_metrics(ranked)) for source, ranked in pairs]
         if ranks_file is not None:
-            write_ranks(ranks_file, found.ranks)
+            write_ranks(ranks_file, result.ranks)
     image_of_caption = data.splits[split].image_of_caption
     # Each fold has the chance level of its size, and all folds have one size.
     chance = chance_rsum(image_of_caption[image_of_caption < images // folds], data.splits[split].labels)
@@ -306,10 +306,10 @@ def measure_checkpoint(
     # Learned hyper-parameters have the values of the best model; a checkpoint without any lacks the key.
     loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))
     batches = epoch_batches(split, now.training, generator(config.seed, "cocos"))
-    found = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention, curve=curve)
-    statistics = {name: spread for name, spread in found.items() if "@" not in name}
+    spreads = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention, curve=curve)
+    statistics = {name: spread for name, spread in spreads.items() if "@" not in name}
     at = {
-        value: {name.removesuffix(end): spread for name, spread in found.items() if name.endswith(end)}
+        value: {name.removesuffix(end): spread for name, spread in spreads.items() if name.endswith(end)}
         for value in curve
         for end in [f"@{value:g}"]
     }

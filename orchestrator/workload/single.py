@@ -179,8 +179,8 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     assert trial is not None
     for epoch in (1, *(change.epoch for change in trial.schedule)):
         mistakes.of(SPACES[trial.loss].check_parameters, trial.at(epoch).loss_parameters)
-    found = (f"loss_parameters: {problem} (loss {trial.loss})" for problem in mistakes.problems)
-    if lines := document.lines(found):
+    problems = (f"loss_parameters: {problem} (loss {trial.loss})" for problem in mistakes.problems)
+    if lines := document.lines(problems):
         raise ConfigError(lines)
     needed = references(trial.loss, trial.model)
     if not {*trial.plugins} <= {*needed}:

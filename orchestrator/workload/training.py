@@ -158,10 +158,10 @@ class TrainablesWorkload:
 
         data = self.open_data(config)
         judgements = _judgements(config.dataset, self.data_root, data)
-        found = rank_checkpoint(checkpoint, data, ("val", "test"), judgements=judgements, device=self.device)
-        test = found["test"]
+        results = rank_checkpoint(checkpoint, data, ("val", "test"), judgements=judgements, device=self.device)
+        test = results["test"]
         metrics = {**test.metrics, **named_metrics(test.judged)}
-        return TestEvaluation(metrics, {split: each.ranks for split, each in found.items()}, test.judged)
+        return TestEvaluation(metrics, {split: result.ranks for split, result in results.items()}, test.judged)
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         """Pack the model with the images and captions of the test split, which it has not seen."""
