@@ -75,17 +75,17 @@ def _place(group: Group) -> str:
 
 def _lacks(missing: Sequence[Missing]) -> list[str]:
     """Return what is missing as parts of sentences, one for each loss."""
-    found: dict[tuple[str, str], list[Missing]] = {}
-    for one in missing:
-        found.setdefault((one.loss, one.why), []).append(one)
+    by_loss: dict[tuple[str, str], list[Missing]] = {}
+    for lack in missing:
+        by_loss.setdefault((lack.loss, lack.why), []).append(lack)
     said = []
-    for (loss, why), several in found.items():
-        places = list(dict.fromkeys(_place(one.group) for one in several))
+    for (loss, why), several in by_loss.items():
+        places = list(dict.fromkeys(_place(lack.group) for lack in several))
         where = listed(places) if len(places) <= NAMED else f"{listed(places[:1])} and {len(places) - 1} more"
-        what = (
-            f"{loss_name(loss)} {why} {_metrics(one.metric for one in several)} on" if loss else "there is no cell of"
+        clause = (
+            f"{loss_name(loss)} {why} {_metrics(lack.metric for lack in several)} on" if loss else "there is no cell of"
         )
-        said.append(f"{what} {where}")
+        said.append(f"{clause} {where}")
     return said
 
 
@@ -112,7 +112,7 @@ def _metrics(names: Iterable[str]) -> str:
 
 def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answer:
     counts = Counter(result.outcome for result in results)
-    said = listed(f"{counts[one]} {WORDS[one][counts[one] > 1]}" for one in Outcome if counts[one])
+    said = listed(f"{counts[answer]} {WORDS[answer][counts[answer] > 1]}" for answer in Outcome if counts[answer])
     columns = [
         Column("id", "claim", hidden=True),
         Column("number", "#", unit="count"),
@@ -124,10 +124,10 @@ def _of_page(claims: Claims, results: Sequence[ClaimResult], cells: int) -> Answ
         Column("tests", "tests", unit="count"),
     ]
     rows: list[Sequence[Cell]] = []
-    for one in results:
-        about = (one.claim.id, one.claim.number, one.claim.statement, one.claim.where)
-        decides = "" if one.deciding is None else _number(one.deciding)
-        rows.append((*about, str(one.outcome), one.p_of_answer, decides, len(one.tests) or None))
+    for finding in results:
+        about = (finding.claim.id, finding.claim.number, finding.claim.statement, finding.claim.where)
+        decides = "" if finding.deciding is None else _number(finding.deciding)
+        rows.append((*about, str(finding.outcome), finding.p_of_answer, decides, len(finding.tests) or None))
     return Answer(
         key="claims",
         dataset="",

@@ -107,10 +107,10 @@ def confirmed_cells(histories: Iterable[History], losses: Sequence[str]) -> Cell
         published = {cell.name: list(cell.space.published_points()) for cell in experiment_of(history).cells()}
         for confirmation in confirmations(history).values():
             for name in losses:
-                for one in _fitting(name, confirmation, published):
-                    cell = cells.setdefault((PurePath(one.dataset).name, one.model), {})
+                for candidate in _fitting(name, confirmation, published):
+                    cell = cells.setdefault((PurePath(candidate.dataset).name, candidate.model), {})
                     if name not in cell:
-                        cell[name] = _measures(one, confirmation)
+                        cell[name] = _measures(candidate, confirmation)
     return cells
 
 
@@ -125,11 +125,18 @@ def _fitting(
     trials = confirmation.history.trials
     # A plan begins with the best of the search.
     planned = () if confirmation.plan is None else confirmation.plan.candidates
-    candidates = {one.label: one for one in confirmation.candidates if one.values and one.loss == loss}
+    candidates = {
+        candidate.label: candidate
+        for candidate in confirmation.candidates
+        if candidate.values and candidate.loss == loss
+    }
     ordered = [candidates[label] for label in dict.fromkeys([*planned, *candidates]) if label in candidates]
     if setting is None:
-        return sorted(ordered, key=lambda one: not _has(published.get(trials[one.label].study, ()), trials[one.label]))
-    return [one for one in ordered if _has([setting], trials[one.label])]
+        return sorted(
+            ordered,
+            key=lambda candidate: not _has(published.get(trials[candidate.label].study, ()), trials[candidate.label]),
+        )
+    return [candidate for candidate in ordered if _has([setting], trials[candidate.label])]
 
 
 def _has(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
@@ -140,16 +147,18 @@ def _has(settings: Iterable[Mapping[str, object]], trial: Trial) -> bool:
 
 def _measures(candidate: Candidate, confirmation: Confirmation) -> dict[str, Measure]:
     """Return test metrics and COCOS counts without prefixes, with shares of queries without gradient."""
-    trials = [one for one in confirmation.repeats if one.candidate == candidate.label and one.epochs]
+    trials = [trial for trial in confirmation.repeats if trial.candidate == candidate.label and trial.epochs]
     training = trials[0].config.training
     captions = training.captions_per_image if training.batches == "images" else 1
     queries = {"i2t": training.batch_size, "t2i": training.batch_size * captions}
-    found = {
-        name.partition("/")[2]: one
-        for name, one in candidate.measures().items()
+    means = {
+        name.partition("/")[2]: mean
+        for name, mean in candidate.measures().items()
         if name.startswith(("test/", "cocos/")) and name.count("/") == 1
     }
     # Counts of the first steps are in the first epoch alone.
-    first = replace(candidate, values={one.config.seed: one.epochs[min(one.epochs)] for one in trials}).measures()
-    start = {name.removeprefix("cocos_start/"): one for name, one in first.items() if name.startswith("cocos_start/")}
-    return found | _shares(found, queries) | {f"start_{name}": one for name, one in _shares(start, queries).items()}
+    first = replace(
+        candidate, values={trial.config.seed: trial.epochs[min(trial.epochs)] for trial in trials}
+    ).measures()
+    start = {name.removeprefix("cocos_start/"): mean for name, mean in first.items() if name.startswith("cocos_start/")}
+    return means | _shares(means, queries) | {f"start_{name}": share for name, share in _shares(start, queries).items()}

@@ -124,15 +124,15 @@ def _written(
         "code": environment["git_revision"],
         "versions": dict(environment["versions"]),
         "experiments": list(experiments),
-        "findings": [_finding(one) for one in results],
+        "findings": [_finding(result) for result in results],
         "cells": [
             {
                 "dataset": dataset,
                 "model": model,
                 "loss": loss,
-                "seeds": max(one.seeds for one in measures.values()),
-                "means": {name: one.mean for name, one in sorted(measures.items())},
-                "sample_std": {name: one.sample_std for name, one in sorted(measures.items())},
+                "seeds": max(measure.seeds for measure in measures.values()),
+                "means": {name: measure.mean for name, measure in sorted(measures.items())},
+                "sample_std": {name: measure.sample_std for name, measure in sorted(measures.items())},
             }
             for (dataset, model), losses in cells.items()
             for loss, measures in losses.items()
@@ -147,7 +147,7 @@ def _written(
         ("questions fixed", fixed, f"SHA-256 {questions['sha256'][:16]}…" if questions else ""),
         ("code", str(content["code"])[:12], ""),
     ]
-    sections = [("", "", "", answers), *((heading, "", "", found) for heading, found in tables.items() if found)]
+    sections = [("", "", "", answers), *((heading, "", "", entries) for heading, entries in tables.items() if entries)]
     write_sections(claims.name, "Claims of a paper", sections, folder / PAGE, facts=facts)
     return answers, content
 
@@ -184,6 +184,6 @@ def _finding(result: ClaimResult) -> dict[str, Any]:
         "sentence": sentence_of(result),
         "p": result.p,
         "p_against": result.p_against,
-        "missing": [asdict(one) for one in result.missing],
+        "missing": [asdict(lack) for lack in result.missing],
         "tests": [asdict(test) for test in result.tests],
     }

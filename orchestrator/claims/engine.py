@@ -203,7 +203,7 @@ def _tests_of_pair(part: Part, group: Group, metric: str, subject: str, pair: tu
     # A bound that is compared with a mean has no error.
     first, second = pair if len(pair) > 1 else (*pair, Measure(0.0, 0.0, 2))
     gap = first.mean - second.mean
-    ours, theirs = ((one.sample_std or 0.0) ** 2 / one.seeds for one in (first, second))
+    ours, theirs = ((measure.sample_std or 0.0) ** 2 / measure.seeds for measure in (first, second))
     variances = Variances((ours, theirs), (0.0, 0.0), (first.seeds, second.seeds), ours + theirs)
     error, freedom = math.sqrt(variances.total), variances.freedom if variances.total else 1.0
     measures = "difference" if len(pair) > 1 else "mean"

@@ -74,8 +74,8 @@ def names_of(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _print(found: Certified, folder: Path, *, as_json: bool) -> None:
-    (about, *claims), content = found
+def _print(certified: Certified, folder: Path, *, as_json: bool) -> None:
+    (about, *claims), content = certified
     if as_json:
         print(json.dumps(content, indent=2))
         return

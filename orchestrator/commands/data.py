@@ -198,57 +198,57 @@ def describe(
     load_plugins(plugins or [])
     if vocabulary not in ("train", "published"):
         raise ConfigError(f"--vocabulary must be train or published, got {vocabulary!r}")
-    told = describe_dataset(
+    description = describe_dataset(
         name, data_root, vocabulary=cast("VocabularyName", vocabulary), tokenizer=tokenizer, decode_images=decode_images
     )
     if as_json:
-        print(json.dumps(told.to_dict(), indent=2))
+        print(json.dumps(description.to_dict(), indent=2))
     else:
-        show_description(told, vocabulary)
-    if told.problems:
+        show_description(description, vocabulary)
+    if description.problems:
         raise typer.Exit(2)
 
 
-def show_description(told: Description, vocabulary: str) -> None:
+def show_description(description: Description, vocabulary: str) -> None:
     """Print a dataset in numbers, with every problem that was found."""
-    say(*_lines(told, vocabulary))
+    say(*_lines(description, vocabulary))
 
 
-def _lines(told: Description, vocabulary: str) -> Iterator[str]:
-    yield f"{told.name}: {told.format}, in {told.folder}"
-    yield from _split_lines(told)
-    if told.tokenizer:
-        yield f"tokenizer: {told.tokenizer} ({told.tokenizer_reason})"
-    if told.vocabulary:
+def _lines(description: Description, vocabulary: str) -> Iterator[str]:
+    yield f"{description.name}: {description.format}, in {description.folder}"
+    yield from _split_lines(description)
+    if description.tokenizer:
+        yield f"tokenizer: {description.tokenizer} ({description.tokenizer_reason})"
+    if description.vocabulary:
         words = "train" if vocabulary == "train" else "train and val"
-        yield f"vocabulary: {told.vocabulary:,} entries, the words seen at least 4 times in {words}"
-    for kind, by_split in told.features.items():
+        yield f"vocabulary: {description.vocabulary:,} entries, the words seen at least 4 times in {words}"
+    for kind, by_split in description.features.items():
         for shown in dict.fromkeys(f"{f['file']} {tuple(f['shape'])} {f['dtype']}" for f in by_split.values()):
             yield f"features {kind}: {shown}"
-    if told.splits and not told.features:
-        yield f"features: none; `orchestrator data extract {told.name}` makes them from the pictures"
-    for kind, digest in told.digest.items():
+    if description.splits and not description.features:
+        yield f"features: none; `orchestrator data extract {description.name}` makes them from the pictures"
+    for kind, digest in description.digest.items():
         yield f"digest with features {kind}: {digest}" if kind != "none" else f"digest of captions alone: {digest}"
-    for split, judged in told.judgements.items():
-        yield from (f"judgements of {split}: {sentence}" for each in judged for sentence in count_sentences(each))
-    yield from (f"warning: {warning}" for warning in told.warnings)
-    yield from (f"note: {note}" for note in told.notes)
-    yield from (f"problem: {problem}" for problem in condense(told.problems))
-    counts = {"problem": len(told.problems), "warning": len(told.warnings)}
+    for split, judged in description.judgements.items():
+        yield from (f"judgements of {split}: {sentence}" for numbers in judged for sentence in count_sentences(numbers))
+    yield from (f"warning: {warning}" for warning in description.warnings)
+    yield from (f"note: {note}" for note in description.notes)
+    yield from (f"problem: {problem}" for problem in condense(description.problems))
+    counts = {"problem": len(description.problems), "warning": len(description.warnings)}
     named = [f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count]
     yield ", ".join(named) or "no problems found"
 
 
-def _split_lines(told: Description) -> Iterator[str]:
+def _split_lines(description: Description) -> Iterator[str]:
     """Yield the table of the splits."""
-    if not told.splits:
+    if not description.splits:
         return
     lengths, tokens, unknown, chance = "tokens min/median/mean/max", "an image", "unknown", "chance rsum"
     yield (
         f"{'split':6}{'images':>9}{'captions':>10}{'an image':>10}{'files':>9}{lengths:>29}{tokens:>10}{unknown:>9}"
         f"{chance:>13}"
     )
-    for name, split in told.splits.items():
+    for name, split in description.splits.items():
         fewest, most = split.captions_per_image
         an_image = f"{fewest}" if fewest == most else f"{fewest}-{most}"
         lengths = tokens = unknown = chance = "-"

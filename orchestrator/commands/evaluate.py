@@ -87,19 +87,19 @@ def evaluate(
     Where a dataset comes with people's judgements of pairs, a second table also counts the candidates as right that
     people judged to fit.
     """
-    found = evaluate_checkpoint(
+    evaluation = evaluate_checkpoint(
         checkpoint, data_root=data_root, split=split, folds=folds, ranks=ranks, device=device, plugins=plugins or []
     )
     if as_json:
-        print(json.dumps(found.to_dict()))
+        print(json.dumps(evaluation.to_dict()))
         return
-    protocol = "" if folds == 1 else f", mean of {folds} folds of {found.images // folds:,} images"
-    title = f"{found.dataset} {split}: {found.model} {found.loss}{protocol}"
-    print_metrics(title, found.metrics, found.chance_rsum)
-    for judged in found.judged:
+    protocol = "" if folds == 1 else f", mean of {folds} folds of {evaluation.images // folds:,} images"
+    title = f"{evaluation.dataset} {split}: {evaluation.model} {evaluation.loss}{protocol}"
+    print_metrics(title, evaluation.metrics, evaluation.chance_rsum)
+    for judged in evaluation.judged:
         print_judged(judged)
     if ranks is not None:
-        say(f"ranks of {found.captions:,} captions and {found.images:,} images: {ranks}")
+        say(f"ranks of {evaluation.captions:,} captions and {evaluation.images:,} images: {ranks}")
 
 
 DIRECTIONS = {"i2t": "image to captions", "t2i": "caption to images"}

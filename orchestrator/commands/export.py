@@ -56,15 +56,15 @@ def export(
     if store is not None:
         require(store.extra, f"--to NAME{to.suffix}", store.module)
 
-    found = load(experiment, output=output)
+    content = load(experiment, output=output)
     with _writing(to):
         if store is not None:
             module, _, name = store.writer.partition(":")
-            count = getattr(import_module(module), name)(found.history, found.experiment, to)
+            count = getattr(import_module(module), name)(content.history, content.experiment, to)
             say(f"{to}: {count} trials; {store.opened.format(to)}")
             return
 
-        frame = found.epochs if epochs else found.trials
+        frame = content.epochs if epochs else content.trials
         write_whole(to, WRITERS[to.suffix](frame.reset_index()))
         say(f"{to}: {len(frame)} {'epochs' if epochs else 'trials'}")
 

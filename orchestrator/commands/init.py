@@ -49,16 +49,16 @@ def init(
     if file.exists():
         raise ConfigError(f"{file}: is there already; choose another name")
 
-    found = [] if source is not None and dataset is None else datasets_under(data_root)
-    if dataset is not None and dataset not in found:
-        there = f"it holds {', '.join(found)}" if found else "it holds no dataset"
+    names = [] if source is not None and dataset is None else datasets_under(data_root)
+    if dataset is not None and dataset not in names:
+        there = f"it holds {', '.join(names)}" if names else "it holds no dataset"
         raise ConfigError(f"--dataset {dataset}: no dataset under --data-root {data_root}; {there}")
-    chosen = dataset or next(iter(found), None)
+    chosen = dataset or next(iter(names), None)
     source = source or (SCENES if chosen in (None, "scenes") else GENERAL)
     write_whole(file, begun_from(shipped[source].read_text(encoding="utf-8"), file, chosen))
     load_experiment(str(file))
     on = f" on {chosen}" if chosen else ""
-    others = f" (--dataset for another: {', '.join(name for name in found if name != chosen)})" if found[1:] else ""
+    others = f" (--dataset for another: {', '.join(name for name in names if name != chosen)})" if names[1:] else ""
     say(f"{file}: begun from {source}{on}{others}")
     root = [] if data_root == Path("data") else ["--data-root", str(data_root)]
     say(f"look at its plan: {shlex.join([typed_program(), 'search', str(file), *root, '--dry-run'])}")
@@ -84,8 +84,8 @@ def begun_from(text: str, file: Path, dataset: str | None = None) -> str:
     if dataset is not None:
         shown = dataset if re.fullmatch(r"[A-Za-z][\w-]*", dataset) else json.dumps(dataset)
         renamed = re.sub(r"^datasets: .*$", lambda _: f"datasets: [{shown}]", renamed, flags=re.M)
-    told = "# All other keys, with their defaults; a key with a dot goes into its section (budget.hours)."
-    lines = [renamed.rstrip("\n"), "", told]
+    comment = "# All other keys, with their defaults; a key with a dot goes into its section (budget.hours)."
+    lines = [renamed.rstrip("\n"), "", comment]
     _, places = parse_yaml(text)
     for key in list_keys("experiment"):
         if "[]" in key.name or key.default == "see below" or key.name in places:

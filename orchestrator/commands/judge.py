@@ -44,24 +44,26 @@ def judge(
     """Compare the confirmed candidates by another test or with a model from elsewhere. Writes nothing."""
     folders = _folders(candidate or [])
     history = read_history(find_directory(experiment, output))
-    known = {name: one for name, one in confirmations(history).items() if one.is_over}
+    known = {name: entry for name, entry in confirmations(history).items() if entry.is_over}
     confirmation = known[_dataset(list(known), experiment, dataset)]
     added = [
-        confirmation.trained_elsewhere(label, [read_outside_run(one, confirmation.dataset, data_root) for one in each])
-        for label, each in folders.items()
+        confirmation.trained_elsewhere(
+            label, [read_outside_run(path, confirmation.dataset, data_root) for path in paths]
+        )
+        for label, paths in folders.items()
     ]
-    found = confirmation.judge(rule=verdict, outside=added)
+    dataset_verdict = confirmation.judge(rule=verdict, outside=added)
     if as_json:
-        answers = [one.to_dict() for one in _answers(found)]
-        print(json.dumps({**found.to_dict(), "answers": answers}, indent=2, allow_nan=False))
+        answers = [answer.to_dict() for answer in _answers(dataset_verdict)]
+        print(json.dumps({**dataset_verdict.to_dict(), "answers": answers}, indent=2, allow_nan=False))
     else:
-        show(_answers(found))
+        show(_answers(dataset_verdict))
 
 
-def _folders(given: list[str]) -> dict[str, list[Path]]:
+def _folders(texts: list[str]) -> dict[str, list[Path]]:
     """Return label -> folders of the label."""
     folders: dict[str, list[Path]] = {}
-    for text in given:
+    for text in texts:
         label, equals, folder = text.partition("=")
         if not (label and equals and folder):
             raise ConfigError(f"--candidate must be LABEL=FOLDER, such as cca=runs/cca, got {text!r}")

@@ -49,9 +49,9 @@ def list_losses() -> Iterator[Listed]:
         loss = loss_class(name)
         formula, references = _formula_and_references(loss)
         rules = {
-            one.name: f"{space.parameters[one.name].rule}; by default {one.default!r}"
-            for one in fields(loss)
-            if one.name in space.parameters
+            field.name: f"{space.parameters[field.name].rule}; by default {field.default!r}"
+            for field in fields(loss)
+            if field.name in space.parameters
         }
         yield {
             "name": name,
@@ -94,7 +94,7 @@ def list_metrics() -> Iterator[Listed]:
 def list_records() -> Iterator[Listed]:
     """Yield the kinds of records of a journal with their fields."""
     for name, kind in KINDS.items():
-        described = {f"{one.name} ({one.type})": one.meaning for one in list_fields(kind)}
+        described = {f"{field.name} ({field.type})": field.meaning for field in list_fields(kind)}
         yield {"name": name, "meaning": meaning_of(kind), "fields": _lines(described)}
 
 
@@ -166,8 +166,8 @@ def list_names(
         say(*pages[what]().splitlines(), verbatim=True)
     elif what == "commands":
         commands = list_commands(group)
-        rows = [[one.usage, one.meaning] for one in commands]
-        _print([asdict(one) for one in commands], ["command", "meaning"], rows, as_json)
+        rows = [[command.usage, command.meaning] for command in commands]
+        _print([asdict(command) for command in commands], ["command", "meaning"], rows, as_json)
     elif what == "keys":
         keys = [asdict(key) for key in list_keys(of)]
         _print(keys, ["key", "type", "default", "meaning"], [[*key.values()] for key in keys], as_json)
@@ -177,45 +177,45 @@ def list_names(
         _print_listed(what, name, list(LISTS[what]()), as_json)
 
 
-def _check(what: str, name: str | None, schema: bool, markdown: bool) -> None:
-    if (schema and what != "keys") or (markdown and what not in ("keys", "records", "commands")):
+def _check(kind: str, name: str | None, schema: bool, markdown: bool) -> None:
+    if (schema and kind != "keys") or (markdown and kind not in ("keys", "records", "commands")):
         raise UserError(
             f"--schema goes with `list keys` alone, and --markdown with `list keys`, `list records` or "
-            f"`list commands`, not with {what}"
+            f"`list commands`, not with {kind}"
         )
-    if name is not None and what in ("keys", "commands"):
-        raise UserError(f"`list {what}` takes no name, got {name!r}")
+    if name is not None and kind in ("keys", "commands"):
+        raise UserError(f"`list {kind}` takes no name, got {name!r}")
 
 
-def _print_listed(what: str, name: str | None, listed: Sequence[Listed], as_json: bool) -> None:
+def _print_listed(kind: str, name: str | None, listed: Sequence[Listed], as_json: bool) -> None:
     if name is not None:
-        listed = [_find(name, what, listed)]
+        listed = [_find(name, kind, listed)]
         if not as_json:
             _show(listed[0])
             return
     shown = [key for key in listed[0] if key not in HIDDEN]
-    rows = [[one[key] for key in ("name", "meaning", *shown)] for one in listed]
-    if what == "losses":
+    rows = [[entry[key] for key in ("name", "meaning", *shown)] for entry in listed]
+    if kind == "losses":
         # The names alone, so that the table fits 100 columns.
         rows = [[*row[:2], ", ".join(re.findall(r"^(\w+):", row[2], re.M))] for row in rows]
-    _print(listed, ["name", "meaning", *shown], rows, as_json, width=100 if what == "losses" else WIDTH)
-    if what == "losses" and not as_json:
+    _print(listed, ["name", "meaning", *shown], rows, as_json, width=100 if kind == "losses" else WIDTH)
+    if kind == "losses" and not as_json:
         say(f"{typed_program()} list losses NAME: formula, parameters, searched ranges and source")
 
 
-def _find(name: str, what: str, listed: Sequence[Listed]) -> Listed:
-    by_name = {one["name"]: one for one in listed}
+def _find(name: str, kind: str, listed: Sequence[Listed]) -> Listed:
+    by_name = {entry["name"]: entry for entry in listed}
     if name not in by_name:
         near = get_close_matches(name, by_name, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"`orchestrator list {what}` lists them"
-        raise UserError(f"{name!r} is none of the {what}; {hint}")
+        hint = f"did you mean {near[0]!r}?" if near else f"`orchestrator list {kind}` lists them"
+        raise UserError(f"{name!r} is none of the {kind}; {hint}")
     return by_name[name]
 
 
-def _show(one: Listed) -> None:
+def _show(entry: Listed) -> None:
     """Print a name with all texts, each under its heading."""
-    say(f"{one['name']}: {one['meaning']}")
-    for heading, text in one.items():
+    say(f"{entry['name']}: {entry['meaning']}")
+    for heading, text in entry.items():
         if text and heading not in ("name", "meaning"):
             say("", f"{heading}:", *(f"  {line}" for line in text.splitlines()))
 

@@ -98,10 +98,13 @@ def sync(
         print(json.dumps(said, indent=2))
         return
     say(*(f"warning: {problem}" for problem in problems), error=True)
-    for one in done:
-        if not one.sent:
-            say(f"{one.experiment}: its search is running and delivers to this store itself; nothing was sent")
+    for delivery in done:
+        if not delivery.sent:
+            say(f"{delivery.experiment}: its search is running and delivers to this store itself; nothing was sent")
             continue
-        say(f"{one.experiment}: {one.runs} runs agree with the journal{', search continues' if one.running else ''}")
-        if one.duplicates:
-            say(f"{one.experiment}: {one.duplicates} runs that were there twice are in MLflow's trash now")
+        say(
+            f"{delivery.experiment}: {delivery.runs} runs agree with the journal"
+            f"{', search continues' if delivery.running else ''}"
+        )
+        if delivery.duplicates:
+            say(f"{delivery.experiment}: {delivery.duplicates} runs that were there twice are in MLflow's trash now")

@@ -94,19 +94,19 @@ def _shared(
 def with_start_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that start an experiment; the command gets them as ``options``, a ``StartOptions``."""
     shared = inspect.signature(_shared).parameters
-    own = [one for name, one in inspect.signature(command).parameters.items() if name != "options"]
+    own = [parameter for name, parameter in inspect.signature(command).parameters.items() if name != "options"]
 
     @wraps(command)
-    def run(**given: Any) -> None:
+    def run(**arguments: Any) -> None:
         # Imported when a command runs: the options of all commands are read for ``--help``.
         from orchestrator.machines.cluster import Cluster, StartOptions
 
-        data_root, output, uri, address, storage, quiet = (given.pop(name) for name in shared)
-        command(**given, options=StartOptions(data_root, output, uri, Cluster(address, storage), quiet))
+        data_root, output, uri, address, storage, quiet = (arguments.pop(name) for name in shared)
+        command(**arguments, options=StartOptions(data_root, output, uri, Cluster(address, storage), quiet))
 
     signature = inspect.Signature([*own, *shared.values()])
     # The command itself has other parameters than those that a user types.
     del run.__wrapped__
     run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+    run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     return run

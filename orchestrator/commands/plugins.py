@@ -64,14 +64,16 @@ def check_plugin(
     """Check a plug-in by the tests that our own losses, models and samplers pass."""
     plugin, digest, checked = check_within(source, seconds)
     if as_json:
-        offers = [{"kind": kind, "name": name, "checks": [*map(asdict, found)]} for kind, name, _, found in checked]
+        offers = [{"kind": kind, "name": name, "checks": [*map(asdict, checks)]} for kind, name, _, checks in checked]
         print(json.dumps({"plugin": plugin, "digest": digest, "offers": offers}, indent=2))
     else:
-        for kind, name, place, found in checked:
-            rows = [(Text(one.check), Text(one.status, STYLES[one.status]), Text(one.message)) for one in found]
+        for kind, name, place, checks in checked:
+            rows = [
+                (Text(check.check), Text(check.status, STYLES[check.status]), Text(check.message)) for check in checks
+            ]
             table = make_table(["check", "", "what was found"], rows, f"{place} {name} ({kind})")
             make_console(plain_width=160).print(table)
-    if any(finding.status == "fail" for *_, found in checked for finding in found):
+    if any(finding.status == "fail" for *_, checks in checked for finding in checks):
         raise typer.Exit(1)
 
 

@@ -142,7 +142,7 @@ def _describe(definition: dict[str, Any], part: str) -> None:
 
 def _limit(shape: dict[str, Any], name: str) -> None:
     allowed = RANGES[name]
-    number = next((one for one in shape.get("anyOf", ()) if one["type"] != "null"), shape)
+    number = next((option for option in shape.get("anyOf", ()) if option["type"] != "null"), shape)
     number["exclusiveMinimum" if allowed.is_open else "minimum"] = allowed.minimum
     if allowed.maximum < float("inf"):
         number["maximum"] = allowed.maximum
@@ -154,7 +154,7 @@ def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") 
         # A default from a factory is missing in the schema; all such defaults are empty mappings.
         default = "required" if name in schema.get("required", ()) else json.dumps(shape.get("default", {}))
         inner = _section(shape, parts)
-        is_list = any(one.get("type") == "array" for one in _branches(shape, parts))
+        is_list = any(branch.get("type") == "array" for branch in _branches(shape, parts))
         yield Key(full, _type(shape, parts), "see below" if inner and not is_list else default, shape["description"])
         if inner is not None:
             yield from _keys(inner, parts, f"{full}[]." if is_list else f"{full}.")
@@ -162,11 +162,11 @@ def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") 
 
 def _section(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the class of a value or of its items."""
-    for one in _branches(shape, parts):
-        items = one.get("items")
-        found = one if "properties" in one else _section(items, parts) if items else None
-        if found is not None:
-            return found
+    for branch in _branches(shape, parts):
+        items = branch.get("items")
+        section = branch if "properties" in branch else _section(items, parts) if items else None
+        if section is not None:
+            return section
     return None
 
 
@@ -174,12 +174,12 @@ def _branches(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Mappin
     """Return the shapes that a value can have, references resolved."""
     if "$ref" in shape:
         return [parts[shape["$ref"].rpartition("/")[2]]]
-    return [found for one in shape.get("anyOf", ()) for found in _branches(one, parts)] or [shape]
+    return [branch for option in shape.get("anyOf", ()) for branch in _branches(option, parts)] or [shape]
 
 
 def _type(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
     """Return a type with its range in words."""
-    names = list(dict.fromkeys(_name(one, parts) for one in _branches(shape, parts)))
+    names = list(dict.fromkeys(_name(branch, parts) for branch in _branches(shape, parts)))
     return " or ".join(names) if len(names) < 4 else "any value"
 
 
@@ -255,10 +255,12 @@ class Command:
     @property
     def usage(self) -> str:
         """The command with its arguments and required options; arguments in brackets can be left out."""
-        arguments = [one for one in self.parameters if one.is_argument]
-        shown = [one.name if one.default == "required" else f"[{one.name}]" for one in arguments]
-        options = [one for one in self.parameters if not one.is_argument and one.default == "required"]
-        shown += [f"{one.name} {one.name.strip('-').upper()}" for one in options]
+        arguments = [parameter for parameter in self.parameters if parameter.is_argument]
+        shown = [argument.name if argument.default == "required" else f"[{argument.name}]" for argument in arguments]
+        options = [
+            parameter for parameter in self.parameters if not parameter.is_argument and parameter.default == "required"
+        ]
+        shown += [f"{option.name} {option.name.strip('-').upper()}" for option in options]
         return " ".join(["orchestrator", self.name, *shown])
 
 
@@ -305,8 +307,8 @@ def _leaves(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def _parameters(command: Any) -> list[Parameter]:
     kinds = get_type_hints(inspect.unwrap(command.callback))
-    found = [_parameter(declared, kinds[declared.name]) for declared in command.params if declared.name in kinds]
-    return sorted(found, key=lambda parameter: not parameter.is_argument)
+    parameters = [_parameter(declared, kinds[declared.name]) for declared in command.params if declared.name in kinds]
+    return sorted(parameters, key=lambda parameter: not parameter.is_argument)
 
 
 def _parameter(declared: Any, kind: Any) -> Parameter:
@@ -387,7 +389,7 @@ def _described_fields(kind: type[records.Record], names: Sequence[str]) -> list[
 
 def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
     if isinstance(annotation, UnionType):
-        options = [_type_in_words(one) for one in get_args(annotation)]
+        options = [_type_in_words(member) for member in get_args(annotation)]
         return " or ".join("absent" if absent and option == "null" else option for option in options)
     if get_origin(annotation) is not None and issubclass(get_origin(annotation), Mapping):
         return f"by name: {_type_in_words(get_args(annotation)[1])}"
@@ -399,4 +401,4 @@ def _type_in_words(annotation: Any, *, absent: bool = False) -> str:
 
 
 def _field_table(listed: Sequence[Key]) -> list[str]:
-    return markdown_table(("field", "type", "meaning"), [(f"`{one.name}`", one.type, one.meaning) for one in listed])
+    return markdown_table(("field", "type", "meaning"), [(f"`{key.name}`", key.type, key.meaning) for key in listed])

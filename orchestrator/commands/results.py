@@ -54,7 +54,9 @@ def summarise(
 
 def to_dict(results: Sequence[Summary], tables: Sequence[Answer]) -> dict[str, Any]:
     """Return experiments with their numbers, and all answers, as plain values for JSON."""
-    answers = [{"experiment": result.history.name, **one.to_dict()} for result in results for one in result.answers]
+    answers = [
+        {"experiment": result.history.name, **answer.to_dict()} for result in results for answer in result.answers
+    ]
     answers += [{"experiment": None, **table.to_dict()} for table in tables]
     return {"experiments": [result.to_dict() for result in results], "answers": answers}
 
@@ -63,7 +65,7 @@ def _named(result: Summary, several: bool) -> list[Answer]:
     """Return the answers of an experiment, with its name in their titles where there are several experiments."""
     if not several:
         return result.answers
-    return [replace(one, question=f"{result.history.name} · {one.question}") for one in result.answers]
+    return [replace(answer, question=f"{result.history.name} · {answer.question}") for answer in result.answers]
 
 
 def report(
@@ -83,9 +85,9 @@ def report(
     paths = report_experiments(directories, output, data_root=asked, device=device)
     path = paths[-1]
     if as_json:
-        print(json.dumps({"report": str(path), "bytes": path.stat().st_size, "reports": [str(each) for each in paths]}))
+        print(json.dumps({"report": str(path), "bytes": path.stat().st_size, "reports": [str(page) for page in paths]}))
     else:
-        say(*(f"report: {each}" for each in paths[:-1]))
+        say(*(f"report: {page}" for page in paths[:-1]))
         say(f"report: {path}" if len(paths) == 1 else f"all of them: {path}")
     if open_page:
         webbrowser.open(path.resolve().as_uri())

@@ -67,8 +67,8 @@ def retrieve(
         say(f"page: {html}", error=True)
     if as_json:
         asked = {"model": registered.name, "version": registered.version, "caption": caption, "image": image}
-        found = [{**asdict(answer), "captions": captions.get(answer.image, [])} for answer in answers]
-        print(json.dumps({**asked, "answers": found, "warnings": doubts}, indent=2))
+        entries = [{**asdict(answer), "captions": captions.get(answer.image, [])} for answer in answers]
+        print(json.dumps({**asked, "answers": entries, "warnings": doubts}, indent=2))
     else:
         first = [next(iter(captions.get(answer.image, [])), answer.caption) for answer in answers]
         heading = "caption" if caption is None else "its first caption"
@@ -84,8 +84,8 @@ def _image_query(retriever: "Retriever", image: str, data_root: Path) -> "tuple[
     """
     name, dataset = Path(image).name, retriever.about["dataset"]
     if (known := retriever.recognised(image)) is not None:
-        found = f"{known} is an image of {dataset} {retriever.about['split']}"
-        return image, [f"{found}, found by its name: its features of the dataset were used"]
+        sentence = f"{known} is an image of {dataset} {retriever.about['split']}"
+        return image, [f"{sentence}, found by its name: its features of the dataset were used"]
     if retriever.reads_pictures or not Path(image).is_file():
         return image, []
 

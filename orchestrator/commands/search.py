@@ -77,11 +77,11 @@ def show_plan(experiment: Experiment, options: StartOptions) -> None:
     check_cpus(experiment.resources)
     read_sources(experiment, options.output)
     prior = read_prior(experiment, options.output)
-    found = dry_run(experiment, make_workload(experiment.resources, options.data_root, experiment.plugins), prior)
+    plan = dry_run(experiment, make_workload(experiment.resources, options.data_root, experiment.plugins), prior)
     if options.quiet:
-        print(json.dumps(asdict(found), indent=2))
+        print(json.dumps(asdict(plan), indent=2))
     else:
-        print_dry_run(found)
+        print_dry_run(plan)
 
 
 def run(experiment: Experiment, options: StartOptions, *, search: bool = True) -> None:

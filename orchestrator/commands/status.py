@@ -70,7 +70,7 @@ def _drawn(now: Status, rows: int | None) -> Group:
         for stage in Stage
         if stage is Stage.SEARCH or now.history.stage(stage)
     ]
-    lines = [f"{one.stage}: {count_words(one.states)} of {one.total}" for one in now.stages]
+    lines = [f"{progress.stage}: {count_words(progress.states)} of {progress.total}" for progress in now.stages]
     lines += [f"test: {now.test}"] if now.test else []
     lines += [str(now.left)] if now.left and now.left.stages else []
     lines += [f"resumed from an older checkpoint: {damage}" for damage in now.damage]

@@ -50,8 +50,8 @@ def train(
         options = {"--data-root": [str(data_root)], "--output": [str(output)], "--name": [name] if name else []}
         own_device = [] if device == "auto" else [device]
         options |= {"--set": overrides or [], "--device": own_device, "--plugin": plugins or []}
-        given = [part for option, values in options.items() for value in values for part in (option, value)]
-        again = ["orchestrator", "train", *([str(config)] if config else []), *given]
+        arguments = [part for option, values in options.items() for value in values for part in (option, value)]
+        again = ["orchestrator", "train", *([str(config)] if config else []), *arguments]
         raise TrainingInterruptedError(_how_to_resume(directory_of(chosen, output, name), again)) from None
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))

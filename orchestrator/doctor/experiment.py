@@ -124,17 +124,17 @@ def check_lock(directory: Path) -> Iterator[Breach]:
         return
     scratch = left_scratch(directory, holder)
     left = [] if scratch is None else find_processes(scratch)
-    found = f"left by process {holder.pid}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
+    problem = f"left by process {holder.pid}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
     # `check_experiment` mends while it holds the lock, and `hold` has already cleared up after the former holder.
-    yield Breach(Check("lock", "fail", found, "--repair, or the next start, clears up"), lambda: "cleared up")
+    yield Breach(Check("lock", "fail", problem, "--repair, or the next start, clears up"), lambda: "cleared up")
 
 
 def _torn(reader: JournalReader) -> Breach:
     """Describe the end of a journal whose last record is not whole."""
     path = reader.path
-    found = f"{path}: {len(reader.rest)} bytes of a record that was being written when the process was killed"
+    problem = f"{path}: {len(reader.rest)} bytes of a record that was being written when the process was killed"
     if reader.rest.endswith(b"\n"):
-        found = f"{path}: line {reader.count + 1}, the last: damaged"
+        problem = f"{path}: line {reader.count + 1}, the last: damaged"
     way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path).name}"
 
     def cut() -> str:
@@ -142,7 +142,7 @@ def _torn(reader: JournalReader) -> Breach:
         Ledger(path).close()
         return f"cut off, and its event happens again; the file as it was: {copy}"
 
-    return Breach(Check("journal", "fail", found, way_out), cut)
+    return Breach(Check("journal", "fail", problem, way_out), cut)
 
 
 def check_journal(records: list[Record], history: History) -> Iterator[Breach]:
@@ -176,14 +176,14 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
         checkpoints = FolderStore(trials)
         if halves := checkpoints.partial():
-            found = f"half written when its process was killed: {some(map(str, halves))}"
+            problem = f"half written when its process was killed: {some(map(str, halves))}"
             way_out = "--repair, or the next start, removes it; its epoch is trained again"
-            yield Breach(Check("checkpoint", "fail", found, way_out), partial(_remove_partial, checkpoints))
+            yield Breach(Check("checkpoint", "fail", problem, way_out), partial(_remove_partial, checkpoints))
         if beyond := checkpoints.ahead(epochs):
-            found = f"beyond what the journal knows: {some(entry.address for entry in beyond)}"
+            problem = f"beyond what the journal knows: {some(entry.address for entry in beyond)}"
             way_out = f"--repair, or the next start, moves it to {trials.parent / FOLDER}"
             yield Breach(
-                Check("checkpoint", "fail", found, way_out), lambda: f"moved to {some(checkpoints.rewind(epochs))}"
+                Check("checkpoint", "fail", problem, way_out), lambda: f"moved to {some(checkpoints.rewind(epochs))}"
             )
 
 
@@ -208,9 +208,11 @@ def check_unknown(directory: Path, history: History) -> Iterator[Breach]:
         way_out = "move them back if the journal that knows them is restored; else remove them when nobody needs them"
         yield Breach(Check("set aside", "warn", unknown.moved, way_out))
     if unknown.summarised:
-        found = f"{directory / SUMMARY}: has {unknown.summarised} trials that the journal does not know"
+        problem = f"{directory / SUMMARY}: has {unknown.summarised} trials that the journal does not know"
         way_out = f"--repair, or the next start, moves it to {directory / FOLDER}"
-        yield Breach(Check("file", "fail", found, way_out), lambda: f"moved to {set_summary_aside(directory, history)}")
+        yield Breach(
+            Check("file", "fail", problem, way_out), lambda: f"moved to {set_summary_aside(directory, history)}"
+        )
 
 
 def check_derived(directory: Path, history: History) -> Iterator[Breach]:
@@ -222,17 +224,17 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
         texts["summary.json"] = json.dumps(summarise(history), indent=2) + "\n"
     for name, text in texts.items():
         if not _says(directory / name, text):
-            found = f"{directory / name}: missing, damaged, or not what the journal says"
+            problem = f"{directory / name}: missing, damaged, or not what the journal says"
             way_out = f"--repair writes it again from the journal, and keeps a former file in {directory / FOLDER}"
-            yield Breach(Check("file", "fail", found, way_out), partial(_write, directory / name, text))
+            yield Breach(Check("file", "fail", problem, way_out), partial(_write, directory / name, text))
 
 
 def check_tracking(directory: Path, history: History, uri: str) -> list[Breach]:
     """MLflow has one run for each trial, in the trial's state, with all epochs, and knows where the run's files are."""
     if not is_installed("tracking"):
         way_out = "pip install 'icr-orchestrator[tracking]'"
-        found = "MLflow is not installed, so nobody looked at what MLflow holds"
-        return [Breach(Check("tracking", "warn", found, way_out))]
+        problem = "MLflow is not installed, so nobody looked at what MLflow holds"
+        return [Breach(Check("tracking", "warn", problem, way_out))]
     shown, mend = without_password(uri), partial(_deliver, directory.resolve(), uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
@@ -265,11 +267,11 @@ def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
     good = [path for path in list_epochs(folder) if find_damage(path) is None]
     newest = (epoch_of(good[-1].name) if good else None) or 0
     if trial.state is TrialState.FINISHED and not good:
-        found = f"{trial.id}: finished, and has no good checkpoint left"
-        yield Breach(Check("checkpoint", "fail", found, "its numbers are kept; restore its model from a backup"))
+        problem = f"{trial.id}: finished, and has no good checkpoint left"
+        yield Breach(Check("checkpoint", "fail", problem, "its numbers are kept; restore its model from a backup"))
     if trial.state is TrialState.RUNNING and newest < trial.last_epoch:
-        found = f"{trial.id}: {trial.last_epoch - newest} epochs of {trial.last_epoch} have no good checkpoint"
-        yield Breach(Check("checkpoint", "warn", found, "they are trained again, with the same numbers"))
+        problem = f"{trial.id}: {trial.last_epoch - newest} epochs of {trial.last_epoch} have no good checkpoint"
+        yield Breach(Check("checkpoint", "warn", problem, "they are trained again, with the same numbers"))
 
 
 def _says(path: Path, text: str) -> bool:
@@ -286,15 +288,15 @@ def _says(path: Path, text: str) -> bool:
 def _salvaged(path: Path, error: JournalError) -> Breach:
     """Describe the records of a damaged journal that can be kept; a journal without any is left as it is."""
     try:
-        found = salvage(path)
+        repair = salvage(path)
     except (JournalError, FileNotFoundError):
         return Breach(refused("journal", error))
 
     def write() -> str:
-        copy = found.write()
-        return f"kept {len(found.kept)} records; the journal as it was: {copy}; resume trains again what is lost"
+        copy = repair.write()
+        return f"kept {len(repair.kept)} records; the journal as it was: {copy}; resume trains again what is lost"
 
-    return Breach(Check("journal", "fail", found.statement, found.way_out), write, hides=True)
+    return Breach(Check("journal", "fail", repair.statement, repair.way_out), write, hides=True)
 
 
 def _set_aside(path: Path) -> str:

@@ -62,19 +62,19 @@ def refused(check: str, error: Exception, separator: str = "; ") -> Check:
 def check_answers(check: str, cluster: Cluster) -> Check:
     """The head of a cluster listens, or a storage can be written."""
     try:
-        found = cluster.resolved()
+        endpoint = cluster.resolved()
     except UserError as error:
         finding = refused(check, error)
         return replace(finding, way_out=finding.way_out or "look at --address and --storage")
-    return Check(check, "ok", f"{found.address or found.storage} answers")
+    return Check(check, "ok", f"{endpoint.address or endpoint.storage} answers")
 
 
 def check_python() -> Check:
     """Python is 3.11 to 3.13."""
-    found = ".".join(map(str, sys.version_info[:3]))
+    release = ".".join(map(str, sys.version_info[:3]))
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return Check("python", "ok", found)
-    return Check("python", "fail", found, "make PYTHON=python3.12 install")
+        return Check("python", "ok", release)
+    return Check("python", "fail", release, "make PYTHON=python3.12 install")
 
 
 RARE = ("server", "sentences", "tensorboard", "wandb")
@@ -88,9 +88,9 @@ def check_packages() -> Check:
     """
     lacking = [extra for extra in EXTRAS if extra not in RARE and not is_installed(extra)]
     if lacking:
-        found = f"extras that are not installed: {', '.join(lacking)}"
+        problem = f"extras that are not installed: {', '.join(lacking)}"
         way_out = f"where their commands are wanted: pip install 'icr-orchestrator[{','.join(lacking)}]'"
-        return Check("packages", "warn", found, way_out)
+        return Check("packages", "warn", problem, way_out)
     return Check("packages", "ok", ", ".join(f"{name} {version(name)}" for name in ("ray", "optuna", "mlflow")))
 
 
@@ -102,13 +102,13 @@ def check_torch_pair() -> Check:
         if error.name == "torchvision":
             return Check("torch pair", "ok", f"torch {version('torch')} alone")
         return Check("torch pair", "fail", str(error), "make install")
-    found = f"torch {torch} with torchvision {vision}"
+    pair = f"torch {torch} with torchvision {vision}"
     wanted = TORCH_PAIRS.get(".".join(torch.split(".")[:2]))
     if wanted is None:
-        return Check("torch pair", "warn", f"{found}: not a pair that was tried", "make install takes one that was")
+        return Check("torch pair", "warn", f"{pair}: not a pair that was tried", "make install takes one that was")
     if not vision.startswith(f"{wanted}."):
-        return Check("torch pair", "fail", found, f"pip install 'torchvision=={wanted}.*'")
-    return Check("torch pair", "ok", found)
+        return Check("torch pair", "fail", pair, f"pip install 'torchvision=={wanted}.*'")
+    return Check("torch pair", "ok", pair)
 
 
 def check_gpu() -> Check:
@@ -129,8 +129,8 @@ def check_gpu() -> Check:
     if count != "0":
         return Check("gpu", "ok", f"{', '.join(names)} (CUDA {cuda})")
     if shutil.which("nvidia-smi") and Path("/dev/nvidiactl").exists():
-        found = f"there is a GPU, but torch (CUDA {cuda}) cannot use it"
-        return Check("gpu", "warn", found, "install a driver for this CUDA, or a torch for the driver's CUDA")
+        problem = f"there is a GPU, but torch (CUDA {cuda}) cannot use it"
+        return Check("gpu", "warn", problem, "install a driver for this CUDA, or a torch for the driver's CUDA")
     return Check("gpu", "ok", "none; trainings run on the CPU")
 
 
@@ -142,19 +142,19 @@ def check_disk(output: Path) -> Check:
     """The output folder's disk has room for checkpoints."""
     place = _existing(output)
     free = shutil.disk_usage(place).free
-    found = f"{free / 2**30:.0f} GiB free at {place}"
+    space = f"{free / 2**30:.0f} GiB free at {place}"
     if free < LITTLE_DISK:
-        return Check("disk", "warn", found, "checkpoints take up to 0.5 GiB a trial: choose another --output")
-    return Check("disk", "ok", found)
+        return Check("disk", "warn", space, "checkpoints take up to 0.5 GiB a trial: choose another --output")
+    return Check("disk", "ok", space)
 
 
 def check_memory() -> Check:
     """The machine has memory for the actors that train trials."""
     free, cpus = psutil.virtual_memory().available, os.cpu_count() or 1
-    found = f"{free / 2**30:.1f} GiB available, {cpus} CPUs"
+    memory = f"{free / 2**30:.1f} GiB available, {cpus} CPUs"
     if free < cpus * 2**30:
-        return Check("memory", "warn", found, "an actor takes 0.4 to 0.7 GiB: limit resources.max_concurrent")
-    return Check("memory", "ok", found)
+        return Check("memory", "warn", memory, "an actor takes 0.4 to 0.7 GiB: limit resources.max_concurrent")
+    return Check("memory", "ok", memory)
 
 
 def check_port(port: int = 5000) -> Check:
@@ -164,8 +164,8 @@ def check_port(port: int = 5000) -> Check:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            found = f"{port} for `orchestrator ui`: {error.strerror}"
-            return Check("port", "warn", found, "the command takes another free port; or choose a port with --port")
+            problem = f"{port} for `orchestrator ui`: {error.strerror}"
+            return Check("port", "warn", problem, "the command takes another free port; or choose a port with --port")
     return Check("port", "ok", f"{port} for `orchestrator ui` is free")
 
 

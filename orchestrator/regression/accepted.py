@@ -56,8 +56,8 @@ class CellRuns(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def measure(self, metric: str) -> Measure | None:
         """Return mean and spread of a metric over the seeds that have the metric; ``None`` without such a seed."""
-        found = [self.values[seed][metric] for seed in sorted(self.values) if metric in self.values[seed]]
-        return measure(np.array(found, dtype=np.float64)) if found else None
+        values = [self.values[seed][metric] for seed in sorted(self.values) if metric in self.values[seed]]
+        return measure(np.array(values, dtype=np.float64)) if values else None
 
     def has_setting_of(self, other: "CellRuns") -> bool:
         """Whether both runs trained the same configuration on the same data, so that their scores should agree."""
@@ -113,15 +113,15 @@ def read_accepted(path: Path, suite: str) -> Accepted | None:
         return None
     try:
         # References of older versions have no ``first``; their own runs are taken for the first accepted runs.
-        found = msgspec.convert(read_state(path), Accepted, str_keys=True)
-        _check(found)
+        accepted = msgspec.convert(read_state(path), Accepted, str_keys=True)
+        _check(accepted)
     except (OSError, ValueError) as error:
         raise AcceptedError(
             f"{path}: damaged ({type(error).__name__}: {error}); restore it, or remove it and accept a new run"
         ) from None
-    if found.suite != suite:
-        raise AcceptedError(f"{path}: accepted for suite {found.suite!r}, not {suite!r}; name another --reference")
-    return found
+    if accepted.suite != suite:
+        raise AcceptedError(f"{path}: accepted for suite {accepted.suite!r}, not {suite!r}; name another --reference")
+    return accepted
 
 
 def _check(accepted: Accepted) -> None:

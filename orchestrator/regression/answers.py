@@ -68,7 +68,10 @@ def cell_names(suite: Suite) -> dict[str, str]:
     for cell in suite.cells:
         loss = f"{printed(cell.model)} {printed(cell.loss)}" if several else printed(cell.loss)
         names[cell.title] = f"{loss} on {printed(cell.dataset)}"
-        if sum((one.dataset, one.model, one.loss) == (cell.dataset, cell.model, cell.loss) for one in suite.cells) > 1:
+        if (
+            sum((peer.dataset, peer.model, peer.loss) == (cell.dataset, cell.model, cell.loss) for peer in suite.cells)
+            > 1
+        ):
             names[cell.title] += f" ({cell.name or setting_text(cell.loss_parameters)})"
     return names if len(set(names.values())) == len(names) else {title: title for title in names}
 
@@ -176,9 +179,9 @@ def _cell_table(cell: CellResult) -> Table | None:
         Column("verdict", "finding"),
     ]
     rows: list[Sequence[Cell]] = []
-    for one in _changes(cell):
-        numbers = (one.accepted, one.new, one.share, one.p, one.detectable)
-        rows.append((one.metric, metric_words(one.metric), *numbers, str(one.finding)))
+    for change in _changes(cell):
+        numbers = (change.accepted, change.new, change.share, change.p, change.detectable)
+        rows.append((change.metric, metric_words(change.metric), *numbers, str(change.finding)))
     return table_of(columns, rows) if rows else None
 
 
@@ -192,7 +195,7 @@ def sentence_of(cell: CellResult, name: str) -> str:
         return f"{name} changed: {_changed(cell)}. Accept it or find out why."
     change = cell.score or cell.published
     if cell.finding is Finding.REGRESSION:
-        change = next((one for one in _changes(cell) if one.finding is Finding.REGRESSION), change)
+        change = next((comparison for comparison in _changes(cell) if comparison.finding is Finding.REGRESSION), change)
     words = HEADLINES.get(cell.finding, str(cell.finding)).partition(":")[0].capitalize()
     return f"{name}: {words}." if change is None else f"{name}: {_moved(change)} {words}."
 

@@ -56,11 +56,11 @@ def train_cells(claims: Claims, experiment: Experiment, options: StartOptions) -
     folder = options.output / experiment.name
     ready = fix_questions(claims, experiment, folder)
     try:
-        found = run_experiment(ready, options)
+        result = run_experiment(ready, options)
     except UserError:
         forget_questions(folder)
         raise
-    return read_history(found.directory)
+    return read_history(result.directory)
 
 
 def rerun_claims(claims: Claims, experiment: Experiment, request: Request) -> Rerun:
@@ -143,15 +143,15 @@ def finding_of(before: str | None, now: str) -> Finding:
 
 
 def compare_certificates(
-    claims: Claims, accepted: Mapping[str, Any] | None, found: Mapping[str, Any]
+    claims: Claims, accepted: Mapping[str, Any] | None, certificate: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Answer]]:
     """Return what a new certificate says beside the accepted one: the summary's content, and the answers."""
-    before = {} if accepted is None else {one["id"]: one["answer"] for one in accepted["findings"]}
-    now = {one["id"]: one for one in found["findings"]}
-    is_identical = accepted is not None and accepted["cells"] == found["cells"]
+    before = {} if accepted is None else {entry["id"]: entry["answer"] for entry in accepted["findings"]}
+    now = {entry["id"]: entry for entry in certificate["findings"]}
+    is_identical = accepted is not None and accepted["cells"] == certificate["cells"]
     findings = {
-        name: Finding.IDENTICAL if is_identical else finding_of(before.get(name), one["answer"])
-        for name, one in now.items()
+        name: Finding.IDENTICAL if is_identical else finding_of(before.get(name), entry["answer"])
+        for name, entry in now.items()
     }
     values = list(findings.values())
     worst = overall(values)
@@ -188,5 +188,5 @@ def compare_certificates(
         verdict=str(worst),
         table=table_of(columns, rows),
     )
-    content = {"suite": claims.name, "finding": str(worst), "claims": {n: str(one) for n, one in findings.items()}}
+    content = {"suite": claims.name, "finding": str(worst), "claims": {n: str(value) for n, value in findings.items()}}
     return content, [about, *of_claims]

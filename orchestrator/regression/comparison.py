@@ -151,8 +151,8 @@ def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: floa
     else:
         finding = Finding.INCONCLUSIVE
         needed = seeds_needed(spread, (accepted.seeds, freedom - (new.seeds - 1)), matters, more_than=new.seeds)
-    p, found = float(one_sided_p(drop, error, freedom)), detectable(error, freedom, matters=matters, level=level)
-    return MeanChange(metric, accepted.mean, new.mean, seeds, spread, freedom, p, found, needed, finding)
+    p, minimum = float(one_sided_p(drop, error, freedom)), detectable(error, freedom, matters=matters, level=level)
+    return MeanChange(metric, accepted.mean, new.mean, seeds, spread, freedom, p, minimum, needed, finding)
 
 
 def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: float, level: float) -> MeanChange:
@@ -166,8 +166,8 @@ def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: f
     change, error = abs(new.mean - accepted.mean), standard_error(spread, seeds)
     rule = {"matters": matters * abs(accepted.mean), "level": level / 2}
     finding = Finding.CHANGED if is_found(change, error, freedom, **rule) else Finding.OK
-    p, found = min(1.0, 2 * float(one_sided_p(change, error, freedom))), detectable(error, freedom, **rule)
-    return MeanChange(metric, accepted.mean, new.mean, seeds, spread, freedom, p, found, None, finding)
+    p, minimum = min(1.0, 2 * float(one_sided_p(change, error, freedom))), detectable(error, freedom, **rule)
+    return MeanChange(metric, accepted.mean, new.mean, seeds, spread, freedom, p, minimum, None, finding)
 
 
 def level_of(rate: float, tests: int, looks: int = 1) -> float:
@@ -183,12 +183,12 @@ def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:
     Raises:
         ValueError: If no run has two seeds with a known spread.
     """
-    known = [one for one in measures if one.std is not None]
-    freedom = sum(one.seeds - 1 for one in known)
+    known = [run for run in measures if run.std is not None]
+    freedom = sum(run.seeds - 1 for run in known)
     if freedom < 1:
         raise ValueError("no run has two seeds, so there is no spread between seeds to compare with")
     # ``std`` divides by the number of seeds, so the sum of squares is seeds x std^2.
-    return math.sqrt(sum(one.seeds * (one.std or 0.0) ** 2 for one in known) / freedom), freedom
+    return math.sqrt(sum(run.seeds * (run.std or 0.0) ** 2 for run in known) / freedom), freedom
 
 
 def standard_error(spread: float, seeds: tuple[int, int]) -> float:

@@ -138,13 +138,13 @@ def _run(
         return judge_suite(suite, cell_runs(suite, session.ledger.history, directory.name), accepted, nights)
 
     seeds = {cell.title: suite.seeds for cell in suite.cells}
-    found = look(seeds)
+    result = look(seeds)
     more = {
         cell.name: min(cell.needed or suite.max_seeds, suite.max_seeds)
-        for cell in found.cells
+        for cell in result.cells
         if cell.finding is Finding.INCONCLUSIVE and suite.max_seeds > suite.seeds
     }
-    return look(seeds | more) if more else found
+    return look(seeds | more) if more else result
 
 
 def _train(suite: Suite, directory: Path, session: "Session", seeds: Mapping[str, int], *, quiet: bool) -> None:
@@ -162,7 +162,7 @@ def _train(suite: Suite, directory: Path, session: "Session", seeds: Mapping[str
         ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
         raise _interrupted(directory)
     if suite.published:
-        finished = [one for one in ledger.history.stage(Stage.REGRESS) if one.state is TrialState.FINISHED]
+        finished = [trial for trial in ledger.history.stage(Stage.REGRESS) if trial.state is TrialState.FINISHED]
         with evaluation_displayed(ledger, finished, quiet=quiet):
             evaluate_on_test(ledger, session.workload, session.checkpoints, directory, finished)
 
@@ -276,10 +276,10 @@ def accept(
     if ran.cells != suite.cells or ran.training != suite.training:
         raise AcceptedError(f"{directory}: ran other cells, or otherwise, than {suite.name} has now; rerun it first")
     runs = cell_runs(ran, History.of(records), directory.name)
-    for name, one in runs.items():
-        if one.missing or len(one.values) < 2:
+    for name, cell in runs.items():
+        if cell.missing or len(cell.values) < 2:
             raise AcceptedError(
-                f"{directory}: {name} has {len(one.values)} finished seeds and {len(one.missing)} that failed; "
+                f"{directory}: {name} has {len(cell.values)} finished seeds and {len(cell.missing)} that failed; "
                 f"a reference needs two and none that failed"
             )
     when = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -294,7 +294,7 @@ def first_references(before: Accepted, runs: Mapping[str, CellRuns]) -> dict[str
 
     ``before`` is the reference that ``runs``, by the names of their cells, replace.
     """
-    found: dict[str, CellRuns] = {}
+    references: dict[str, CellRuns] = {}
     for name in sorted(before.cells.keys() & runs.keys()):
         old = before.cells[name]
         scores = {
@@ -303,5 +303,5 @@ def first_references(before: Accepted, runs: Mapping[str, CellRuns]) -> dict[str
         }
         first = before.first.get(name) or CellRuns(old.conditions, scores, when=before.when)
         if first.has_setting_of(runs[name]):
-            found[name] = first
-    return found
+            references[name] = first
+    return references

@@ -120,7 +120,7 @@ def read_nights(finished: Sequence[Path]) -> dict[str, dict[str, CellRuns]]:
     nights = {}
     for path in finished[-(SHOWN - 1) :]:
         runs = msgspec.convert(read_summary(path)["runs"], dict[str, CellRuns], str_keys=True)
-        nights[path.name] = {name: one for name, one in runs.items() if not one.missing}
+        nights[path.name] = {name: cell for name, cell in runs.items() if not cell.missing}
     return nights
 
 

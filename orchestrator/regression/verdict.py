@@ -96,7 +96,7 @@ class CellResult:
     @property
     def needed(self) -> int | None:
         """Number of seeds that would settle an inconclusive cell; ``None`` for other cells."""
-        return next((one.needed for one in (self.score, self.published) if one and one.needed), None)
+        return next((change.needed for change in (self.score, self.published) if change and change.needed), None)
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def judge_suite(
     ``runs`` holds every cell by its name; a cell that ``accepted`` does not hold is compared with the papers alone.
     """
     reference = accepted or Accepted(suite.name, "", "", "", {})
-    same = {n: one for n, one in reference.first.items() if n in runs and one.has_setting_of(runs[n])}
-    reference = msgspec.structs.replace(reference, first=same)
+    first = {n: run for n, run in reference.first.items() if n in runs and run.has_setting_of(runs[n])}
+    reference = msgspec.structs.replace(reference, first=first)
     levels = _levels(suite, runs, reference)
     cells = tuple(_judge_cell(suite, cell.title, runs[cell.title], reference, nights, levels) for cell in suite.cells)
     alarmed = [cell.causes for cell in cells if cell.is_alarm]
@@ -185,7 +185,7 @@ def _judge_cell(
         identical=0 if old is None else sum(old.values.get(seed) == values for seed, values in new.values.items()),
         causes=tuple(causes),
         notes=tuple(_notes(new, old)),
-        trend=tuple((night, mean.mean) for night, one in past.items() if (mean := one.measure(suite.score))),
+        trend=tuple((night, mean.mean) for night, runs in past.items() if (mean := runs.measure(suite.score))),
     )
 
 
@@ -195,7 +195,7 @@ def _against_accepted(
     """Compare score and gradients with the accepted run; of an identical cell only the seeds that both runs have."""
     if is_identical:
         shared = {seed: run for seed, run in old.values.items() if seed in new.values}
-        old, new = (msgspec.structs.replace(one, values=shared) for one in (old, new))
+        old, new = (msgspec.structs.replace(side, values=shared) for side in (old, new))
     score = _score(suite, suite.score, old.measure(suite.score), new, levels[0])
     if is_identical and score is not None:
         # Equal numbers exclude a drop, however few seeds a test would call too few.
@@ -256,7 +256,7 @@ def _gradient_names(new: CellRuns, old: CellRuns) -> list[str]:
 
 
 def _notes(new: CellRuns, old: CellRuns | None) -> list[str]:
-    notes = [f"seed {seed}: {what}" for seed, what in sorted(new.missing.items())]
+    notes = [f"seed {seed}: {ending}" for seed, ending in sorted(new.missing.items())]
     if old is None:
         notes.append("nothing was accepted for this cell: `orchestrator regress accept` makes this run the reference")
     elif not new.missing and (lost := sorted(set().union(*old.values.values()) - set().union(*new.values.values()))):
