@@ -60,8 +60,8 @@ def _gradient(loss: Loss, similarity: Tensor, positives: Tensor, ignore: Tensor 
     try:
         return torch.autograd.grad(value.sum(), leaf)[0]
     except RuntimeError as error:
-        told = str(error).splitlines()[0]
-        raise BrokenError(f"the gradient cannot be computed: {told}; change no tensor in place") from None
+        reason = str(error).splitlines()[0]
+        raise BrokenError(f"the gradient cannot be computed: {reason}; change no tensor in place") from None
 
 
 def _is_random(loss: Loss) -> bool:
@@ -78,26 +78,26 @@ def _check_value(name: str, points: list[Mapping[str, Any]]) -> None:
         loss = build_loss(name, **parameters)
         for words, positives in BATCHES.items():
             try:
-                found = _value(loss, _scores(positives), positives)
+                value = _value(loss, _scores(positives), positives)
             except PluginError as error:
                 raise BrokenError(f"{error} (with {_shown(loss)})") from None
-            if not found.isfinite():
-                raise BrokenError(f"the value is {float(found)} for {words} with {_shown(loss)}; {LOGS}")
+            if not value.isfinite():
+                raise BrokenError(f"the value is {float(value)} for {words} with {_shown(loss)}; {LOGS}")
 
 
 def _check_gradient(name: str, points: list[Mapping[str, Any]]) -> None:
     loss = build_loss(name)
     for words, positives in BATCHES.items():
         similarity = _scores(positives)
-        found = _gradient(loss, similarity, positives)
+        gradient = _gradient(loss, similarity, positives)
         numeric = _differences(loss, similarity, positives)
-        wrong = (found - numeric).abs()
+        wrong = (gradient - numeric).abs()
         if not bool(wrong.max() <= TOLERANCE * numeric.abs().max().clamp(min=1e-3)):
             image, caption = divmod(int(wrong.nan_to_num(torch.inf).argmax()), positives.shape[1])
             raise BrokenError(
-                f"for {words}, image {image} and caption {caption}, autograd says {float(found[image, caption]):.4g}, "
-                f"finite differences say {float(numeric[image, caption]):.4g}: the loss detaches, rounds or compares "
-                f"similarity, or changes a value that it uses again"
+                f"for {words}, image {image} and caption {caption}, autograd says "
+                f"{float(gradient[image, caption]):.4g}, finite differences say {float(numeric[image, caption]):.4g}: "
+                f"the loss detaches, rounds or compares similarity, or changes a value that it uses again"
             )
 
 
@@ -138,13 +138,13 @@ def _check_ties(name: str, points: list[Mapping[str, Any]]) -> None:
     for words, positives in {**BATCHES, "images without negatives": torch.ones(2, 3, dtype=torch.bool)}.items():
         for score in (1.0, -1.0, 0.0):
             similarity = torch.full(positives.shape, score, dtype=torch.float64)
-            for what, found in (
+            for quantity, tensor in (
                 ("value", _value(loss, similarity, positives)),
                 ("gradient", _gradient(loss, similarity, positives)),
             ):
-                if not found.isfinite().all():
+                if not tensor.isfinite().all():
                     raise BrokenError(
-                        f"the {what} is not finite for {words} where all similarities are {score:g}; {LOGS}"
+                        f"the {quantity} is not finite for {words} where all similarities are {score:g}; {LOGS}"
                     )
 
 
@@ -232,17 +232,17 @@ def _same(first: Tensor, second: Tensor, otherwise: str) -> None:
 
 def _differences(loss: Loss, similarity: Tensor, positives: Tensor) -> Tensor:
     """Return the gradient by central differences."""
-    found = torch.zeros_like(similarity)
+    gradient = torch.zeros_like(similarity)
     for place in range(similarity.numel()):
         step = torch.zeros_like(similarity).flatten()
         step[place] = STEP
         step = step.view_as(similarity)
         rise = _value(loss, similarity + step, positives) - _value(loss, similarity - step, positives)
-        found.view(-1)[place] = rise / (2 * STEP)
-    return found
+        gradient.view(-1)[place] = rise / (2 * STEP)
+    return gradient
 
 
 def _shown(loss: Loss) -> str:
     made: Any = loss
-    values = ", ".join(f"{one.name}={getattr(loss, one.name)!r}" for one in fields(made))
+    values = ", ".join(f"{field.name}={getattr(loss, field.name)!r}" for field in fields(made))
     return values or "no parameters"

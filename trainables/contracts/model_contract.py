@@ -29,15 +29,15 @@ def check_model(name: str) -> Iterator[ContractFinding]:
 def _check_shapes(name: str) -> None:
     model, features, tokens, lengths = _example(name)
     images, captions = model.encode_images(features), model.encode_captions(tokens, lengths)
-    for what, made, count in (("images", images, len(features)), ("captions", captions, len(tokens))):
+    for modality, made, count in (("images", images, len(features)), ("captions", captions, len(tokens))):
         vectors = made.vectors if isinstance(made, Sets) else made
         shape = f"Sets with vectors ({count}, T, E)" if isinstance(model, PairModel) else f"({count}, E)"
         dimensions = 3 if isinstance(model, PairModel) else 2
         if not (isinstance(vectors, Tensor) and vectors.dim() == dimensions and len(vectors) == count):
             got = tuple(vectors.shape) if isinstance(vectors, Tensor) else type(vectors).__name__
-            raise BrokenError(f"encode_{what} must return {shape} for {count} {what}, got {got}")
+            raise BrokenError(f"encode_{modality} must return {shape} for {count} {modality}, got {got}")
         if not (vectors.is_floating_point() and bool(vectors.isfinite().all())):
-            raise BrokenError(f"encode_{what} must return finite floats")
+            raise BrokenError(f"encode_{modality} must return finite floats")
     if isinstance(images, Tensor) and isinstance(captions, Tensor) and images.shape[1] != captions.shape[1]:
         raise BrokenError(
             f"vectors of images have {images.shape[1]} dimensions, those of captions {captions.shape[1]}; "
@@ -84,7 +84,7 @@ def _check_weights(name: str) -> None:
     other.load_state_dict(model.state_dict())
     model.eval(), other.eval()
     with torch.no_grad():
-        first, second = (_similarity(one, features, tokens, lengths) for one in (model, other))
+        first, second = (_similarity(network, features, tokens, lengths) for network in (model, other))
     if not torch.allclose(first, second, atol=1e-5):
         raise BrokenError(
             "a second model with the same state_dict has other similarities: register tensors as nn.Parameter or "

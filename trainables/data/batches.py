@@ -164,12 +164,12 @@ class _Rows:
         """Return the rows of some images, or one view of each, float32, on the device; indices are on the CPU."""
         if self._resident is not None:
             images = images.to(self._device, non_blocking=True)
-            found = (
+            features = (
                 self._resident.index_select(0, images)
                 if views is None
                 else self._resident[images, views.to(self._device, non_blocking=True)]
             )
-            return found.to(torch.float32)
+            return features.to(torch.float32)
         rows = read_rows(self._array, self._rows[images.numpy()], None if views is None else views.numpy())
         # Converted after sending, so that float16 values are sent as float16.
         return torch.from_numpy(rows).to(self._device).to(torch.float32)
@@ -309,8 +309,8 @@ def class_batches(
         tokens, lengths = split.captions(part)
         itself = split.diagonal(len(part))
         classes = labels[part]
-        same = (classes[:, None] == classes).to(split.device)
-        yield Batch(images(), tokens, lengths, same & ~itself, itself, classes, classes)
+        same_class = (classes[:, None] == classes).to(split.device)
+        yield Batch(images(), tokens, lengths, same_class & ~itself, itself, classes, classes)
 
 
 def _class_groups(labels: Tensor, size: int, generator: torch.Generator) -> list[Tensor]:

@@ -93,10 +93,10 @@ class Split:
 
     def queries_digest(self) -> str:
         """Return the SHA-256 of the ids of the images and the captions, whatever the features are; 64 hex digits."""
-        told = hashlib.sha256(np.ascontiguousarray(self.image_of_caption, dtype="<i8").tobytes())
+        digest = hashlib.sha256(np.ascontiguousarray(self.image_of_caption, dtype="<i8").tobytes())
         for strings in (self.image_ids, self.captions):
-            told.update(json.dumps(list(strings)).encode())
-        return told.hexdigest()
+            digest.update(json.dumps(list(strings)).encode())
+        return digest.hexdigest()
 
     def head(self, images: int) -> "Split":
         """Return the split with its first ``images`` images and their captions alone."""
@@ -201,9 +201,9 @@ def load_dataset(
     }
     if features == PIXELS:
         named = {name: (split.filenames, split.image_ids) for name, split in splits.items()}
-        found, theirs = find_image_files(source.folder, source.roots, named)
+        image_files, theirs = find_image_files(source.folder, source.roots, named)
         digest = hashlib.sha256(f"{digest} {theirs}".encode()).hexdigest()
-        splits = {name: replace(split, files=found[name]) for name, split in splits.items()}
+        splits = {name: replace(split, files=image_files[name]) for name, split in splits.items()}
     if val_images is not None:
         if val_images > len(splits["val"].image_rows):
             raise DataError(

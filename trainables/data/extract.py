@@ -89,8 +89,8 @@ def open_shards(plan: Plan) -> list[int]:
     sizes = {"kinds": plan.kinds, "shard_size": plan.shard_size, "batch_size": plan.batch_size}
     wanted = json.loads(json.dumps({**plan.origin, **sizes}))
     if path.exists():
-        found = read_json(path)
-        differing = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
+        stored_plan = read_json(path)
+        differing = sorted(key for key in wanted.keys() | stored_plan.keys() if wanted.get(key) != stored_plan.get(key))
         if differing:
             raise ConfigError(
                 f"{plan.folder}: holds an unfinished extraction with another {', '.join(differing)}; finish it with "
@@ -145,10 +145,10 @@ def _extract_shard(
     features: dict[str, list[np.ndarray]] = {kind: [] for kind in plan.kinds}
     views = 1 + plan.augmentations
     while batch := list(islice(crops, max(1, plan.batch_size // views))):
-        problems += [f"{plan.places[row]}: {found}" for row, found in batch if isinstance(found, str)]
+        problems += [f"{plan.places[row]}: {result}" for row, result in batch if isinstance(result, str)]
         if problems:
             continue
-        flat = np.concatenate([found for _, found in batch if not isinstance(found, str)])
+        flat = np.concatenate([result for _, result in batch if not isinstance(result, str)])
         parts = [encode(flat[start : start + plan.batch_size]) for start in range(0, len(flat), plan.batch_size)]
         for kind in plan.kinds:
             encoded = np.concatenate([part[kind] for part in parts])

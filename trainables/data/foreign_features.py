@@ -60,10 +60,10 @@ class Dump(NamedTuple):
         """Return why the rows cannot be the features of some images and of all their captions."""
         captions = sum(len(image.captions) for image in images)
         problems = [
-            f"{self.path}: {len(found)} rows of {kind} features for {wanted} {kind}s of the dataset; there must be one "
+            f"{self.path}: {len(rows)} rows of {kind} features for {wanted} {kind}s of the dataset; there must be one "
             "row each, in its order"
-            for kind, found, wanted in (("image", self.images, len(images)), ("caption", self.captions, captions))
-            if len(found) != wanted
+            for kind, rows, wanted in (("image", self.images, len(images)), ("caption", self.captions, captions))
+            if len(rows) != wanted
         ]
         if self.image_ids and not problems:
             problems += self._wrong_order(images)
@@ -72,12 +72,12 @@ class Dump(NamedTuple):
     def _wrong_order(self, images: Sequence[Image]) -> list[str]:
         if len(self.image_ids) != len(images):
             return [f"{self.path}: {len(self.image_ids)} ids for {len(images)} rows of image features"]
-        for row, (told, image) in enumerate(zip(self.image_ids, images, strict=True)):
-            if told != image.id and PurePath(told).name != PurePath(image.filename).name:
+        for row, (image_id, image) in enumerate(zip(self.image_ids, images, strict=True)):
+            if image_id != image.id and PurePath(image_id).name != PurePath(image.filename).name:
                 known = image.filename or image.id
                 return [
-                    f"{self.path}: row {row} is image {told!r:.80}, the dataset has {known!r:.80} there; save the rows "
-                    "in the order in which the dataset lists its images and captions"
+                    f"{self.path}: row {row} is image {image_id!r:.80}, the dataset has {known!r:.80} there; save the "
+                    "rows in the order in which the dataset lists its images and captions"
                 ]
         return []
 
@@ -118,10 +118,10 @@ def _entries(path: Path) -> Mapping[str, Any]:
         return load_file(path)
     import torch
 
-    found = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(found, dict):
-        raise DataError(f"{path}: must hold a dict with {IMAGES[0]} and {CAPTIONS[0]}, got {type(found).__name__}")
-    return {str(name): value for name, value in found.items()}
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: must hold a dict with {IMAGES[0]} and {CAPTIONS[0]}, got {type(content).__name__}")
+    return {str(name): value for name, value in content.items()}
 
 
 def _refuse_unpacked(path: Path, unpacked: int) -> None:

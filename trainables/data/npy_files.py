@@ -99,9 +99,9 @@ def read_rows(array: np.ndarray, rows: np.ndarray, views: np.ndarray | None = No
     if len(rows) and any(part.min() < 0 or part.max() >= size for part, size in zip(index, sizes, strict=True)):
         raise IndexError(f"{file.path}: a row is outside {sizes}")
     places = np.ravel_multi_index(index, sizes)
-    found = np.empty((len(rows), *array.shape[len(index) :]), dtype=array.dtype)
-    _read_places(file, places, found)
-    return found
+    values = np.empty((len(rows), *array.shape[len(index) :]), dtype=array.dtype)
+    _read_places(file, places, values)
+    return values
 
 
 def release_pages(array: np.ndarray) -> None:
@@ -110,16 +110,16 @@ def release_pages(array: np.ndarray) -> None:
         array.base.madvise(mmap.MADV_DONTNEED)
 
 
-def _read_places(file: _MappedFile, places: np.ndarray, found: np.ndarray) -> None:
+def _read_places(file: _MappedFile, places: np.ndarray, values: np.ndarray) -> None:
     """Fill an array, (B, ...), with the rows at some places, (B,), of a file that must be as it was when mapped."""
-    size = found.itemsize * math.prod(found.shape[1:])
+    size = values.itemsize * math.prod(values.shape[1:])
     changed = f"{file.path}: was changed or removed while it was in use; start again with the file as it is now"
     try:
         # Opened anew, since the map closes its file: a few microseconds beside a batch's milliseconds.
         with file.path.open("rb", buffering=0) as opened:
             if _version(os.fstat(opened.fileno())) != file.version:
                 raise DataError(changed)
-            for target, place in zip(found, places.tolist(), strict=True):
+            for target, place in zip(values, places.tolist(), strict=True):
                 if os.preadv(opened.fileno(), [target], file.start + place * size) != size:
                     raise DataError(changed)
     except FileNotFoundError:

@@ -74,17 +74,17 @@ def check_links(corpus: Corpus, folder: Path, roots: Sequence[Path]) -> list[str
 
 def list_images(folder: Path) -> dict[str, Path]:
     """Return name -> file of the image folders, for names with and without the folder."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for inner in image_folders(folder):
         with os.scandir(inner) as entries:
             paths = {entry.name: Path(entry.path) for entry in entries if entry.is_file()}
-        found |= {f"{inner.name}/{name}": path for name, path in paths.items() if inner != folder}
+        files |= {f"{inner.name}/{name}": path for name, path in paths.items() if inner != folder}
         # Of two files of one name, the one in the folder that is listed first is meant, as in find_image.
-        found = paths | found
-    return found
+        files = paths | files
+    return files
 
 
-def check_images(corpus: Corpus, found: dict[str, Path], *, decode: bool) -> list[str]:
+def check_images(corpus: Corpus, files: dict[str, Path], *, decode: bool) -> list[str]:
     """Name the image files that are missing from a split that has others, and with ``decode`` those that are broken.
 
     A split without any image file is no problem, because the dataset may have features alone.
@@ -92,15 +92,15 @@ def check_images(corpus: Corpus, found: dict[str, Path], *, decode: bool) -> lis
     problems = []
     for split in SPLITS:
         images = corpus.split(split)
-        there = [image for image in images if image.filename in found]
+        there = [image for image in images if image.filename in files]
         if there and len(there) < len(images):
             problems += [
                 f"{image.place}: image {image.filename!r} is missing; {len(there)} others of {split} are there"
                 for image in images
-                if image.filename not in found
+                if image.filename not in files
             ]
         if decode:
-            problems += _check_decoding([found[image.filename] for image in there])
+            problems += _check_decoding([files[image.filename] for image in there])
     return problems
 
 
@@ -277,14 +277,14 @@ def find_image_files(
     Raises:
         DataError: If files are missing or lie outside the roots; the message names each image.
     """
-    found = list_images(folder)
+    paths = list_images(folder)
     problems = [problem for inner in image_folders(folder) if (problem := link_problem(inner, roots))]
     digest = hashlib.sha256()
     files = {}
     for split, (filenames, ids) in splits.items():
         names = []
         for filename, key in zip(filenames, ids, strict=True):
-            path = found.get(filename)
+            path = paths.get(filename)
             if path is None:
                 problems.append(f"{folder}: {split} image {key!r}: file {filename!r} is in neither it nor its folders")
                 continue

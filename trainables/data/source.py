@@ -111,17 +111,17 @@ def find_source(name: str, data_root: Path) -> Source:
         folder = Path(name)
     if not folder.is_dir():
         raise DataError(_unknown(name, data_root))
-    found = _read_by(folder)
-    if found is None:
+    match = _read_by(folder)
+    if match is None:
         # After our formats, because the code of installed packages runs here.
         use(find_plugin(package) for package, offers in installed_plugins().items() if "formats" in offers)
-        found = _read_by(folder)
-    if found is None:
+        match = _read_by(folder)
+    if match is None:
         known = "; ".join(reader.FORMAT for reader in formats())
         raise DataError(f"{folder}: holds no dataset of a known format: {known}")
     # The dataset's folder may itself be a link, which the user made; links in the folder may not lead outside.
     roots = (data_root.resolve(), folder.resolve()) if folder.parent == data_root else (folder.resolve(),)
-    return Source(folder.resolve().name, folder, roots, *found)
+    return Source(folder.resolve().name, folder, roots, *match)
 
 
 def plugin_that_reads(name: str, data_root: Path) -> Plugin | None:
@@ -154,14 +154,14 @@ def formats() -> list[Format]:
 
 
 def _thing(form: str) -> Format:
-    thing: Format = run_offer("formats", form)[0].thing
-    return thing
+    reader: Format = run_offer("formats", form)[0].thing
+    return reader
 
 
 def _read_by(folder: Path) -> tuple[Format, tuple[Path, ...]] | None:
     """Return the format that reads a folder, with the files that it reads; ``None`` where no format does."""
-    found = ((reader, tuple(_find(reader, folder))) for reader in formats())
-    return next((one for one in found if one[1]), None)
+    candidates = ((reader, tuple(_find(reader, folder))) for reader in formats())
+    return next((candidate for candidate in candidates if candidate[1]), None)
 
 
 def _find(reader: Format, folder: Path) -> list[Path]:

@@ -156,11 +156,11 @@ def extractor_file(features: Path) -> Path | None:
     Raises:
         DataError: If the file beside the features is not the one that made them.
     """
-    path, told = extractor_path(features), sidecars(features)[0]
-    if not path.exists() or not told.exists():
+    path, sidecar = extractor_path(features), sidecars(features)[0]
+    if not path.exists() or not sidecar.exists():
         return None
-    if hashlib.sha256(path.read_bytes()).hexdigest() != read_json(told).get("extractor_digest"):
-        raise DataError(f"{path}: did not make {features.name}, says {told.name}; make the features again")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != read_json(sidecar).get("extractor_digest"):
+        raise DataError(f"{path}: did not make {features.name}, says {sidecar.name}; make the features again")
     return path
 
 

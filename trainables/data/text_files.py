@@ -77,16 +77,16 @@ def records(path: Path, content: dict[str, Any], key: str, known_as: str) -> Ite
     """Return place and value of each entry of a list of a JSON file; ``DataError`` if the file has another schema."""
     value = content.get(key)
     if not isinstance(value, list):
-        found = ", ".join(sorted(map(str, content))) or "nothing"
-        raise DataError(f"{path}: another schema: {known_as} has a list {key!r}; this file has {found:.80}")
+        keys = ", ".join(sorted(map(str, content))) or "nothing"
+        raise DataError(f"{path}: another schema: {known_as} has a list {key!r}; this file has {keys:.80}")
     return ((f"{path}: {key}[{index}]", record) for index, record in enumerate(value))
 
 
 def checked(
-    found: Iterable[tuple[str, Record]], problem_of: Callable[[Record], str | None], problems: list[str]
+    entries: Iterable[tuple[str, Record]], problem_of: Callable[[Record], str | None], problems: list[str]
 ) -> Iterator[tuple[str, Record]]:
     """Yield the records that have no problem, with their places; add the problems of the others, with theirs."""
-    for place, record in found:
+    for place, record in entries:
         if wrong := problem_of(record):
             problems.append(f"{place}: {wrong}")
         else:

@@ -69,7 +69,7 @@ class Judgements:
         of all pairs, in [0, 1], which is what a random ranking has among its first ten; both are ``None`` where only
         pairs that fit are known.
         """
-        known = {None if one.judged is None else one.judged.shape[1] for one in (self.i2t, self.t2i)}
+        known = {None if direction.judged is None else direction.judged.shape[1] for direction in (self.i2t, self.t2i)}
         share = None
         if self.i2t.judged is not None:
             share = round(self.i2t.judged.shape[1] / (len(self.i2t.queries) * len(self.i2t.gallery)), 4)

@@ -76,9 +76,9 @@ def _read_coco(files: Sequence[Path], split: Split, images: Sequence[Image]) -> 
 def _read_lists(file: Path) -> dict[str, list[str]]:
     content = read_json(file)
     for key, value in content.items():
-        if not isinstance(value, list) or not all(isinstance(one, int | str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, int | str) for item in value):
             raise DataError(f"{file}: {key!r}: must be a list of ids, got {value!r:.60}")
-    return {key: [str(one) for one in value] for key, value in content.items()}
+    return {key: [str(item) for item in value] for key, value in content.items()}
 
 
 def _coco_pairs(
@@ -86,9 +86,9 @@ def _coco_pairs(
 ) -> tuple[np.ndarray, int]:
     """Return distinct pairs of indices in the split, shape (2, P), in their order; and how many are not of it."""
     named = [(key, item) for key, items in lists.items() for item in items]
-    found = sorted({(of_key[key], of_item[item]) for key, item in named if key in of_key and item in of_item})
+    pairs = sorted({(of_key[key], of_item[item]) for key, item in named if key in of_key and item in of_item})
     lost = sum(key not in of_key or item not in of_item for key, item in named)
-    return np.array(found, dtype=np.int64).reshape(-1, 2).T, lost
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2).T, lost
 
 
 def _direction(
@@ -123,22 +123,22 @@ def _read_flickr8k(files: Sequence[Path], split: Split) -> Found | None:
     votes = {file.name: _read_votes(file, problems) for file in files}
     if problems:
         raise DataError(problems)
-    fits = {pair: sum(each) > 0 for pair, each in votes.get(CROWD, {}).items()}
+    fits = {pair: sum(differences) > 0 for pair, differences in votes.get(CROWD, {}).items()}
     fits |= {pair: median(scores) >= 3 for pair, scores in votes.get(EXPERTS, {}).items()}
     image_of = {name: place for place, name in enumerate(split.filenames) if name}
     first = np.searchsorted(split.image_of_caption, np.arange(len(split.image_rows) + 1))
-    found = {
+    split_fits = {
         (image_of[image], caption): fit
         for (image, name), fit in fits.items()
         if image in image_of and (caption := _flickr8k_caption(name, image_of, first)) is not None
     }
-    if not found:
+    if not split_fits:
         return None
-    images, captions = (np.array(places, dtype=np.int64) for places in zip(*found, strict=True))
-    fit = np.array(list(found.values()), dtype=np.bool_)
+    images, captions = (np.array(places, dtype=np.int64) for places in zip(*split_fits, strict=True))
+    fit = np.array(list(split_fits.values()), dtype=np.bool_)
     own = split.image_of_caption[captions] == images
     i2t, t2i = _flickr8k_directions(images, captions, fit, split.image_of_caption)
-    return i2t, t2i, len(fits) - len(found), int((own & ~fit).sum()), FLICKR8K_RULE
+    return i2t, t2i, len(fits) - len(split_fits), int((own & ~fit).sum()), FLICKR8K_RULE
 
 
 def _flickr8k_caption(name: str, image_of: Mapping[str, int], first: np.ndarray) -> int | None:
@@ -154,12 +154,12 @@ def _read_votes(file: Path, problems: list[str]) -> dict[Named, list[int]]:
     """Return the experts' scores, or yes minus no of the crowd, of each pair; equal pairs are put together."""
     votes: dict[Named, list[int]] = defaultdict(list)
     for place, line in numbered_lines(file):
-        found = _LINES[file.name].fullmatch(line)
-        if found is None:
+        match = _LINES[file.name].fullmatch(line)
+        if match is None:
             problems.append(f"{place}: must be {_FORMS[file.name]}, got {line!r:.80}")
             continue
-        image, caption, told = found.groups()
-        numbers = [int(number) for number in told.split("\t")]
+        image, caption, columns = match.groups()
+        numbers = [int(number) for number in columns.split("\t")]
         votes[image, caption] += numbers if file.name == EXPERTS else [numbers[0] - numbers[1]]
     return votes
 
@@ -211,12 +211,12 @@ def find_judgement_files(source: Source) -> dict[str, list[Path]]:
     """
     wanted = {FLICKR8K: (EXPERTS, CROWD)}
     wanted |= {name: (f"{name}{COCO_ENDINGS[0]}", f"{name}{COCO_ENDINGS[1]}") for name in COCO_NAMES}
-    found = {name: [path for file in files if (path := _find(source, file))] for name, files in wanted.items()}
+    paths = {name: [path for file in files if (path := _find(source, file))] for name, files in wanted.items()}
     for name in COCO_NAMES:
-        if len(found[name]) == 1:
-            missing = next(file for file in wanted[name] if file != found[name][0].name)
-            raise DataError(f"{found[name][0]}: needs {missing} beside it; fetch both files, or move this one away")
-    return {name: files for name, files in found.items() if files}
+        if len(paths[name]) == 1:
+            missing = next(file for file in wanted[name] if file != paths[name][0].name)
+            raise DataError(f"{paths[name][0]}: needs {missing} beside it; fetch both files, or move this one away")
+    return {name: files for name, files in paths.items() if files}
 
 
 def load_judgements(
@@ -234,16 +234,16 @@ def load_judgements(
     files = find_judgement_files(source)
     if corpus is None and files.keys() & set(COCO_NAMES):
         corpus = source.read()
-    found: dict[str, list[Judgements]] = {}
+    judgements: dict[str, list[Judgements]] = {}
     for split in splits.values():
         for judges, of_set in files.items():
             if read := _read(judges, of_set, split, corpus):
-                found.setdefault(split.name, []).append(read)
-    return found
+                judgements.setdefault(split.name, []).append(read)
+    return judgements
 
 
 def _find(source: Source, name: str) -> Path | None:
-    path = next((one for one in (source.folder / FOLDER / name, source.folder / name) if one.is_file()), None)
+    path = next((file for file in (source.folder / FOLDER / name, source.folder / name) if file.is_file()), None)
     if path is not None and (problem := link_problem(path, source.roots)):
         raise DataError(problem)
     return path
@@ -254,10 +254,10 @@ def _read(name: str, files: list[Path], split: Split, corpus: Corpus | None) -> 
     for file in files:
         digest.update(f"{file.name} {file_digest(file)['digest']}\n".encode())
     if name == FLICKR8K:
-        found = _read_flickr8k(files, split)
+        parts = _read_flickr8k(files, split)
     else:
         assert corpus is not None
-        found = _read_coco(files, split, corpus.split(split.name))
-    if found is None:
+        parts = _read_coco(files, split, corpus.split(split.name))
+    if parts is None:
         return None
-    return Judgements(name, split.name, digest.hexdigest(), tuple(file.name for file in files), *found)
+    return Judgements(name, split.name, digest.hexdigest(), tuple(file.name for file in files), *parts)

@@ -78,7 +78,7 @@ class JudgedRanks:
 
     def to_text(self) -> dict[str, Any]:
         """Return plain values for JSON, from which ``from_text`` makes the ranks again."""
-        arrays = [getattr(one, part) for one in (self.i2t, self.t2i) for part in _PARTS]
+        arrays = [getattr(direction, part) for direction in (self.i2t, self.t2i) for part in _PARTS]
         lengths = [len(array) for array in arrays]
         return {
             "name": self.name,
@@ -130,10 +130,10 @@ def judged_metrics(ranks: JudgedRanks) -> dict[str, float]:
     names = [*RECALLS, *PRECISIONS, *(f"{name}{ANNOTATED}" for name in RECALLS)]
     if ranks.i2t.known.size:
         names += [*(f"{name}{CONDENSED}" for name in (*RECALLS, *PRECISIONS)), KNOWN]
-    each = {f"{way}_{name}": float(query_values(getattr(ranks, way), name).mean()) for way in WAYS for name in names}
+    means = {f"{way}_{name}": float(query_values(getattr(ranks, way), name).mean()) for way in WAYS for name in names}
     both = [f"rsum{ANNOTATED}", "rsum", *PRECISIONS]
     both += [f"{name}{CONDENSED}" for name in ("rsum", *PRECISIONS) if ranks.i2t.known.size]
-    return each | {name: sum(weight * each[part] for part, weight in parts_of(name).items()) for name in both}
+    return means | {name: sum(weight * means[part] for part, weight in parts_of(name).items()) for name in both}
 
 
 def named_metrics(judged: Iterable[JudgedRanks]) -> dict[str, float]:
@@ -169,7 +169,7 @@ def query_values(ranks: DirectionRanks, name: str) -> Values:
     if name == KNOWN:
         return ranks.known / TOP
     measure, ending = next(
-        ((name.removesuffix(one), one) for one in (CONDENSED, ANNOTATED) if name.endswith(one)), (name, "")
+        ((name.removesuffix(suffix), suffix) for suffix in (CONDENSED, ANNOTATED) if name.endswith(suffix)), (name, "")
     )
     positions = ranks.condensed if ending == CONDENSED else ranks.positions
     first = np.cumsum(ranks.counts) - ranks.counts

@@ -149,17 +149,17 @@ def weights_digest(backbone: Backbone) -> str:
 @torch.inference_mode()
 def _last_grid(network: nn.Module, image_size: int) -> str | None:
     """Return the name of the last module whose output has several cells, found with a forward pass of one image."""
-    found: list[str] = []
+    grids: list[str] = []
 
     def note(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
         if isinstance(output, Tensor) and (output.dim() == 3 or (output.dim() == 4 and output[0, 0].numel() > 1)):
-            found.append(name)
+            grids.append(name)
 
     hooks = [module.register_forward_hook(partial(note, name)) for name, module in network.named_modules() if name]
     network(torch.zeros(1, 3, image_size, image_size))
     for hook in hooks:
         hook.remove()
-    return found[-1] if found else None
+    return grids[-1] if grids else None
 
 
 def _make_network(name: str, weights: Any, seed: int) -> nn.Module:
@@ -201,14 +201,14 @@ def _load(network: nn.Module, state: dict[str, Tensor], last: str, source: str, 
     """Load weights into a network, except the weights of the last layer and of auxiliary classifiers."""
     wanted = network.state_dict()
     # torchvision has renamed modules of DenseNet, but its weight files still have the old names.
-    given = {re.sub(r"\.(norm|conv)\.([12])\.", r".\1\2.", key): value for key, value in state.items()}
+    weights = {re.sub(r"\.(norm|conv)\.([12])\.", r".\1\2.", key): value for key, value in state.items()}
     needed = {key for key in wanted if not key.endswith(_COUNTER)}
-    foreign = [key for key in given if key not in wanted and not key.startswith((f"{last}.", *_AUXILIARY))]
-    other = [key for key in needed & given.keys() if given[key].shape != wanted[key].shape]
-    for keys, what in ((needed - given.keys(), "missing"), (foreign, "unknown to it"), (other, "of another shape")):
+    foreign = [key for key in weights if key not in wanted and not key.startswith((f"{last}.", *_AUXILIARY))]
+    other = [key for key in needed & weights.keys() if weights[key].shape != wanted[key].shape]
+    for keys, fault in ((needed - weights.keys(), "missing"), (foreign, "unknown to it"), (other, "of another shape")):
         if keys:
             raise DataError(
-                f"{source}: not the weights of a {name}: {len(keys)} tensors are {what}, e.g. {min(keys)}; "
+                f"{source}: not the weights of a {name}: {len(keys)} tensors are {fault}, e.g. {min(keys)}; "
                 "name the architecture that they are of with --backbone"
             )
-    network.load_state_dict({key: value for key, value in given.items() if key in wanted}, strict=False)
+    network.load_state_dict({key: value for key, value in weights.items() if key in wanted}, strict=False)

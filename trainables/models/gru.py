@@ -169,14 +169,14 @@ def _look_up(tables: Tensor, rows: Tensor) -> Tensor:
 def _distinct(ids: Tensor, words: int) -> tuple[Tensor, Tensor]:
     """Return the distinct ids of each row, (G, U), padded with 0, and the index of each id among them, (G, N)."""
     groups = len(ids)
-    found, place = (ids + torch.arange(groups)[:, None] * words).unique(return_inverse=True)
-    counts = torch.bincount(found // words, minlength=groups)
+    keys, place = (ids + torch.arange(groups)[:, None] * words).unique(return_inverse=True)
+    counts = torch.bincount(keys // words, minlength=groups)
     firsts = counts.cumsum(0) - counts
     if groups == 1:
-        return found[None], place
+        return keys[None], place
     distinct = torch.zeros(groups, int(counts.max()), dtype=ids.dtype)
-    group = found // words
-    distinct[group, torch.arange(len(found)) - firsts[group]] = found % words
+    group = keys // words
+    distinct[group, torch.arange(len(keys)) - firsts[group]] = keys % words
     return distinct, place - firsts[:, None]
 
 

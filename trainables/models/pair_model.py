@@ -118,7 +118,7 @@ class PairModel(RetrievalModel):
         rows = []
         for part in torch.arange(len(images)).split(AT_ONCE):
             some_images = images[part].padded()
-            rows.append(torch.cat([self.compare_sets(some_images, some) for some in some_captions], dim=1))
+            rows.append(torch.cat([self.compare_sets(some_images, group) for group in some_captions], dim=1))
         return torch.cat(rows)[:, order.argsort().to(captions.vectors.device)]
 
     def gather(self, parts: Iterable[Sets]) -> PackedSets:

@@ -113,15 +113,15 @@ class SCAN(PairModel):
         All stacked models have equally many images.
         """
         order = captions.lengths.argsort(dim=-1, descending=True, stable=True)
-        budget, found = _Budget(KEPT), []
+        budget, columns = _Budget(KEPT), []
         for places in order.split(GROUP, dim=-1):
             words = _chosen(captions, places)
             if self.cross_attention == "t2i":
-                found.append(self._over_blocks(images, words, budget))
+                columns.append(self._over_blocks(images, words, budget))
             else:
-                found.append(self._over_blocks(words, images, budget).mT)
-        back = order.argsort(dim=-1).to(found[0].device)
-        similarity = torch.cat(found, dim=-1)
+                columns.append(self._over_blocks(words, images, budget).mT)
+        back = order.argsort(dim=-1).to(columns[0].device)
+        similarity = torch.cat(columns, dim=-1)
         return similarity.gather(-1, back.expand(*similarity.shape[:-2], -1)[..., None, :].expand_as(similarity))
 
     def _over_blocks(self, contexts: Sets, queries: Sets, budget: "_Budget") -> Tensor:
@@ -133,10 +133,10 @@ class SCAN(PairModel):
         return torch.cat([self._block(*block, queries, budget.allows(rows * per_context)) for block in blocks], dim=-2)
 
     def _block(self, vectors: Tensor, inside: Tensor, queries: Sets, keeps: bool) -> Tensor:
-        given = vectors, inside, queries.vectors, queries.inside
+        arguments = vectors, inside, queries.vectors, queries.inside
         if keeps or not torch.is_grad_enabled():
-            return self._compare_block(*given)
-        again: Tensor = checkpoint(self._compare_block, *given, use_reentrant=False, preserve_rng_state=False)
+            return self._compare_block(*arguments)
+        again: Tensor = checkpoint(self._compare_block, *arguments, use_reentrant=False, preserve_rng_state=False)
         return again
 
     def _compare_block(self, contexts: Tensor, in_context: Tensor, queries: Tensor, in_query: Tensor) -> Tensor:

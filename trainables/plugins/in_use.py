@@ -41,17 +41,17 @@ def offers_of(plugin: Plugin) -> dict[tuple[str, str], Offer]:
         PluginError: If the plug-in offers nothing, offers a name twice, or cannot be imported.
     """
     module = _import_plugin(plugin)
-    found: list[Offer] = []
+    all_offers: list[Offer] = []
     for kind, entries in plugin.entries.items():
         for name, target in entries.items():
-            thing = _resolve(plugin, target)
-            marked = offer_of(thing) or Offer(kind, name, thing)
-            found.append(Offer(kind, name, thing, marked.space, marked.options))
+            definition = _resolve(plugin, target)
+            marked = offer_of(definition) or Offer(kind, name, definition)
+            all_offers.append(Offer(kind, name, definition, marked.space, marked.options))
     if not plugin.entries:
-        things = {id(thing): thing for thing in vars(module).values() if not isinstance(thing, ModuleType)}
-        found = [offer for thing in things.values() if (offer := offer_of(thing)) is not None]
+        members = {id(member): member for member in vars(module).values() if not isinstance(member, ModuleType)}
+        all_offers = [offer for member in members.values() if (offer := offer_of(member)) is not None]
     offers: dict[tuple[str, str], Offer] = {}
-    for offer in found:
+    for offer in all_offers:
         if offers.setdefault((offer.kind, offer.name), offer) is not offer:
             raise PluginError(f"{_place_of(plugin, offer.thing)}: {plugin.name} offers {offer.name!r} twice")
     if not offers:
@@ -114,20 +114,20 @@ def _run(plugin: Plugin, load: Callable[..., ModuleType], *arguments: Any) -> Mo
 
 def _resolve(plugin: Plugin, target: str) -> Any:
     name, _, attribute = target.partition(":")
-    thing: Any = _run(plugin, import_module, name)
+    value: Any = _run(plugin, import_module, name)
     for part in attribute.split("."):
-        if not hasattr(thing, part):
+        if not hasattr(value, part):
             raise PluginError(f"{plugin.name}: its entry point names {target}, but {name} has no {attribute}")
-        thing = getattr(thing, part)
-    return thing
+        value = getattr(value, part)
+    return value
 
 
-def _place_of(plugin: Plugin, thing: Any) -> str:
+def _place_of(plugin: Plugin, definition: Any) -> str:
     """Return ``FILE:LINE`` of the definition of a function or class; the file alone where the line is unknown."""
-    module = sys.modules.get(getattr(thing, "__module__", ""))
+    module = sys.modules.get(getattr(definition, "__module__", ""))
     label = LABELS.get(getattr(module, "__file__", None) or "", plugin.name)
     for node in ast.parse(plugin.files.get(label, "")).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == getattr(thing, "__name__", ""):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == getattr(definition, "__name__", ""):
             return f"{label}:{node.lineno}"
     return plugin.name
 

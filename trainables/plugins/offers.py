@@ -18,19 +18,23 @@ ASKED = ("study", "seed")
 """The parameters of a sampler."""
 
 
-def _check_sampler(thing: Any, name: str, place: str) -> None:
+def _check_sampler(definition: Any, name: str, place: str) -> None:
     """Refuse a sampler that cannot be made, or called for a suggestion; the sampler does not run."""
     # Only a class of Optuna's BaseSampler has this method.
-    is_of_optuna = hasattr(thing, "sample_independent")
-    made = _named(thing) if inspect.isclass(thing) else []
-    if needed := [one.name for one in made if one.default is one.empty and not (is_of_optuna and one.name == "seed")]:
+    is_of_optuna = hasattr(definition, "sample_independent")
+    made = _named(definition) if inspect.isclass(definition) else []
+    if needed := [
+        parameter.name
+        for parameter in made
+        if parameter.default is parameter.empty and not (is_of_optuna and parameter.name == "seed")
+    ]:
         raise ConfigError(f"{place}: {name} is made for each suggestion; give {', '.join(needed)} a default")
     if is_of_optuna:
-        if "seed" not in {one.name for one in made}:
+        if "seed" not in {parameter.name for parameter in made}:
             raise ConfigError(f"{place}: {name} must take seed, with which it is made for each suggestion")
         return
-    asked = vars(thing).get("__call__") if inspect.isclass(thing) else thing
-    names = [] if asked is None else [one.name for one in _named(asked) if one.name != "self"]
+    asked = vars(definition).get("__call__") if inspect.isclass(definition) else definition
+    names = [] if asked is None else [parameter.name for parameter in _named(asked) if parameter.name != "self"]
     if tuple(names) != ASKED:
         got = ", ".join(names) or "none"
         raise ConfigError(f"{place}: {name} must be called with {', '.join(ASKED)}, got {got}")
@@ -38,7 +42,9 @@ def _check_sampler(thing: Any, name: str, place: str) -> None:
 
 def _named(called: Any) -> list[inspect.Parameter]:
     parameters = inspect.signature(called).parameters.values()
-    return [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return [
+        parameter for parameter in parameters if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
 
 
 Thing = TypeVar("Thing", bound=Callable[..., Any])
@@ -152,11 +158,11 @@ def sampler(
     return _offer("samplers", name, {}, {"conditional": conditional, "several_objectives": several_objectives})
 
 
-def offer_of(thing: Any) -> Offer | None:
+def offer_of(value: Any) -> Offer | None:
     """Return the offer that a decorator noted on an object, or ``None``."""
     # Attributes of the object itself: a subclass of a decorated class is not offered.
-    found = getattr(thing, "__dict__", {}).get(MARK)
-    return found if isinstance(found, Offer) else None
+    offer = getattr(value, "__dict__", {}).get(MARK)
+    return offer if isinstance(offer, Offer) else None
 
 
 def _defaults(offer: Offer, place: str) -> dict[str, Any]:
@@ -165,7 +171,7 @@ def _defaults(offer: Offer, place: str) -> dict[str, Any]:
         _check_sampler(offer.thing, offer.name, place)
     if offer.kind in ("formats", "samplers"):
         return {}
-    found = {}
+    defaults = {}
     for name, default in _parameters(offer, place).items():
         if default is inspect.Parameter.empty:
             raise ConfigError(f"{place}: parameter {name} of {offer.name} needs a default, from which a search starts")
@@ -174,40 +180,47 @@ def _defaults(offer: Offer, place: str) -> dict[str, Any]:
                 f"{place}: the default of {name} must be a number, a word, true or false, or a tuple of numbers, "
                 f"got {default!r:.60}"
             )
-        found[name] = list(default) if isinstance(default, tuple) else default
-    return found
+        defaults[name] = list(default) if isinstance(default, tuple) else default
+    return defaults
 
 
 def _offer(kind: str, name: str | None, space: Space, options: Mapping[str, Any]) -> Callable[[Thing], Thing]:
-    def mark(thing: Thing) -> Thing:
-        setattr(thing, MARK, Offer(kind, name or default_name(thing), thing, dict(space), dict(options)))
-        return thing
+    def mark(definition: Thing) -> Thing:
+        setattr(definition, MARK, Offer(kind, name or default_name(definition), definition, dict(space), dict(options)))
+        return definition
 
     return mark
 
 
-def default_name(thing: Any) -> str:
+def default_name(definition: Any) -> str:
     """Return a function's name, or a class's with small letters: ``PairLoss`` is ``pair_loss``."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", thing.__name__).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", definition.__name__).lower()
 
 
 def _parameters(offer: Offer, place: str) -> dict[str, Any]:
     if offer.kind == "models":
         signature = inspect.signature(offer.thing.__init__)
-        return {one.name: one.default for one in signature.parameters.values() if one.kind is one.KEYWORD_ONLY}
+        return {
+            parameter.name: parameter.default
+            for parameter in signature.parameters.values()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
     if inspect.isclass(offer.thing):
         made = as_dataclass(offer.thing)
         empty = inspect.Parameter.empty
         return {
-            one.name: empty if one.default is dataclasses.MISSING else one.default for one in dataclasses.fields(made)
+            parameter.name: empty if parameter.default is dataclasses.MISSING else parameter.default
+            for parameter in dataclasses.fields(made)
         }
     parameters = list(inspect.signature(offer.thing).parameters.values())
-    if tuple(one.name for one in parameters[:3]) != BATCH:
-        got = ", ".join(one.name for one in parameters[:3]) or "none"
+    if tuple(parameter.name for parameter in parameters[:3]) != BATCH:
+        got = ", ".join(parameter.name for parameter in parameters[:3]) or "none"
         raise ConfigError(f"{place}: the first parameters of {offer.name} must be {', '.join(BATCH)}, got {got}")
-    if odd := [one for one in parameters[3:] if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]:
+    if odd := [
+        parameter for parameter in parameters[3:] if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]:
         raise ConfigError(f"{place}: {offer.name} must name its parameters, got {odd[0]}")
-    return {one.name: one.default for one in parameters[3:]}
+    return {parameter.name: parameter.default for parameter in parameters[3:]}
 
 
 def as_dataclass(made: type) -> type:
@@ -217,7 +230,7 @@ def as_dataclass(made: type) -> type:
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
-        return bool(value) and all(isinstance(one, int | float) and not isinstance(one, bool) for one in value)
+        return bool(value) and all(isinstance(number, int | float) and not isinstance(number, bool) for number in value)
     return isinstance(value, bool | int | float | str)
 
 

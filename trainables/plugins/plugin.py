@@ -104,7 +104,7 @@ def is_installed(name: str) -> bool:
 
 def installed_plugins() -> dict[str, dict[str, list[str]]]:
     """Return distribution -> kind -> names that it offers; nothing is imported."""
-    offers = {found.name: entries for found in distributions() if (entries := _entries(found))}
+    offers = {installation.name: entries for installation in distributions() if (entries := _entries(installation))}
     return {name: {kind: list(names) for kind, names in entries.items()} for name, entries in offers.items()}
 
 
@@ -117,10 +117,10 @@ def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()
         ConfigError: If two distributions offer one of the names.
     """
     installed = installed_plugins()
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     for kind, wanted in names.items():
         for name in wanted:
-            offering = sorted(one for one, offers in installed.items() if name in offers.get(kind, ()))
+            offering = sorted(source for source, offers in installed.items() if name in offers.get(kind, ()))
             if not offering or not {*offering}.isdisjoint(chosen):
                 continue
             if len(offering) > 1:
@@ -128,8 +128,8 @@ def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()
                     f"the {KINDS[kind]} {name!r} is offered by {' and by '.join(offering)}, which are all installed; "
                     f"name the package that is meant with --plugin, or under plugins of the experiment"
                 )
-            found[offering[0]] = None
-    return sorted(found)
+            sources[offering[0]] = None
+    return sorted(sources)
 
 
 def read_installed(name: str) -> Plugin:
@@ -138,8 +138,8 @@ def read_installed(name: str) -> Plugin:
     Raises:
         ConfigError: If the distribution offers nothing, or its code is no plain Python package.
     """
-    found = distribution(name)
-    entries = _entries(found)
+    installation = distribution(name)
+    entries = _entries(installation)
     if not entries:
         groups = ", ".join(GROUP + kind for kind in KINDS)
         raise ConfigError(f"plug-in {name}: the distribution has no entry points of the groups {groups}")
@@ -150,12 +150,12 @@ def read_installed(name: str) -> Plugin:
     top = next(iter(tops))
     files = _files(name, top)
     check_size(name, files)
-    return Plugin(found.name, found.version, targets[0].partition(":")[0], files, entries)
+    return Plugin(installation.name, installation.version, targets[0].partition(":")[0], files, entries)
 
 
-def _entries(found: Distribution) -> dict[str, dict[str, str]]:
+def _entries(installation: Distribution) -> dict[str, dict[str, str]]:
     entries: dict[str, dict[str, str]] = {}
-    for entry in found.entry_points:
+    for entry in installation.entry_points:
         kind = entry.group.removeprefix(GROUP)
         if entry.group.startswith(GROUP) and kind in KINDS:
             entries.setdefault(kind, {})[entry.name] = entry.value

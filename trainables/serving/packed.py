@@ -57,33 +57,35 @@ def use_packed(folder: Path, about: Mapping[str, Any], *, trust: bool) -> None:
         CheckpointError: If the code may not run, or has changed since it was packed.
     """
     model = about["config"]["model"]
-    offering = [one for one in about.get("plugins", ()) if model in one["offers"].get("models", {})]
-    for one in offering:
-        plugin = _read(folder, one)
+    offering = [
+        description for description in about.get("plugins", ()) if model in description["offers"].get("models", {})
+    ]
+    for description in offering:
+        plugin = _read(folder, description)
         loaded = in_use().get(plugin.name)
         if loaded is not None and loaded.digest == plugin.digest:
             continue
-        told = f"the model {model} of {folder} is code of the plug-in {plugin}, under {folder / FOLDER / plugin.name}"
+        note = f"the model {model} of {folder} is code of the plug-in {plugin}, under {folder / FOLDER / plugin.name}"
         if not trust:
             raise CheckpointError(
-                f"{told}; it would run with your rights: read it, then say that you trust it (--trust-plugins, or "
+                f"{note}; it would run with your rights: read it, then say that you trust it (--trust-plugins, or "
                 f"trust_plugins=True in Python)"
             )
-        warnings.warn(f"{told}; it runs now", stacklevel=3)
+        warnings.warn(f"{note}; it runs now", stacklevel=3)
         use([plugin])
 
 
-def _read(folder: Path, one: Mapping[str, Any]) -> Plugin:
+def _read(folder: Path, description: Mapping[str, Any]) -> Plugin:
     """Return a packed plug-in; its text must not have changed."""
     root = (folder / FOLDER).resolve()
     try:
         files = {}
-        for path in one["files"]:
-            file = (root / one["name"] / path).resolve()
+        for path in description["files"]:
+            file = (root / description["name"] / path).resolve()
             if not file.is_relative_to(root):
-                raise CheckpointError(f"{folder}: its plug-in {one['name']} names a file outside: {path}")
+                raise CheckpointError(f"{folder}: its plug-in {description['name']} names a file outside: {path}")
             files[path] = file.read_text(encoding="utf-8")
-        return Plugin(**{**one, "files": files})
+        return Plugin(**{**description, "files": files})
     except (OSError, KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(f"{folder}: damaged: {str(error).splitlines()[0]}; register the model again") from None
 
@@ -126,7 +128,7 @@ def write_retriever(
     folder.mkdir(parents=True)
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
     kept = {name: converted(value, lambda numbers: numbers.half().contiguous()) for name, value in gallery.items()}
-    save_file({name: value for each in kept for name, value in to_tensors(each, kept[each]).items()}, folder / GALLERY)
+    save_file({name: value for kind in kept for name, value in to_tensors(kind, kept[kind]).items()}, folder / GALLERY)
     if text_extractor is not None:
         write_whole(folder / TEXT_EXTRACTOR, text_extractor.read_bytes())
     caption_features = data.splits["train"].caption_features
@@ -206,11 +208,11 @@ def write_weights(checkpoint: Path, path: Path) -> None:
         CheckpointError: If the checkpoint is damaged.
     """
     payload = read_file(checkpoint, BEST)
-    told = {
+    metadata = {
         "config": json.dumps(payload["config"]),
         **{name: str(payload[name]) for name in ("digest", "epoch", "value")},
     }
     if LEARNED in payload:
-        told[LEARNED] = json.dumps(payload[LEARNED])
+        metadata[LEARNED] = json.dumps(payload[LEARNED])
     tensors = {name: tensor.contiguous() for name, tensor in payload["model"].items()}
-    write_whole(path, save(tensors, metadata=told))
+    write_whole(path, save(tensors, metadata=metadata))

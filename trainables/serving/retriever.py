@@ -92,7 +92,7 @@ class Retriever:
             ) from None
         self._extractor = read_extractor(folder / TEXT_EXTRACTOR) if (folder / TEXT_EXTRACTOR).exists() else None
         self._images, self._captions = (
-            converted(each, lambda values: values.float().to(self._device)) for each in gallery.values()
+            converted(vectors, lambda values: values.float().to(self._device)) for vectors in gallery.values()
         )
         self._model.to(self._device)
 
@@ -157,11 +157,11 @@ class Retriever:
         best = []
         # In parts, because COCO has 25,000 captions of 5,000 images.
         for part in torch.arange(0, len(queries), step).split(1024):
-            some = queries[part.to(self._device)]
+            batch = queries[part.to(self._device)]
             if of_captions:
-                best.append(self._compare(gallery, some).amax(0))
+                best.append(self._compare(gallery, batch).amax(0))
             else:
-                best.append(self._compare(some, gallery).amax(1))
+                best.append(self._compare(batch, gallery).amax(1))
         return float(torch.cat(best).quantile(0.01))
 
     def _compare(self, images: Gallery, captions: Gallery) -> Tensor:
@@ -249,12 +249,12 @@ class Served:
         from pandas import DataFrame
 
         top = int((params or {}).get("top", TOP))
-        found = [
+        rows = [
             {"query": query, "rank": rank, **asdict(answer)}
             for query, row in enumerate(_rows(model_input))
             for rank, answer in enumerate(self._ask(query, row, top), start=1)
         ]
-        return DataFrame(found, columns=["query", "rank", *(one.name for one in fields(Match))])
+        return DataFrame(rows, columns=["query", "rank", *(field.name for field in fields(Match))])
 
     def _ask(self, query: int, row: Mapping[str, Any], top: int) -> list[Match]:
         caption, image = row.get("caption"), row.get("image")
@@ -272,8 +272,8 @@ def _rows(model_input: Any) -> list[Mapping[str, Any]]:
             raise DataError(f"queries are {EXAMPLE}; the table has neither column{_others(model_input.columns)}")
         return list(model_input.to_dict("records"))
     if not isinstance(model_input, list | tuple) or not all(isinstance(row, Mapping) for row in model_input):
-        given = type(model_input[0] if isinstance(model_input, list | tuple) and model_input else model_input).__name__
-        raise DataError(f"queries are {EXAMPLE}; got {given}")
+        kind = type(model_input[0] if isinstance(model_input, list | tuple) and model_input else model_input).__name__
+        raise DataError(f"queries are {EXAMPLE}; got {kind}")
     return list(model_input)
 
 
@@ -289,8 +289,8 @@ def _load_pyfunc(path: str) -> Served:
 
 
 def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:
-    found = scores.topk(min(max(top, 1), len(scores)))
-    return [(int(index), float(score)) for score, index in zip(found.values, found.indices, strict=True)]
+    best = scores.topk(min(max(top, 1), len(scores)))
+    return [(int(index), float(score)) for score, index in zip(best.values, best.indices, strict=True)]
 
 
 def missing_origin(origin: Mapping[str, Any] | None) -> str | None:

@@ -32,8 +32,8 @@ _LISTS = {
 def find(folder: Path) -> list[Path]:
     """Return the caption file and the split lists, or nothing."""
     # Flickr8k's archive also holds lemmatised captions, and captions that were judged by experts.
-    found = sorted([*folder.glob("*.token"), *folder.glob("*.token.txt")])
-    tokens = [path for path in found if "lemma" not in path.name]
+    paths = sorted([*folder.glob("*.token"), *folder.glob("*.token.txt")])
+    tokens = [path for path in paths if "lemma" not in path.name]
     return [*tokens, *split_lists(folder).values()] if tokens else []
 
 
@@ -68,10 +68,10 @@ def _read_captions(file: Path, problems: list[str]) -> dict[str, list[str]]:
     """Return the captions of each file name in the order of their numbers."""
     numbered: dict[str, dict[int, str]] = {}
     for place, line in numbered_lines(file):
-        if (found := _LINE.fullmatch(line)) is None:
+        if (match := _LINE.fullmatch(line)) is None:
             problems.append(f"{place}: must be 'NAME.jpg#NUMBER<tab>caption', got {line!r:.60}")
             continue
-        filename, index, caption = found[1], int(found[2]), found[3]
+        filename, index, caption = match[1], int(match[2]), match[3]
         wrong = filename_problem(filename) or caption_problem(caption)
         if index in numbered.get(filename, {}):
             wrong = f"caption {index} of {filename!r} is there twice"

@@ -38,12 +38,12 @@ def read(files: Sequence[Path]) -> Corpus:
     images: list[Image] = []
     problems: list[str] = []
     # All splits have as many as the first, train, so that a missing line in another is a mistake of that line.
-    each = _captions_per_image(_features_beside(files[0]), len(read_lines(files[0])))
+    per_image = _captions_per_image(_features_beside(files[0]), len(read_lines(files[0])))
     for file in files:
         lines = read_lines(file)
-        if len(lines) % each:
+        if len(lines) % per_image:
             problems.append(
-                f"{file}: line {len(lines)}: {len(lines)} captions, which is no multiple of {each}: "
+                f"{file}: line {len(lines)}: {len(lines)} captions, which is no multiple of {per_image}: "
                 "the last image has captions missing, or another line has two"
             )
         problems += [
@@ -51,7 +51,7 @@ def read(files: Sequence[Path]) -> Corpus:
             for number, line in enumerate(lines, 1)
             if (wrong := caption_problem(line))
         ]
-        images += _images(file, lines, each)
+        images += _images(file, lines, per_image)
     return Corpus(str(files[0]), images, problems)
 
 
@@ -81,8 +81,8 @@ def _captions_per_image(features: Path, captions: int) -> int:
     count = len(rows)
     if count == captions:
         different = (place for place in range(1, count) if not np.array_equal(rows[place], rows[0], equal_nan=True))
-        each = next(different, count)
-        return each if each > 1 else CAPTIONS_PER_IMAGE
+        repeats = next(different, count)
+        return repeats if repeats > 1 else CAPTIONS_PER_IMAGE
     return captions // count if 0 < count < captions and captions % count == 0 else CAPTIONS_PER_IMAGE
 
 
@@ -90,9 +90,9 @@ def _split(file: Path) -> str:
     return SPLIT_ALIASES[file.name.removesuffix("_caps.txt").replace("testall", "test")]
 
 
-def _images(file: Path, lines: Sequence[str], each: int) -> list[Image]:
+def _images(file: Path, lines: Sequence[str], step: int) -> list[Image]:
     split = _split(file)
     return [
-        Image(f"{file}: line {start + 1}", f"{split}-{start // each}", "", split, tuple(lines[start : start + each]))
-        for start in range(0, len(lines), each)
+        Image(f"{file}: line {start + 1}", f"{split}-{start // step}", "", split, tuple(lines[start : start + step]))
+        for start in range(0, len(lines), step)
     ]

@@ -128,29 +128,29 @@ _VERBS = ("is", "lies", "floats", "can be seen")
 _SIDES = {"left": "on the left side", "right": "on the right side", "centre": "in the middle"}
 
 
-def _relation(who: Speaker) -> str:
-    return " ".join(who.pair())
+def _relation(speaker: Speaker) -> str:
+    return " ".join(speaker.pair())
 
 
-def _ground_first(who: Speaker) -> str:
-    thing, phrase, other = who.pair()
-    return f"{who.ground()}, {thing} {who.say(_VERBS)} {phrase} {other}"
+def _ground_first(speaker: Speaker) -> str:
+    subject, phrase, other = speaker.pair()
+    return f"{speaker.ground()}, {subject} {speaker.say(_VERBS)} {phrase} {other}"
 
 
-def _counting(who: Speaker) -> str:
-    number = who.say(NUMBERS[len(who.scene.things)])
-    name = who.name(pick(who.generator, who.scene.things))
-    return f"{number} {who.say(('things', 'shapes', 'objects'))} {who.ground()}, one of them is {name}"
+def _counting(speaker: Speaker) -> str:
+    number = speaker.say(NUMBERS[len(speaker.scene.things)])
+    name = speaker.name(pick(speaker.generator, speaker.scene.things))
+    return f"{number} {speaker.say(('things', 'shapes', 'objects'))} {speaker.ground()}, one of them is {name}"
 
 
-def _standing(who: Speaker) -> str:
-    verb = who.say(_VERBS)
-    return f"{who.names()} {verb} {who.ground()}"
+def _standing(speaker: Speaker) -> str:
+    verb = speaker.say(_VERBS)
+    return f"{speaker.names()} {verb} {speaker.ground()}"
 
 
-def _one_only(who: Speaker) -> str:
-    name = who.name(pick(who.generator, who.scene.things))
-    return f"{name} {who.say(('and something else', 'beside another thing'))} {who.ground()}"
+def _one_only(speaker: Speaker) -> str:
+    name = speaker.name(pick(speaker.generator, speaker.scene.things))
+    return f"{name} {speaker.say(('and something else', 'beside another thing'))} {speaker.ground()}"
 
 
 _STYLES_OF_SEVERAL: Sequence[Callable[[Speaker], str]] = (
@@ -177,8 +177,8 @@ def write_captions(scene: Scene, seed: int, index: int) -> list[str]:
     speaker = Speaker(scene, random_generator(seed, index, purpose=1))
     several = len(scene.things) > 1
     if several:
-        thing, phrase, other = speaker.pair(full=True)
-        words = f"{thing} is {phrase} {other} {speaker.ground() if speaker.happens(50) else ''}"
+        subject, phrase, other = speaker.pair(full=True)
+        words = f"{subject} is {phrase} {other} {speaker.ground() if speaker.happens(50) else ''}"
     else:
         words = f"{speaker.name(scene.things[0], full=True)} {speaker.ground()}"
     captions = [_sentence(words, speaker)]
