@@ -38,12 +38,16 @@ _COUNTED = {
 METRICS = {
     "val/rsum": "sum of r1, r5 and r10 of both directions on the val split, in [0, 600]",
     "val/r1_r5_sum": "sum of r1 and r5 of both directions on the val split, in [0, 400]",
-    **{f"val/{way}_{name}": f"{what}, {whose}" for way, whose in _WAYS.items() for name, what in _SCORES.items()},
+    **{f"val/{way}_{name}": f"{meaning}, {whose}" for way, whose in _WAYS.items() for name, meaning in _SCORES.items()},
 }
 """The metrics that can be maximised: a larger value is better."""
 
 COUNTS = {
-    **{f"cocos/{way}_{name}": f"{what}, {whose}" for way, whose in _WAYS.items() for name, what in _COUNTED.items()},
+    **{
+        f"cocos/{way}_{name}": f"{meaning}, {whose}"
+        for way, whose in _WAYS.items()
+        for name, meaning in _COUNTED.items()
+    },
     "cocos/gradient_negatives": "negative pairs whose similarity has a gradient above epsilon, from autograd",
     "cocos/gradient_positives": "positive pairs whose similarity has a gradient above epsilon, from autograd",
 }

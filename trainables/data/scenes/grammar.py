@@ -156,19 +156,21 @@ def _one_only(speaker: Speaker) -> str:
 _STYLES_OF_SEVERAL: Sequence[Callable[[Speaker], str]] = (
     _relation,
     _relation,
-    lambda who: f"{_relation(who)} {who.ground()}",
+    lambda speaker: f"{_relation(speaker)} {speaker.ground()}",
     _ground_first,
-    lambda who: f"{who.say(('there are', 'we see', 'a picture of', 'this shows'))} {who.names()}",
-    lambda who: f"{who.names()} {who.ground()}",
+    lambda speaker: f"{speaker.say(('there are', 'we see', 'a picture of', 'this shows'))} {speaker.names()}",
+    lambda speaker: f"{speaker.names()} {speaker.ground()}",
     _counting,
     _one_only,
 )
 _STYLES_OF_ONE: Sequence[Callable[[Speaker], str]] = (
-    lambda who: f"{who.say(('there is', 'we see', 'a picture of', 'this is'))} {who.names()}",
+    lambda speaker: f"{speaker.say(('there is', 'we see', 'a picture of', 'this is'))} {speaker.names()}",
     _standing,
-    lambda who: f"{who.ground()}, there is {who.say(('', 'only', 'just'))} {who.names()}",
-    lambda who: f"{who.names()} {_SIDES[who.scene.layout]} {who.say(('of the picture', 'of the image'))}",
-    lambda who: f"{who.names()} {who.ground()}",
+    lambda speaker: f"{speaker.ground()}, there is {speaker.say(('', 'only', 'just'))} {speaker.names()}",
+    lambda speaker: (
+        f"{speaker.names()} {_SIDES[speaker.scene.layout]} {speaker.say(('of the picture', 'of the image'))}"
+    ),
+    lambda speaker: f"{speaker.names()} {speaker.ground()}",
 )
 
 
